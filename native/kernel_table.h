@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the inner loops take and return: plain structs and C function pointers, so that the same table can be filled by
+// any instruction set and called from any language. Arrays belong to the caller and are changed in place.
+#pragma once
+#include <stdint.h>
+
+namespace steepest {
+
+// The rows to visit: a CSR block, and optionally the order in which to visit it.
+struct Rows {
+  const int64_t* indptr;
+  const int32_t* indices;
+  const float* values;
+  const double* y;       // n targets, n class codes, or n x n_outputs targets; null for scoring
+  const double* weight;  // null: all ones
+  const int64_t* order;  // null: 0, 1, ..., n-1
+  int64_t n;
+  int64_t n_features;
+  int64_t n_outputs;
+};
+
+enum TargetKind { kTargets, kOneVsRest, kSoftmax };
+enum ScheduleId { kConstant, kInverseSqrt, kPower };
+enum AverageKind { kNoAverage, kUniform, kByStep, kPolynomial };
+
+// What stays the same during a call.
+struct Choices {
+  int32_t loss;
+  double loss_parameter;
+  int32_t target_kind;
+  int32_t schedule;
+  double eta0;
+  double power;       // kPower: eta0 / (1 + eta0 * decay * t)^power
+  double decay;       // the strength of the penalty, alpha
+  double l1;
+  double l2;
+  double threshold;       // truncated gradient: weights beyond it are left alone; infinity shrinks all
+  int64_t shrink_period;  // truncated gradient: steps between two shrinkages
+  int32_t average;
+  int64_t batch_size;
+  double bias_scale;  // 0: the bias takes the common step; < 0: no bias; else AdaGrad with this size
+};
+
+// What moves with every step. Python holds it as an array of kClockSize doubles, saved with the model.
+struct Clock {
+  double t;            // rows seen, counted by their weight
+  double steps;        // updates made
+  double scale;        // P: w = P v
+  double shrink;       // Q: total soft-threshold so far, in units of v
+  double shrink_debt;  // what the next truncation will add to Q
+  double average_scale;   // S: sum of c P over the steps averaged
+  double average_weight;  // C: sum of c
+};
+constexpr int kClockSize = 7;
+
+enum Status { kFine = 0, kBadIndex = 1, kNotFinite = 2 };
+
+struct Outcome {
+  int64_t rows_done;   // rows learned before the trouble, if any
+  int32_t status;
+  double loss_sum;     // weighted sum of the losses before learning
+  double weight_sum;
+};
+
+// The learned arrays; which are used depends on the rule. Types are float or double, as the table says.
+struct LinearState {
+  void* v;              // n_features x n_outputs, or 2 accumulators each for the adaptive rules
+  double* shrunk;       // n_features: Q when the feature was last settled; null without l1
+  void* average;        // n_features x n_outputs: u, with mean weight (S v - u) / C; null without averaging
+  double* bias;         // n_outputs
+  double* bias_square;  // n_outputs: sum of squared slopes
+  double* bias_average; // n_outputs
+  Clock* clock;
+  double* scratch;       // (batch_size + 3) * n_outputs
+};
+
+typedef Outcome (*LearnFunction)(const Rows&, const Choices&, const LinearState&);
+typedef int64_t (*ScoreFunction)(const Rows&, const void* weights, const double* bias, double* scores);
+typedef void (*SettleFunction)(const Choices&, const LinearState&, int64_t n_features, int64_t n_outputs);
+
+// One row a float type: 0 float, 1 double.
+struct KernelTable {
+  const char* name;
+  LearnFunction sgd[2];
+  LearnFunction adagrad[2];
+  LearnFunction ftrl[2];
+  ScoreFunction scores[2];     // returns the first row with an index out of range, or n
+  SettleFunction settle_sgd[2];  // applies the owed shrinkage and the scale to v
+};
+
+const KernelTable& kernels();  // the best this machine can run; STEEPEST_ISA in the environment overrides
+
+}  // namespace steepest

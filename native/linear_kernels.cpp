@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear models: one pass of an update rule over sparse rows, and their scores.
+//
+// sgd      w <- prox(w - eta g x): w = P v with P the product of 1 / (1 + eta l2), so that L2 costs one multiplication a
+//          step; L1 adds to a running total Q, and a feature pays what it owes when it is next seen (Q - its clock).
+//          The average of the iterates is (S v - u) / C, with u += S dv, so that it costs one more array, not a pass.
+// adagrad  dual averaging: w = -soft(sum g, t l1) / ((1 + sqrt(sum g^2)) / eta + t l2), computed where it is needed.
+// ftrl     FTRL-Proximal (McMahan et al. 2013): the same, with sigma w taken from the sum at every change.
+//
+// This file is compiled once per instruction set (STEEPEST_ISA names the namespace). It must not use standard library
+// templates: the linker may keep the copy of an inline function that old processors cannot run.
+#include "kernel_table.h"
+#include "losses.h"
+#include "schedules.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+#if defined(_MSC_VER) && !defined(__clang__)
+#define PREFETCH(address) ((void)(address))
+#else
+#define PREFETCH(address) __builtin_prefetch((address), 1)
+#endif
+
+namespace steepest {
+namespace STEEPEST_ISA {
+
+// Tables beyond this many bytes leave the second-level cache: measured, prefetching pays from there on.
+constexpr int64_t kPrefetchBytes = int64_t{1} << 21;
+// v = w / P stays far from the limits of float32 while P is above this.
+constexpr double kSmallestScale = 1e-6;
+// The sums behind the average are divided by their weight before float32 loses them.
+constexpr double kLargestAverageWeight = 1e12;
+// A heavy row is learned in steps of weight one, as its copies would be, but in at most this many.
+constexpr double kMostRepeats = 128;
+constexpr int64_t kFloatsPerLine = 16;
+
+static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t row_at(const Rows& rows, int64_t q) { return rows.order ? rows.order[q] : q; }
+static inline double weight_at(const Rows& rows, int64_t row) { return rows.weight ? rows.weight[row] : 1.0; }
+
+template <typename W>
+static inline double soft_threshold(W value, double amount) {
+  if (value > 0) return value > amount ? value - amount : 0.0;
+  return value < -amount ? value + amount : 0.0;
+}
+
+// One row of the block.
+struct Row {
+  const int32_t* index;
+  const float* value;
+  int64_t n;
+};
+
+static inline Row get_row(const Rows& rows, int64_t row) {
+  const int64_t start = rows.indptr[row];
+  return {rows.indices + start, rows.values + start, rows.indptr[row + 1] - start};
+}
+
+static inline bool indices_fit(const Row& row, int64_t n_features) {
+  uint32_t largest = 0;  // a negative index is a huge unsigned one
+  int64_t k = 0;
+#if defined(__AVX2__)
+  __m256i largest8 = _mm256_setzero_si256();
+  for (; k + 8 <= row.n; k += 8)
+    largest8 = _mm256_max_epu32(largest8, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k)));
+  uint32_t lanes[8];
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), largest8);
+  for (uint32_t lane : lanes) largest = lane > largest ? lane : largest;
+#endif
+  for (; k < row.n; ++k) {
+    const uint32_t j = static_cast<uint32_t>(row.index[k]);
+    largest = j > largest ? j : largest;
+  }
+  return row.n == 0 || static_cast<int64_t>(largest) < n_features;
+}
+
+// Sum of v[j] x_j.
+template <typename W>
+static inline double dot(const W* v, const Row& row) {
+  double a = 0, b = 0;
+  int64_t k = 0;
+  for (; k + 2 <= row.n; k += 2) {
+    a += static_cast<double>(v[row.index[k]]) * row.value[k];
+    b += static_cast<double>(v[row.index[k + 1]]) * row.value[k + 1];
+  }
+  if (k < row.n) a += static_cast<double>(v[row.index[k]]) * row.value[k];
+  return a + b;
+}
+
+#if defined(__AVX2__)
+template <>
+inline double dot<float>(const float* v, const Row& row) {
+  __m256 a = _mm256_setzero_ps(), b = _mm256_setzero_ps();
+  int64_t k = 0;
+  for (; k + 16 <= row.n; k += 16) {
+    const __m256i i = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k));
+    const __m256i j = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k + 8));
+    a = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, 4), _mm256_loadu_ps(row.value + k), a);
+    b = _mm256_fmadd_ps(_mm256_i32gather_ps(v, j, 4), _mm256_loadu_ps(row.value + k + 8), b);
+  }
+  if (k + 8 <= row.n) {
+    const __m256i i = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k));
+    a = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, 4), _mm256_loadu_ps(row.value + k), a);
+    k += 8;
+  }
+  a = _mm256_add_ps(a, b);
+  const __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  const __m128 quarter = _mm_add_ps(half, _mm_movehl_ps(half, half));
+  float sum = _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
+  for (; k < row.n; ++k) sum += v[row.index[k]] * row.value[k];
+  return sum;
+}
+#endif
+
+// v[j] += step x_j; AVX2 has no scatter, so this stays scalar.
+template <typename W>
+static inline void add_row(W* v, const Row& row, double step) {
+  const W s = static_cast<W>(step);
+  for (int64_t k = 0; k < row.n; ++k) v[row.index[k]] += s * static_cast<W>(row.value[k]);
+}
+
+// scores[k] = sum over j of V[j][k] x_j, for many outputs: the features' rows of V are contiguous.
+template <typename W>
+static inline void dot_many(const W* v, const Row& row, int64_t n_outputs, double* scores) {
+  constexpr int64_t kLanes = 16;
+  int64_t first = 0;
+  for (; first + kLanes <= n_outputs; first += kLanes) {
+    W sum[kLanes] = {};
+    for (int64_t k = 0; k < row.n; ++k) {
+      const W* w = v + row.index[k] * n_outputs + first;
+      const W x = static_cast<W>(row.value[k]);
+      for (int64_t lane = 0; lane < kLanes; ++lane) sum[lane] += w[lane] * x;
+    }
+    for (int64_t lane = 0; lane < kLanes; ++lane) scores[first + lane] = static_cast<double>(sum[lane]);
+  }
+  if (first == n_outputs) return;
+  const int64_t rest = n_outputs - first;
+  W sum[kLanes] = {};
+  for (int64_t k = 0; k < row.n; ++k) {
+    const W* w = v + row.index[k] * n_outputs + first;
+    const W x = static_cast<W>(row.value[k]);
+    for (int64_t lane = 0; lane < rest; ++lane) sum[lane] += w[lane] * x;
+  }
+  for (int64_t lane = 0; lane < rest; ++lane) scores[first + lane] = static_cast<double>(sum[lane]);
+}
+
+// Fetches what the rows behind the current one will need: their weights if the table is large, their entries if they
+// are visited in an order the hardware cannot foresee.
+template <typename W>
+struct Ahead {
+  const Rows& rows;
+  const W* table;
+  int64_t entries_per_feature;
+  bool large;
+
+  Ahead(const Rows& r, const W* t, int64_t entries)
+      : rows(r),
+        table(t),
+        entries_per_feature(entries),
+        large(r.n_features * entries * static_cast<int64_t>(sizeof(W)) > kPrefetchBytes) {}
+
+  void fetch(int64_t q) const {
+    if (rows.order && q + 2 < rows.n) {
+      const Row row = get_row(rows, row_at(rows, q + 2));
+      for (int64_t k = 0; k < row.n; k += kFloatsPerLine) {
+        PREFETCH(row.index + k);
+        PREFETCH(row.value + k);
+      }
+    }
+    if (large && q + 1 < rows.n) {
+      const Row row = get_row(rows, row_at(rows, q + 1));
+      for (int64_t k = 0; k < row.n; ++k) PREFETCH(table + row.index[k] * entries_per_feature);
+    }
+  }
+};
+
+// Fills slopes[0..n_outputs) from scores[0..n_outputs) and returns the row's loss.
+static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t row, const double* scores, double* slopes) {
+  const int64_t n = rows.n_outputs;
+  double loss = 0;
+  if (c.target_kind == kSoftmax) {
+    double top = scores[0], sum = 0;
+    for (int64_t k = 1; k < n; ++k) top = scores[k] > top ? scores[k] : top;
+    for (int64_t k = 0; k < n; ++k) sum += slopes[k] = exp(scores[k] - top);
+    for (int64_t k = 0; k < n; ++k) slopes[k] /= sum;
+    const int64_t label = static_cast<int64_t>(rows.y[row]);
+    slopes[label] -= 1;
+    return log(sum) + top - scores[label];
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    const double y = c.target_kind == kTargets ? rows.y[row * n + k]
+                                               : (k == static_cast<int64_t>(rows.y[row]) ? 1.0 : -1.0);
+    const LossAndSlope l = evaluate_loss(c.loss, c.loss_parameter, scores[k], y);
+    slopes[k] = l.slope;
+    loss += l.value;
+  }
+  return loss;
+}
+
+static inline void move_bias(const Choices& c, const LinearState& s, int64_t k, double slope, double eta) {
+  if (c.bias_scale < 0 || slope == 0) return;
+  if (c.bias_scale == 0) {
+    s.bias[k] -= eta * slope;
+    return;
+  }
+  s.bias_square[k] += slope * slope;
+  s.bias[k] -= c.bias_scale * slope / sqrt(s.bias_square[k]);
+}
+
+static inline double repeats_for(const Choices& c, double weight) {
+  if (c.batch_size > 1 || weight <= 1) return 1;
+  return ceil(weight < kMostRepeats ? weight : kMostRepeats);
+}
+
+// ---------------------------------------------------------------------------------------------------------- sgd
+
+// What a weight is once it has paid the shrinkage owed; beyond the threshold nothing is owed (truncated gradient).
+template <typename W>
+static inline W settled(W v, double owed, double scale, double threshold) {
+  if (owed == 0 || fabs(static_cast<double>(v)) * scale > threshold) return v;
+  return static_cast<W>(soft_threshold(v, owed));
+}
+
+template <typename W>
+static void settle_sgd(const Choices& c, const LinearState& s, int64_t n_features, int64_t n_outputs) {
+  W* v = static_cast<W*>(s.v);
+  Clock& k = *s.clock;
+  const W scale = static_cast<W>(k.scale);
+  for (int64_t j = 0; j < n_features; ++j) {
+    const double owed = s.shrunk ? k.shrink - s.shrunk[j] : 0.0;
+    for (int64_t o = j * n_outputs; o < (j + 1) * n_outputs; ++o) {
+      const W w = settled(v[o], owed, k.scale, c.threshold);
+      v[o] = k.scale == 1.0 ? w : w * scale;
+    }
+    if (s.shrunk) s.shrunk[j] = 0;
+  }
+  k.average_scale /= k.scale;
+  k.shrink_debt *= k.scale;
+  k.shrink = 0;
+  k.scale = 1;
+}
+
+// Keeps the running numbers inside the range of the weights' type; rare, so a pass over the table is cheap.
+template <typename W>
+static void keep_in_range(const Choices& c, const LinearState& s, const Rows& rows) {
+  Clock& k = *s.clock;
+  if (k.scale < kSmallestScale) settle_sgd<W>(c, s, rows.n_features, rows.n_outputs);
+  if (k.average_weight > kLargestAverageWeight) {
+    W* u = static_cast<W*>(s.average);
+    const W shrink = static_cast<W>(1 / k.average_weight);
+    for (int64_t o = 0; o < rows.n_features * rows.n_outputs; ++o) u[o] *= shrink;
+    k.average_scale /= k.average_weight;
+    k.average_weight = 1;
+  }
+}
+
+// After the step: the penalty acts on P and Q, `mass` rows' worth; the average takes in the new iterate.
+template <typename W>
+static inline void advance(const Choices& c, const LinearState& s, const Rows& rows, double eta, double mass) {
+  Clock& k = *s.clock;
+  const double decay = 1 / (1 + eta * c.l2 * mass);
+  k.scale *= decay;
+  k.t += mass;
+  k.steps += 1;
+  if (c.l1 > 0) {
+    k.shrink_debt += decay * eta * c.l1 * mass / k.scale;
+    if (c.shrink_period <= 1 || static_cast<int64_t>(k.steps) % c.shrink_period == 0) {
+      k.shrink += k.shrink_debt;
+      k.shrink_debt = 0;
+    }
+  }
+  if (c.average != kNoAverage) {
+    const double weight = mass * average_weight(c, k.t, eta);
+    k.average_weight += weight;
+    k.average_scale += weight * k.scale;
+    for (int64_t o = 0; o < rows.n_outputs; ++o)
+      s.bias_average[o] += weight / k.average_weight * (s.bias[o] - s.bias_average[o]);
+  }
+  if (k.scale < kSmallestScale || k.average_weight > kLargestAverageWeight) keep_in_range<W>(c, s, rows);
+}
+
+template <typename W>
+static inline void settle_row(const Choices& c, const LinearState& s, const Row& row, int64_t n_outputs) {
+  W* v = static_cast<W*>(s.v);
+  for (int64_t k = 0; k < row.n; ++k) {
+    const int64_t j = row.index[k];
+    const double owed = s.clock->shrink - s.shrunk[j];
+    for (int64_t o = j * n_outputs; o < (j + 1) * n_outputs; ++o) v[o] = settled(v[o], owed, s.clock->scale, c.threshold);
+    s.shrunk[j] = s.clock->shrink;
+  }
+}
+
+// V[j][k] += step slope_k x_j. After a while most slopes of a hinge are zero, and only the others are visited.
+template <typename W>
+static inline void add_row_many(W* v, const Row& row, int64_t n_outputs, const double* slopes, double step, W* dense,
+                                int32_t* active) {
+  int64_t n_active = 0;
+  for (int64_t k = 0; k < n_outputs; ++k) {
+    dense[k] = static_cast<W>(step * slopes[k]);
+    if (slopes[k] != 0) active[n_active++] = static_cast<int32_t>(k);
+  }
+  if (n_active * 4 > n_outputs) {
+    for (int64_t i = 0; i < row.n; ++i) {
+      W* w = v + row.index[i] * n_outputs;
+      const W x = static_cast<W>(row.value[i]);
+      for (int64_t k = 0; k < n_outputs; ++k) w[k] += dense[k] * x;
+    }
+    return;
+  }
+  for (int64_t i = 0; n_active > 0 && i < row.n; ++i) {
+    W* w = v + row.index[i] * n_outputs;
+    const W x = static_cast<W>(row.value[i]);
+    for (int64_t a = 0; a < n_active; ++a) w[active[a]] += dense[active[a]] * x;
+  }
+}
+
+// Scores of a row under the current state, ready to be compared with its target.
+template <typename W, bool kMany>
+static inline bool score_row(const LinearState& s, const Row& row, int64_t n_outputs, double scale, double* scores) {
+  const W* v = static_cast<const W*>(s.v);
+  if (kMany)
+    dot_many(v, row, n_outputs, scores);
+  else
+    scores[0] = dot(v, row);
+  bool finite = true;
+  for (int64_t k = 0; k < (kMany ? n_outputs : 1); ++k) {
+    scores[k] = scale * scores[k] + s.bias[k];
+    finite = finite && isfinite(scores[k]);
+  }
+  return finite;
+}
+
+template <typename W, bool kMany>
+static Outcome sgd(const Rows& rows, const Choices& c, const LinearState& s) {
+  const int64_t K = kMany ? rows.n_outputs : 1;
+  W* v = static_cast<W*>(s.v);
+  W* u = static_cast<W*>(s.average);
+  Clock& k = *s.clock;
+  double* slopes = s.scratch;
+  double* scores = s.scratch + c.batch_size * K;
+  W* dense = reinterpret_cast<W*>(scores + K);
+  int32_t* active = reinterpret_cast<int32_t*>(scores + 2 * K);
+  const Ahead<W> ahead(rows, v, K);
+  Outcome out = {0, kFine, 0, 0};
+
+  for (int64_t q = 0; q < rows.n; q += c.batch_size) {
+    const int64_t n = smaller(c.batch_size, rows.n - q);
+    const double repeats = repeats_for(c, weight_at(rows, row_at(rows, q)));
+    for (double repeat = 0; repeat < repeats; ++repeat) {
+      const double eta = step_size(c, k.t);
+      double mass = 0;
+
+      // Score every row of the batch at the same weights; the loss counts before anything is learned from the row.
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t r = row_at(rows, q + i);
+        const Row row = get_row(rows, r);
+        double* slope = slopes + i * K;
+        const double weight = weight_at(rows, r) / repeats;
+        if (repeat == 0) {
+          ahead.fetch(q + i);
+          if (!indices_fit(row, rows.n_features)) return out.status = kBadIndex, out.rows_done = q + i, out;
+        }
+        if (weight == 0) {
+          for (int64_t o = 0; o < K; ++o) slope[o] = 0;
+          continue;
+        }
+        if (s.shrunk) settle_row<W>(c, s, row, K);
+        if (!score_row<W, kMany>(s, row, K, k.scale, scores))
+          return out.status = kNotFinite, out.rows_done = q + i, out;
+        double loss;
+        if (kMany) {
+          loss = losses_of_row(rows, c, r, scores, slope);
+        } else {
+          const LossAndSlope l = evaluate_loss(c.loss, c.loss_parameter, scores[0], rows.y[r]);
+          loss = l.value;
+          slope[0] = l.slope;
+        }
+        if (weight != 1)
+          for (int64_t o = 0; o < K; ++o) slope[o] *= weight;
+        mass += weight;
+        if (repeat == 0) {
+          out.loss_sum += weight * repeats * loss;
+          out.weight_sum += weight * repeats;
+        }
+      }
+      if (mass == 0) continue;
+
+      // Add; in units of v the step is eta / P.
+      const double step = -eta / k.scale;
+      for (int64_t i = 0; i < n; ++i) {
+        const Row row = get_row(rows, row_at(rows, q + i));
+        const double* slope = slopes + i * K;
+        if (kMany) {
+          add_row_many(v, row, K, slope, step, dense, active);
+          if (u) add_row_many(u, row, K, slope, step * k.average_scale, dense, active);
+        } else if (slope[0] != 0) {
+          add_row(v, row, step * slope[0]);
+          if (u) add_row(u, row, step * slope[0] * k.average_scale);
+        }
+        for (int64_t o = 0; o < K; ++o) move_bias(c, s, o, slope[o], eta);
+      }
+      advance<W>(c, s, rows, eta, mass);
+    }
+    out.rows_done = q + n;
+  }
+  return out;
+}
+
+// ------------------------------------------------------------------------------------------ adagrad and ftrl
+
+// The two sums of a feature stand beside each other, [feature][sum, square][output], so that they share a cache line.
+template <typename W>
+static inline double adaptive_weight(W sum, W square, double eta, double l1_total, double l2_total) {
+  const double z = soft_threshold(sum, l1_total);
+  if (z == 0) return 0;
+  return -z / ((1 + sqrt(static_cast<double>(square))) / eta + l2_total);
+}
+
+template <typename W, bool kProximal>
+static Outcome adaptive(const Rows& rows, const Choices& c, const LinearState& s) {
+  const int64_t K = rows.n_outputs;
+  W* sums = static_cast<W*>(s.v);
+  Clock& k = *s.clock;
+  double* slopes = s.scratch;
+  double* scores = s.scratch + c.batch_size * K;
+  const Ahead<W> ahead(rows, sums, 2 * K);
+  Outcome out = {0, kFine, 0, 0};
+
+  for (int64_t q = 0; q < rows.n; q += c.batch_size) {
+    const int64_t n = smaller(c.batch_size, rows.n - q);
+    const double repeats = repeats_for(c, weight_at(rows, row_at(rows, q)));
+    for (double repeat = 0; repeat < repeats; ++repeat) {
+      const double l1_total = k.t * c.l1, l2_total = k.t * c.l2;
+      double mass = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t r = row_at(rows, q + i);
+        const Row row = get_row(rows, r);
+        double* slope = slopes + i * K;
+        const double weight = weight_at(rows, r) / repeats;
+        if (repeat == 0) {
+          ahead.fetch(q + i);
+          if (!indices_fit(row, rows.n_features)) return out.status = kBadIndex, out.rows_done = q + i, out;
+        }
+        if (weight == 0) {
+          for (int64_t o = 0; o < K; ++o) slope[o] = 0;
+          continue;
+        }
+        bool finite = true;
+        for (int64_t o = 0; o < K; ++o) scores[o] = s.bias[o];
+        for (int64_t e = 0; e < row.n; ++e) {
+          const W* sum = sums + row.index[e] * 2 * K;
+          for (int64_t o = 0; o < K; ++o)
+            scores[o] += adaptive_weight(sum[o], sum[K + o], c.eta0, l1_total, l2_total) * row.value[e];
+        }
+        for (int64_t o = 0; o < K; ++o) finite = finite && isfinite(scores[o]);
+        if (!finite) return out.status = kNotFinite, out.rows_done = q + i, out;
+        const double loss = losses_of_row(rows, c, r, scores, slope);
+        for (int64_t o = 0; o < K; ++o) slope[o] *= weight;
+        mass += weight;
+        if (repeat == 0) {
+          out.loss_sum += weight * repeats * loss;
+          out.weight_sum += weight * repeats;
+        }
+      }
+      if (mass == 0) continue;
+
+      for (int64_t i = 0; i < n; ++i) {
+        const Row row = get_row(rows, row_at(rows, q + i));
+        for (int64_t o = 0; o < K; ++o) {
+          const double slope = slopes[i * K + o];
+          if (slope == 0) continue;
+          for (int64_t e = 0; e < row.n; ++e) {
+            W* sum = sums + row.index[e] * 2 * K + o;
+            const double g = slope * row.value[e], square = static_cast<double>(sum[K]), grown = square + g * g;
+            double change = g;
+            if (kProximal)
+              change -= (sqrt(grown) - sqrt(square)) / c.eta0 *
+                        adaptive_weight(sum[0], sum[K], c.eta0, l1_total, l2_total);
+            sum[0] = static_cast<W>(sum[0] + change);
+            sum[K] = static_cast<W>(grown);
+          }
+          move_bias(c, s, o, slope, c.eta0);
+        }
+      }
+      k.t += mass;
+      k.steps += 1;
+    }
+    out.rows_done = q + n;
+  }
+  return out;
+}
+
+// -------------------------------------------------------------------------------------------------------- scores
+
+template <typename W>
+static int64_t scores(const Rows& rows, const void* weights, const double* bias, double* scores) {
+  const W* w = static_cast<const W*>(weights);
+  const int64_t K = rows.n_outputs;
+  const Ahead<W> ahead(rows, w, K);
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const Row row = get_row(rows, row_at(rows, q));
+    ahead.fetch(q);
+    if (!indices_fit(row, rows.n_features)) return q;
+    if (K == 1) {
+      scores[q] = dot(w, row) + bias[0];
+      continue;
+    }
+    dot_many(w, row, K, scores + q * K);
+    for (int64_t k = 0; k < K; ++k) scores[q * K + k] += bias[k];
+  }
+  return rows.n;
+}
+
+template <typename W>
+static Outcome sgd_any(const Rows& rows, const Choices& c, const LinearState& s) {
+  return rows.n_outputs == 1 ? sgd<W, false>(rows, c, s) : sgd<W, true>(rows, c, s);
+}
+
+#define STRINGIFY(x) #x
+#define NAME_OF(x) STRINGIFY(x)
+
+extern const KernelTable table;
+const KernelTable table = {
+    NAME_OF(STEEPEST_ISA),
+    {sgd_any<float>, sgd_any<double>},
+    {adaptive<float, false>, adaptive<double, false>},
+    {adaptive<float, true>, adaptive<double, true>},
+    {scores<float>, scores<double>},
+    {settle_sgd<float>, settle_sgd<double>},
+};
+
+}  // namespace STEEPEST_ISA
+}  // namespace steepest

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The losses: for a raw score z and a target y, the value l(z, y) and its derivative g = +dl/dz.
+// Binary losses take y = -1 or +1. At a kink the derivative is the one named beside it; steepest.learners.losses holds
+// the same definitions in NumPy, and the tests compare the two. No standard templates here: this header is compiled
+// once per instruction set, and a shared inline function could be linked from the wrong copy.
+#pragma once
+#include <math.h>
+
+namespace steepest {
+namespace STEEPEST_ISA {
+
+enum LossId {
+  kHinge,
+  kSquaredHinge,
+  kLog,
+  kExponential,
+  kModifiedHuber,
+  kPerceptron,
+  kSquared,
+  kHuber,
+  kEpsilonInsensitive,
+  kQuantile,
+  kPoisson
+};
+
+struct LossAndSlope {
+  double value;
+  double slope;
+};
+
+// log(1 + exp(-m)) and its derivative, from one exponential that cannot overflow.
+static inline LossAndSlope logistic(double m) {
+  const double e = exp(-fabs(m));
+  const double value = log1p(e) + (m < 0 ? -m : 0.0);
+  return {value, -(m < 0 ? 1.0 : e) / (1.0 + e)};
+}
+
+// `parameter` is epsilon for huber and epsilon_insensitive, and the quantile for quantile.
+static inline LossAndSlope evaluate_loss(int loss, double parameter, double z, double y) {
+  const double m = y * z;  // the margin
+  const double r = z - y;  // the residual
+  switch (loss) {
+    case kHinge:  // max(0, 1 - m); 0 at m = 1
+      return m < 1 ? LossAndSlope{1 - m, -y} : LossAndSlope{0, 0};
+    case kSquaredHinge:  // max(0, 1 - m)^2
+      return m < 1 ? LossAndSlope{(1 - m) * (1 - m), -2 * y * (1 - m)} : LossAndSlope{0, 0};
+    case kLog: {  // log(1 + exp(-m))
+      const LossAndSlope l = logistic(m);
+      return {l.value, y * l.slope};
+    }
+    case kExponential: {  // exp(-m)
+      const double e = exp(-m);
+      return {e, -y * e};
+    }
+    case kModifiedHuber:  // max(0, 1 - m)^2 for m >= -1, else -4m
+      if (m >= 1) return {0, 0};
+      return m >= -1 ? LossAndSlope{(1 - m) * (1 - m), -2 * y * (1 - m)} : LossAndSlope{-4 * m, -4 * y};
+    case kPerceptron:  // max(0, -m); -y at m = 0, so that learning can start from zero weights
+      return m <= 0 ? LossAndSlope{-m, -y} : LossAndSlope{0, 0};
+    case kHuber:  // r^2/2 inside epsilon, epsilon |r| - epsilon^2/2 outside
+      if (fabs(r) <= parameter) return {0.5 * r * r, r};
+      return {parameter * fabs(r) - 0.5 * parameter * parameter, r > 0 ? parameter : -parameter};
+    case kEpsilonInsensitive:  // max(0, |r| - epsilon); 0 at |r| = epsilon
+      if (fabs(r) <= parameter) return {0, 0};
+      return {fabs(r) - parameter, r > 0 ? 1.0 : -1.0};
+    case kQuantile:  // q (y - z) below, (1 - q)(z - y) above; 0 at z = y
+      if (r == 0) return {0, 0};
+      return r < 0 ? LossAndSlope{-parameter * r, -parameter} : LossAndSlope{(1 - parameter) * r, 1 - parameter};
+    case kPoisson: {  // exp(z) - y z - y + y log y: half the deviance, with the logarithm as link
+      const double mean = exp(z);
+      return {mean - y * z + (y > 0 ? y * log(y) - y : 0.0), mean - y};
+    }
+    default:  // kSquared: r^2/2
+      return {0.5 * r * r, r};
+  }
+}
+
+}  // namespace STEEPEST_ISA
+}  // namespace steepest

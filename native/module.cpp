@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Python module: each bind_* file exposes one room of kernels.
+#include <nanobind/nanobind.h>
+
+#include "kernel_table.h"
+
+namespace nb = nanobind;
+
+void bind_linear(nb::module_& module);
+
+NB_MODULE(_native, module) {
+  module.doc() = "The inner loops of steepest.";
+  module.attr("isa") = steepest::kernels().name;
+  bind_linear(module);
+}

@@ -1,0 +1,1 @@
+"""Bytes become chunks: the types every learner is fed with, and the readers that make them."""

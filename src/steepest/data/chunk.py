@@ -1,0 +1,113 @@
+"""A block of sparse rows in CSR form, with targets and weights: the only shape in which data reaches a learner.
+
+Row i holds the features indices[indptr[i]:indptr[i+1]] with the values beside them. Invariants: indptr int64, indices
+int32, values float32, y and weight float64 (y may hold strings until a label book has coded them), all contiguous.
+`order`, if given, names the rows to visit and their sequence; the arrays themselves are then never copied.
+`first_id` is the stable number of the block's first row, which splits use, so that a row keeps its side of a split
+whatever the chunk size or the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class DataError(ValueError):
+    """The data cannot be used; the message names the place, the value and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows to learn from or to score."""
+
+    indptr: Array
+    indices: Array
+    values: Array
+    n_features: int
+    y: Array | None = None
+    weight: Array | None = None
+    order: Array | None = None
+    first_id: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that a visit sees."""
+        return len(self.indptr) - 1 if self.order is None else len(self.order)
+
+    @property
+    def row_numbers(self) -> Array:
+        """The visited rows' numbers inside the block."""
+        return np.arange(self.n_rows) if self.order is None else self.order
+
+    @property
+    def row_ids(self) -> Array:
+        """The visited rows' stable numbers."""
+        return self.row_numbers + self.first_id
+
+    def visit(self, order: Array) -> Chunk:
+        """The same arrays, another visiting order (row numbers inside the block)."""
+        return replace(self, order=np.ascontiguousarray(order, np.int64))
+
+    def span(self, start: int, stop: int) -> Chunk:
+        """Visits start..stop of this chunk, as a view."""
+        if self.order is not None:
+            return replace(self, order=self.order[start:stop])
+        return replace(
+            self,
+            indptr=self.indptr[start : stop + 1],
+            y=None if self.y is None else self.y[start:stop],
+            weight=None if self.weight is None else self.weight[start:stop],
+            first_id=self.first_id + start,
+        )
+
+    def with_targets(self, y: Array, weight: Array | None) -> Chunk:
+        """The same rows with other targets and weights, given for the block's rows (not in visiting order)."""
+        return replace(self, y=y, weight=weight)
+
+    def visited(self, per_row: Array) -> Array:
+        """An array over the block's rows, brought into visiting order."""
+        return per_row if self.order is None else per_row[self.order]
+
+    def packed(self) -> Chunk:
+        """A copy that holds just the visited rows, in visiting order, and nothing else."""
+        rows = self.row_numbers
+        starts, lengths = self.indptr[rows], self.indptr[rows + 1] - self.indptr[rows]
+        indptr = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=indptr[1:])
+        entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
+        return replace(
+            self,
+            indptr=indptr,
+            indices=self.indices[entries],
+            values=self.values[entries],
+            y=None if self.y is None else self.y[rows].copy(),
+            weight=None if self.weight is None else self.weight[rows].copy(),
+            order=None,
+        )
+
+
+def concatenate(chunks: Sequence[Chunk]) -> Chunk:
+    """One chunk with the visited rows of all, in order."""
+    parts = [chunk.packed() for chunk in chunks]
+    if len(parts) == 1:
+        return parts[0]
+    offsets = np.cumsum([0] + [int(p.indptr[-1]) for p in parts])
+    indptr = [parts[0].indptr] + [p.indptr[1:] + offset for p, offset in zip(parts[1:], offsets[1:-1], strict=True)]
+    weighted = any(p.weight is not None for p in parts)
+    return Chunk(
+        indptr=np.concatenate(indptr),
+        indices=np.concatenate([p.indices for p in parts]),
+        values=np.concatenate([p.values for p in parts]),
+        n_features=max(p.n_features for p in parts),
+        y=None if parts[0].y is None else np.concatenate([p.y for p in parts if p.y is not None]),
+        weight=np.concatenate([np.ones(p.n_rows) if p.weight is None else p.weight for p in parts])
+        if weighted
+        else None,
+    )

@@ -1,0 +1,349 @@
+"""A source yields chunks, again and again: it knows where rows come from and in which order, never what for.
+
+Sources are lazy and cheap to copy. `shuffle`, `holdout`, `shards` and `limit` return new sources; reading starts with
+the first chunk asked for. One epoch is `source.epoch(e)`; the order of rows is a pure function of (seed, e), so a run
+that was interrupted can be taken up again in the middle.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from steepest.data.chunk import Array, Chunk, DataError
+
+SHUFFLES = ("never", "once", "blocks", "rows")
+# Rows that stay together under shuffle="blocks": long enough to read at speed, short enough to mix well.
+BLOCK_ROWS = 64
+# Rows handed over at once from memory: large enough that calls cost nothing, small enough for a live progress bar.
+CHUNK_ROWS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order rows are visited: never shuffled, shuffled once, or in every epoch by blocks or by rows."""
+
+    shuffle: str = "never"
+    seed: int = 0
+
+    def generator(self, epoch: int, *path: int) -> np.random.Generator:
+        """Randomness for one epoch and one place in the data, the same whenever it is asked for."""
+        moment = 0 if self.shuffle == "once" else epoch
+        return np.random.default_rng([self.seed & 0xFFFFFFFFFFFFFFFF, moment, *path])
+
+    def permute(self, n_rows: int, epoch: int, *path: int) -> Array | None:
+        """Visiting order of n rows, or None for as they come."""
+        if self.shuffle == "never" or n_rows < 2:
+            return None
+        generator = self.generator(epoch, *path)
+        if self.shuffle in ("rows", "once"):
+            return generator.permutation(n_rows)
+        # Blocks start at a new offset in every epoch, so that neighbours do not stay neighbours.
+        offset = int(generator.integers(0, BLOCK_ROWS)) if n_rows > BLOCK_ROWS else 0
+        starts = np.arange(offset - BLOCK_ROWS if offset else 0, n_rows, BLOCK_ROWS)
+        rows = (generator.permutation(starts)[:, None] + np.arange(BLOCK_ROWS)).ravel()
+        return rows[(rows >= 0) & (rows < n_rows)]
+
+
+class Source(ABC):
+    """A re-iterable stream of chunks. Subclasses give `read`; everything else is built on it.
+
+    Attributes
+    ----------
+    n_rows, n_features : int or None
+        How many there are, if that is known without reading.
+    labels : array or None
+        The distinct targets, if they are known without reading.
+    recipe : dict
+        How the source was read (format and options); a model keeps it, so that new data is read alike.
+    """
+
+    n_rows: int | None = None
+    n_features: int | None = None
+    labels: Array | None = None
+    order: Order = Order()
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Plain values that describe how rows are read."""
+        return {}
+
+    @abstractmethod
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """All chunks of one epoch in the order given."""
+
+    @abstractmethod
+    def _copy(self) -> Self: ...
+
+    def epoch(self, epoch: int = 0) -> Iterator[Chunk]:
+        """All chunks of one epoch in this source's own order."""
+        return self.read(self.order, epoch)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self.epoch(0)
+
+    def shuffle(self, how: str = "blocks", seed: int = 0) -> Self:
+        """The same rows in another order: "never", "once", or each epoch anew by "blocks" or "rows"."""
+        if how not in SHUFFLES:
+            raise ValueError(f"shuffle={how!r} is unknown; choose one of {', '.join(SHUFFLES)}")
+        source = self._copy()
+        source.order = Order(how, seed)
+        return source
+
+    def limit(self, n_rows: int) -> Source:
+        """The first n rows."""
+        if n_rows < 0:
+            raise ValueError(f"limit({n_rows}) must not be negative")
+        return Limited(self, n_rows)
+
+    def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
+        """Two sources: most rows, and the given fraction of them. A row's side depends on its place and the seed only."""
+        if not 0 < fraction < 1:
+            raise ValueError(f"holdout={fraction} must lie between 0 and 1")
+        mark = np.uint64(int(fraction * 2**64))
+        return (
+            Selected(self, lambda ids: mix(ids, seed) >= mark),
+            Selected(self, lambda ids: mix(ids, seed) < mark),
+        )
+
+    def shards(self, n: int) -> list[Source]:
+        """N sources that together hold each row exactly once."""
+        if n < 1:
+            raise ValueError(f"shards({n}) needs at least one shard")
+
+        def part(shard: int) -> Source:
+            return Selected(self, lambda ids: ids // BLOCK_ROWS % n == shard)
+
+        return [part(shard) for shard in range(n)]
+
+
+def mix(ids: Array, seed: int) -> Array:
+    """Stable numbers of rows to uniform 64-bit numbers (the finaliser of splitmix64)."""
+    z = ids.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)))
+
+
+class _Derived(Source):
+    """A source read through another one."""
+
+    def __init__(self, parent: Source) -> None:
+        self.parent = parent
+        self.n_features = parent.n_features
+        self.labels = parent.labels
+        self.order = parent.order
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        return self.parent.recipe
+
+
+class Limited(_Derived):
+    """The first n rows of another source, in the order in which it is read."""
+
+    def __init__(self, parent: Source, most: int) -> None:
+        super().__init__(parent)
+        self.most = most
+        self.n_rows = None if parent.n_rows is None else min(most, parent.n_rows)
+
+    def _copy(self) -> Limited:
+        return Limited(self.parent, self.most)
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """Rows are limited as they stand, and each chunk of them is then shuffled."""
+        left = self.most
+        for number, chunk in enumerate(self.parent.read(Order(), 0)):
+            if left <= 0:
+                return
+            kept = chunk.span(0, min(left, chunk.n_rows))
+            left -= kept.n_rows
+            permuted = order.permute(kept.n_rows, epoch, number)
+            yield kept if permuted is None else kept.visit(kept.row_numbers[permuted])
+
+
+class Selected(_Derived):
+    """The rows of another source whose stable numbers pass a test."""
+
+    def __init__(self, parent: Source, keep: Callable[[Array], Array]) -> None:
+        super().__init__(parent)
+        self.keep = keep
+
+    def _copy(self) -> Selected:
+        return Selected(self.parent, self.keep)
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """The parent's chunks, thinned."""
+        for chunk in self.parent.read(order, epoch):
+            rows = chunk.row_numbers[self.keep(chunk.row_ids)]
+            if len(rows):
+                yield chunk.visit(rows)
+
+
+class ArraySource(Source):
+    """Rows that are already in memory, used as they are."""
+
+    def __init__(self, block: Chunk, rows: Array | None = None, chunk_rows: int = CHUNK_ROWS) -> None:
+        self.block = block
+        self.rows = rows
+        self.chunk_rows = chunk_rows
+        self.n_rows = block.n_rows if rows is None else len(rows)
+        self.n_features = block.n_features
+
+    def _copy(self) -> ArraySource:
+        source = ArraySource(self.block, self.rows, self.chunk_rows)
+        source.labels = self.labels
+        return source
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """Views of the arrays, `chunk_rows` visits at a time."""
+        assert self.n_rows is not None
+        visits = order.permute(self.n_rows, epoch)
+        if self.rows is not None:
+            visits = self.rows if visits is None else self.rows[visits]
+        whole = self.block if visits is None else self.block.visit(visits)
+        for start in range(0, self.n_rows, self.chunk_rows):
+            yield whole.span(start, min(start + self.chunk_rows, self.n_rows))
+
+    def _pick(self, rows: Array) -> ArraySource:
+        source = ArraySource(self.block, rows, self.chunk_rows)
+        source.labels, source.order = self.labels, self.order
+        return source
+
+    def _row_numbers(self) -> Array:
+        return np.arange(self.block.n_rows) if self.rows is None else self.rows
+
+    def limit(self, n_rows: int) -> Source:
+        """The first n rows."""
+        if n_rows < 0:
+            raise ValueError(f"limit({n_rows}) must not be negative")
+        return self._pick(self._row_numbers()[:n_rows])
+
+    def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
+        """Two sources: most rows, and the given fraction of them, both never empty if there are two rows."""
+        if not 0 < fraction < 1:
+            raise ValueError(f"holdout={fraction} must lie between 0 and 1")
+        rows = self._row_numbers()
+        held = np.zeros(len(rows), bool)
+        n_held = min(max(1, round(fraction * len(rows))), max(len(rows) - 1, 0))
+        held[np.argsort(mix(rows, seed), kind="stable")[:n_held]] = True
+        return self._pick(rows[~held]), self._pick(rows[held])
+
+
+def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows: int = CHUNK_ROWS) -> ArraySource:
+    """A source over arrays in memory; a float32 CSR matrix is used without a copy.
+
+    Parameters
+    ----------
+    X : CSR or other scipy sparse matrix, array, DataFrame or nested list, shape (n, d)
+    y : array of n targets, or (n, k) for several outputs; numbers or strings
+    sample_weight : array of n weights, none negative
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> source = st.from_arrays([[1.0, 0.0], [0.0, 2.0]], [0, 1])
+    >>> source.n_rows, source.n_features
+    (2, 2)
+    """
+    indptr, indices, values, n_features = csr_arrays(X)
+    n_rows = len(indptr) - 1
+    targets = None if y is None else as_targets(y)
+    if targets is not None and len(targets) != n_rows:
+        raise DataError(f"X has {n_rows} rows but y has {len(targets)}; give one target a row")
+    weight = None if sample_weight is None else as_weights(sample_weight, n_rows)
+    source = ArraySource(Chunk(indptr, indices, values, n_features, targets, weight), chunk_rows=chunk_rows)
+    return source
+
+
+def as_targets(y: Any) -> Array:
+    """Targets as float64, or as an array of strings or objects where they are not numbers."""
+    targets = np.asarray(y)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets.ravel()
+    if targets.ndim not in (1, 2):
+        raise DataError(f"y has {targets.ndim} dimensions; give one target a row, or one row of targets")
+    if targets.dtype.kind in "biuf":
+        targets = targets.astype(np.float64)
+        if not np.isfinite(targets).all():
+            row = int(np.flatnonzero(~np.isfinite(targets).reshape(len(targets), -1).all(axis=1))[0])
+            raise DataError(f"y contains NaN or infinity, first in row {row}; drop or fill such rows")
+        return np.ascontiguousarray(targets)
+    if targets.dtype.kind == "c":
+        raise DataError("Complex data not supported: y holds complex numbers; give real numbers or strings")
+    return targets
+
+
+def as_weights(sample_weight: Any, n_rows: int) -> Array:
+    """Row weights as float64, checked."""
+    weight = np.ascontiguousarray(sample_weight, np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n_rows, float(weight))
+    if weight.shape != (n_rows,):
+        raise DataError(f"sample_weight has shape {weight.shape} but X has {n_rows} rows; give one weight a row")
+    bad = ~(weight >= 0) | ~np.isfinite(weight)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise DataError(f"sample_weight of row {row} is {weight[row]}; weights must be finite and not negative")
+    return weight
+
+
+def csr_arrays(X: Any) -> tuple[Array, Array, Array, int]:
+    """(indptr, indices, values, n_features) of anything that looks like a matrix."""
+    if hasattr(X, "tocsr"):
+        matrix = X if getattr(X, "format", "") == "csr" else X.tocsr()
+        return _from_csr(matrix)
+    if hasattr(X, "indptr") and hasattr(X, "indices"):
+        return _from_csr(X)
+    return _from_dense(X)
+
+
+def _from_csr(matrix: Any) -> tuple[Array, Array, Array, int]:
+    n_features = int(matrix.shape[1])
+    if n_features > np.iinfo(np.int32).max:
+        raise DataError(f"X has {n_features} columns; at most {np.iinfo(np.int32).max} are supported, hash them to fewer")
+    if matrix.data.dtype.kind not in "biuf":
+        if matrix.data.dtype.kind == "c":
+            raise DataError("Complex data not supported: X holds complex numbers; give real ones")
+        raise DataError(f"X holds values of type {matrix.data.dtype}; give numbers")
+    indices = np.asarray(matrix.indices)
+    if indices.dtype != np.int32 and len(indices) and (indices.min() < 0 or indices.max() >= n_features):
+        raise DataError(f"X has a column index outside 0..{n_features - 1}; check how the matrix was built")
+    return (
+        np.ascontiguousarray(matrix.indptr, np.int64),
+        np.ascontiguousarray(indices, np.int32),
+        np.ascontiguousarray(matrix.data, np.float32),
+        n_features,
+    )
+
+
+def _from_dense(X: Any) -> tuple[Array, Array, Array, int]:
+    matrix = np.asarray(X)
+    if matrix.dtype.kind == "c":
+        raise DataError("Complex data not supported: X holds complex numbers; give real ones")
+    if matrix.dtype.kind not in "biuf":
+        try:
+            matrix = matrix.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"X holds a value that is not a number ({error}); encode or hash it first") from None
+    if matrix.ndim != 2:
+        raise DataError(
+            f"Expected 2D array, got {matrix.ndim}D array instead: X has shape {matrix.shape}. "
+            "Reshape your data, one row an example (X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row)"
+        )
+    finite = np.isfinite(matrix)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise DataError(
+            f"Input X contains {'NaN' if np.isnan(matrix[row, column]) else 'infinity'}: row {row}, column {column}; "
+            "drop the row or fill the value"
+        )
+    matrix = matrix.astype(np.float32, copy=False)
+    kept = matrix != 0
+    indptr = np.zeros(len(matrix) + 1, np.int64)
+    np.cumsum(kept.sum(axis=1), out=indptr[1:])
+    return indptr, np.nonzero(kept)[1].astype(np.int32), np.ascontiguousarray(matrix[kept]), int(matrix.shape[1])

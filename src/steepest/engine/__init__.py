@@ -1,0 +1,1 @@
+"""Who runs the step: the training loop, its history, and what stops it."""

@@ -1,0 +1,1 @@
+"""The mathematics: states and steps, losses, penalties and schedules."""
