@@ -25,12 +25,14 @@ using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 using Table = nb::ndarray<nb::c_contig, nb::device::cpu>;  // float32 or float64
+using ReadOnlyTable = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
 void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
-int float_type(const Table& table) {
+template <typename AnyTable>
+int float_type(const AnyTable& table) {
   if (table.dtype() == nb::dtype<float>()) return 0;
   require(table.dtype() == nb::dtype<double>(), "weights must be float32 or float64");
   return 1;
@@ -114,7 +116,7 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
 }
 
 // Rows are scored in contiguous parts, one a thread; each row's score does not depend on the split.
-int64_t score(const Block& block, Table weights, In<double> bias, Out<double> scores, int n_threads) {
+int64_t score(const Block& block, ReadOnlyTable weights, In<double> bias, Out<double> scores, int n_threads) {
   const int type = float_type(weights);
   const int64_t n_outputs = static_cast<int64_t>(bias.size());
   require(n_outputs > 0 && weights.size() % n_outputs == 0, "the weights do not fit the bias");
@@ -187,7 +189,7 @@ void bind_linear(nb::module_& module) {
   LEARNER("linear_ftrl", ftrl, 2);
   module.def(
       "linear_scores",
-      [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order, Table weights,
+      [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order, ReadOnlyTable weights,
          In<double> bias, Out<double> scores, int n_threads) {
         return score({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, bias, scores, n_threads);
       },

@@ -50,8 +50,9 @@ struct Clock {
   double shrink_debt;  // what the next truncation will add to Q
   double average_scale;   // S: sum of c P over the steps averaged
   double average_weight;  // C: sum of c
+  double average_unit;    // what c is multiplied with: S, C and u were divided by a large C now and then
 };
-constexpr int kClockSize = 7;
+constexpr int kClockSize = 8;
 
 enum Status { kFine = 0, kBadIndex = 1, kNotFinite = 2 };
 

@@ -241,18 +241,28 @@ static void settle_sgd(const Choices& c, const LinearState& s, int64_t n_feature
   k.scale = 1;
 }
 
-// Keeps the running numbers inside the range of the weights' type; rare, so a pass over the table is cheap.
+// The average is a difference, (S v - u) / C; it loses digits once S v is this many times larger than what is left.
+constexpr double kMostCancellation = 64;
+
+static inline bool out_of_range(const Clock& k) {
+  return k.scale < kSmallestScale || k.average_weight > kLargestAverageWeight ||
+         k.average_scale > kMostCancellation * k.average_weight * k.scale;
+}
+
+// Writes the running numbers anew, inside the range of the weights' type: rare, so a pass over the table is cheap.
 template <typename W>
 static void keep_in_range(const Choices& c, const LinearState& s, const Rows& rows) {
   Clock& k = *s.clock;
-  if (k.scale < kSmallestScale) settle_sgd<W>(c, s, rows.n_features, rows.n_outputs);
-  if (k.average_weight > kLargestAverageWeight) {
+  if (k.average_weight > 0) {  // u <- (u - S v) / C, then S = 0 and C = 1 stand for the same mean
+    const W* v = static_cast<const W*>(s.v);
     W* u = static_cast<W*>(s.average);
-    const W shrink = static_cast<W>(1 / k.average_weight);
-    for (int64_t o = 0; o < rows.n_features * rows.n_outputs; ++o) u[o] *= shrink;
-    k.average_scale /= k.average_weight;
+    for (int64_t o = 0; o < rows.n_features * rows.n_outputs; ++o)
+      u[o] = static_cast<W>((u[o] - k.average_scale * v[o]) / k.average_weight);
+    k.average_unit /= k.average_weight;
+    k.average_scale = 0;
     k.average_weight = 1;
   }
+  if (k.scale < kSmallestScale) settle_sgd<W>(c, s, rows.n_features, rows.n_outputs);
 }
 
 // After the step: the penalty acts on P and Q, `mass` rows' worth; the average takes in the new iterate.
@@ -271,13 +281,13 @@ static inline void advance(const Choices& c, const LinearState& s, const Rows& r
     }
   }
   if (c.average != kNoAverage) {
-    const double weight = mass * average_weight(c, k.t, eta);
+    const double weight = mass * k.average_unit * average_weight(c, k.t, eta);
     k.average_weight += weight;
     k.average_scale += weight * k.scale;
     for (int64_t o = 0; o < rows.n_outputs; ++o)
       s.bias_average[o] += weight / k.average_weight * (s.bias[o] - s.bias_average[o]);
   }
-  if (k.scale < kSmallestScale || k.average_weight > kLargestAverageWeight) keep_in_range<W>(c, s, rows);
+  if (out_of_range(k)) keep_in_range<W>(c, s, rows);
 }
 
 template <typename W>

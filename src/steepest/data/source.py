@@ -260,6 +260,10 @@ def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows:
     return source
 
 
+class NotANumber(DataError, TypeError):
+    """An object stands where a number should; scikit-learn's callers expect a TypeError of that."""
+
+
 def as_targets(y: Any) -> Array:
     """Targets as float64, or as an array of strings or objects where they are not numbers."""
     targets = np.asarray(y)
@@ -289,6 +293,8 @@ def as_weights(sample_weight: Any, n_rows: int) -> Array:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise DataError(f"sample_weight of row {row} is {weight[row]}; weights must be finite and not negative")
+    if n_rows and not weight.any():
+        raise DataError("sample_weight is zero in every row; nothing can be learned from that")
     return weight
 
 
@@ -329,7 +335,8 @@ def _from_dense(X: Any) -> tuple[Array, Array, Array, int]:
         try:
             matrix = matrix.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise DataError(f"X holds a value that is not a number ({error}); encode or hash it first") from None
+            message = f"X holds a value that is not a number ({error}); encode or hash it first"
+            raise (NotANumber if isinstance(error, TypeError) else DataError)(message) from None
     if matrix.ndim != 2:
         raise DataError(
             f"Expected 2D array, got {matrix.ndim}D array instead: X has shape {matrix.shape}. "

@@ -1,0 +1,7 @@
+"""`python -m steepest` is the command line."""
+
+import sys
+
+from steepest.cli import main
+
+sys.exit(main())

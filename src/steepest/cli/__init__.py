@@ -1,0 +1,76 @@
+"""The command line: one function a verb. Results go to stdout, progress to stderr.
+
+Errors are one sentence: exit status 2 for bad usage or input, 1 for failure; `--debug` shows the traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+VERBS = {
+    "train": "learn a model from data and save it",
+    "predict": "predict the rows of a file",
+    "evaluate": "measure a model on labelled data",
+    "inspect": "look inside a model",
+    "demo": "train on the docstrings of this very Python installation",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one verb and returns the exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(
+        prog="steepest", description="Learn from big sparse data.", epilog="steepest VERB --help explains a verb."
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    wanted = next((a for a in arguments if not a.startswith("-")), None)
+    for verb, help_text in VERBS.items():
+        sub = verbs.add_parser(verb, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
+        sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        if verb == wanted:  # the others' modules need not be imported
+            module = importlib.import_module(f"steepest.cli.{verb}")
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+    options = parser.parse_args(arguments)
+    return _guarded(options)
+
+
+def _guarded(options: argparse.Namespace) -> int:
+    try:
+        status = options.run(options)
+        sys.stdout.flush()
+        return int(status or 0)
+    except BrokenPipeError:  # the reader of our output has gone; that is its right
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("steepest: interrupted; nothing was overwritten", file=sys.stderr)
+        return 130
+    except ValueError as error:
+        if options.debug:
+            raise
+        from steepest import DataError, ParameterError
+
+        known = isinstance(error, DataError | ParameterError)
+        print(f"steepest: {_one_line(error)}", file=sys.stderr)
+        return 2 if known else 1
+    except (OSError, MemoryError) as error:
+        if options.debug:
+            raise
+        print(f"steepest: {_one_line(error) or 'out of memory'}", file=sys.stderr)
+        return 1
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _version() -> str:
+    from steepest import __version__
+
+    return f"steepest {__version__}"

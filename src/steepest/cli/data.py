@@ -1,0 +1,40 @@
+"""How the verbs open data: the same flags everywhere."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import steepest as st
+from steepest.data.source import Source
+
+
+def add_data_arguments(parser: argparse.ArgumentParser) -> None:
+    """DATA and how to read it."""
+    parser.add_argument("data", nargs="+", metavar="DATA", help="files, globs, or - for standard input")
+    parser.add_argument("--format", default="auto", help="libsvm; default: told from the name or the first line")
+    parser.add_argument("--on-bad-line", choices=("error", "skip"), default="error", help="what a bad line means")
+    parser.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
+
+
+def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None, **extra: Any) -> Source:
+    """The source that the flags describe; a model's recipe says how its training data was read."""
+    reading: dict[str, Any] = {**(recipe or {}), "on_bad_line": options.on_bad_line, **extra}
+    if options.format != "auto" or "format" not in reading:
+        reading["format"] = options.format
+    path = options.data[0] if len(options.data) == 1 else options.data
+    source = st.scan(path, **reading)
+    return source if options.limit is None else source.limit(options.limit)
+
+
+def tell_skipped(source: Source) -> None:
+    """Bad lines that were left out are never passed over in silence."""
+    skipped = getattr(source, "skipped", None)
+    while skipped is None and hasattr(source, "parent"):
+        source = source.parent
+        skipped = getattr(source, "skipped", None)
+    if skipped is not None and skipped.n:
+        print(f"steepest: {skipped.n:,} bad lines skipped, the first:", file=sys.stderr)
+        for example in skipped.examples:
+            print(f"  {example}", file=sys.stderr)

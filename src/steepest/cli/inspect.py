@@ -1,0 +1,65 @@
+"""steepest inspect MODEL: what a model is, how it was trained, and its heaviest weights."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import steepest as st
+from steepest.engine.monitor import describe
+from steepest.metrics import plain
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All flags of the verb."""
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--top", type=int, default=10, help="how many of the heaviest weights")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the description."""
+    facts = describe_model(st.load(options.model), options.model, options.top)
+    print(json.dumps(facts) if options.json else as_text(facts))
+    return 0
+
+
+def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
+    """Everything worth knowing, as plain values."""
+    weights = np.asarray(model.coef_, np.float64)
+    return {
+        "model": repr(model),
+        "bytes": Path(path).stat().st_size,
+        "features": int(model.n_features_in_),
+        "nonzeros": int(model.n_nonzero_),
+        "outputs": int(weights.shape[0]),
+        "norm": float(np.linalg.norm(weights)),
+        "intercept": [float(b) for b in model.intercept_],
+        "classes": [plain(label) for label in getattr(model, "classes_", [])],
+        "reading": model.recipe_,
+        "history": model.history_.records,
+        "events": model.history_.events,
+        "top": {str(output): pairs for output, pairs in model.top_features(top).items()},
+    }
+
+
+def as_text(facts: dict[str, Any]) -> str:
+    """The same for a person."""
+    lines = [
+        facts["model"],
+        f"{facts['features']:,} features, {facts['nonzeros']:,} non-zero weights, norm {facts['norm']:.4g}, "
+        f"{facts['bytes']:,} bytes",
+    ]
+    if facts["classes"]:
+        shown = ", ".join(map(str, facts["classes"][:20]))
+        lines.append(f"{len(facts['classes'])} classes: {shown}{' ...' if len(facts['classes']) > 20 else ''}")
+    lines += [describe(record) for record in facts["history"]]
+    lines += facts["events"]
+    for output, pairs in facts["top"].items():
+        lines.append(f"\nheaviest for {output}:")
+        lines += [f"  {weight:+.4f}  {name}" for name, weight in pairs]
+    return "\n".join(lines)

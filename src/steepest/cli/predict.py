@@ -1,0 +1,65 @@
+"""steepest predict MODEL DATA: one prediction a line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+import steepest as st
+from steepest.cli.data import add_data_arguments, open_data, tell_skipped
+from steepest.data.chunk import Array
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All flags of the verb."""
+    parser.add_argument("model", metavar="MODEL")
+    add_data_arguments(parser)
+    parser.add_argument("--proba", action="store_true", help="a column of probability for each class, with a header")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+    parser.add_argument("--jobs", type=int, default=1, help="threads")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Streams predictions in the order of the rows."""
+    model = st.load(options.model)
+    model.n_jobs = options.jobs
+    if options.proba and not hasattr(model, "predict_proba"):
+        raise st.ParameterError(f"--proba needs a classifier, and {options.model} is a {type(model).__name__}")
+    source = open_data(options, model.recipe_, with_labels="auto")
+    with open_output(options.output) as out:
+        if options.proba:
+            print("\t".join(map(str, model.classes_)), file=out)
+        parts = model.predict_stream(source, proba=True) if options.proba else model.predict_stream(source)
+        for part in parts:
+            out.write(as_lines(part))
+    tell_skipped(source)
+    return 0
+
+
+def as_lines(predictions: Array) -> str:
+    """One row a line, columns separated by tabs; numbers in the shortest form that reads back the same."""
+    if predictions.ndim == 1:
+        return "".join(f"{value}\n" for value in predictions.tolist())
+    return "".join("\t".join(map(repr, row)) + "\n" for row in predictions.tolist())
+
+
+@contextmanager
+def open_output(path: str | None) -> Iterator[IO[str]]:
+    """Stdout, or a file that appears only when it is complete."""
+    if path is None:
+        yield sys.stdout
+        return
+    temporary = f"{path}.{os.getpid()}.part"
+    try:
+        with open(temporary, "w", encoding="utf-8") as out:
+            yield out
+        os.replace(temporary, path)
+    except OSError as error:
+        raise st.DataError(f"{path} cannot be written ({error.strerror})") from None
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)

@@ -1,0 +1,79 @@
+"""steepest train DATA -m MODEL: learn a model and save it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import steepest as st
+from steepest.cli import flags
+from steepest.cli.data import add_data_arguments, open_data, tell_skipped
+from steepest.cli.progress import choose_monitor
+
+TASKS: dict[str, type[st.LinearClassifier] | type[st.LinearRegressor]] = {
+    "classify": st.LinearClassifier,
+    "regress": st.LinearRegressor,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All flags of the verb."""
+    add_data_arguments(parser)
+    parser.add_argument("-m", "--model", required=True, help="where the model is saved")
+    parser.add_argument("--task", choices=tuple(TASKS), default="classify")
+    parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help="share of rows to measure on")
+    parser.add_argument("--class-weight", choices=("balanced",), default=None)
+    parser.add_argument("--checkpoint", metavar="DIR", help="save the state there now and then")
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    parser.add_argument("--json", action="store_true", help="one JSON object an epoch on stdout")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    flags.add_estimator_flags(parser, list(TASKS.values()))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trains, saves, and says where the model is."""
+    estimator_class = TASKS[options.task]
+    foreign = flags.unknown_arguments(options, estimator_class, list(TASKS.values()))
+    if foreign:
+        raise st.ParameterError(f"--{foreign[0].replace('_', '-')} has no meaning with --task {options.task}")
+    if options.resume and not options.checkpoint:
+        raise st.ParameterError("--resume needs --checkpoint DIR, the folder the state was saved in")
+    arguments = {"random_state": 0, **flags.estimator_arguments(options, estimator_class)}
+    estimator = estimator_class(**arguments)
+    _check_writable(options.model)
+    started = time.perf_counter()
+    source, validation = open_data(options), None
+    if options.holdout:
+        source, validation = source.holdout(options.holdout, int(arguments["random_state"]))
+    monitor = choose_monitor(options.json, options.quiet)
+    estimator.fit_stream(
+        source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume
+    )
+    estimator.save(options.model)
+    tell_skipped(source)
+    _summarise(estimator, options, time.perf_counter() - started)
+    return 0
+
+
+def _check_writable(model: str) -> None:
+    """Better to stumble now than after hours of training."""
+    folder = Path(model).absolute().parent
+    if not folder.is_dir():
+        raise st.DataError(f"the folder {folder} for the model does not exist; make it first")
+    if Path(model).is_dir():
+        raise st.DataError(f"{model} is a folder; give a file name for the model")
+
+
+def _summarise(estimator: st.LinearClassifier | st.LinearRegressor, options: argparse.Namespace, seconds: float) -> None:
+    size = Path(options.model).stat().st_size
+    if options.json:
+        print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds}))
+    elif sys.stderr.isatty() and not options.quiet:
+        print(
+            f"{options.model}: {estimator.n_features_in_:,} features, {estimator.n_nonzero_:,} non-zero weights, "
+            f"{size:,} bytes, {seconds:.2f} s",
+            file=sys.stderr,
+        )

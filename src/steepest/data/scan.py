@@ -1,0 +1,56 @@
+"""One door to every file format: `scan` looks at names and first bytes and hands over to the reader that fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from steepest.data.chunk import DataError
+from steepest.data.files import first_bytes
+from steepest.data.libsvm import scan_libsvm
+from steepest.data.source import Source
+
+READERS: dict[str, Callable[..., Source]] = {"libsvm": scan_libsvm}
+SUFFIXES = {".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm"}
+COMPRESSED = (".gz", ".zst", ".bz2")
+LIBSVM_LINE = re.compile(rb"\s*[-+]?[\d.eE+-]+(\s+(qid:\d+\s+)?\d+:|\s*$)")
+
+
+def scan(path: str | Path | Sequence[str | Path], format: str = "auto", **options: Any) -> Source:
+    """A lazy source over files of any known format; globs, lists of paths and "-" for standard input are accepted.
+
+    Parameters
+    ----------
+    path : path, glob, list of them, or "-"
+    format : {"auto", "libsvm"}
+        "auto" goes by the name's ending, then by the first line.
+    options
+        Passed to the reader of the format.
+    """
+    if format == "auto":
+        format = guess_format(path)
+    if format not in READERS:
+        raise DataError(f"format={format!r} is unknown; choose one of auto, {', '.join(READERS)}")
+    return READERS[format](path, **options)
+
+
+def guess_format(path: str | Path | Sequence[str | Path]) -> str:
+    """The format's name, from the first file's ending or its first line."""
+    first = path if isinstance(path, str | Path) else next(iter(path), "")
+    name = str(first)
+    for ending in COMPRESSED:
+        name = name.removesuffix(ending)
+    by_name = SUFFIXES.get(Path(name).suffix.lower())
+    if by_name:
+        return by_name
+    if name == "-":
+        return "libsvm"
+    start = first_bytes(path, 4096)
+    if LIBSVM_LINE.match(start):
+        return "libsvm"
+    raise DataError(
+        f"{first}: the format cannot be told from the name or the first line {start.splitlines()[:1]!r}; "
+        f"say which it is with format= or --format ({', '.join(READERS)})"
+    )

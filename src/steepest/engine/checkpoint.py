@@ -1,0 +1,92 @@
+"""Checkpoints: the learner's whole state and the place in the data, written now and then, so that a killed run goes on.
+
+A run resumed from a checkpoint ends with the same bits as one that was never interrupted: the state is complete, the
+order of rows is a function of the seed and the epoch, and saving happens between chunks only.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steepest import model_file
+from steepest.data.chunk import Array, DataError
+from steepest.engine.history import History
+from steepest.learners.base import Progress, join_words, split_words
+
+FILE_NAME = "checkpoint.steepest"
+
+
+@dataclass(slots=True)
+class Place:
+    """Where in the data a run stands: epoch, chunks of it that are done, rows and losses of it so far."""
+
+    epoch: int = 0
+    chunks: int = 0
+    rows: int = 0
+    progress: Progress = field(default_factory=Progress)
+
+
+class Checkpoints:
+    """Writes one file in a folder, at most every `seconds`, and finds it again."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        restore: Callable[[dict[str, Array]], Any],
+        fingerprint: dict[str, Any],
+        *,
+        resume: bool = False,
+        seconds: float = 60.0,
+    ) -> None:
+        self.path = Path(folder) / FILE_NAME
+        self.restore = restore
+        self.fingerprint = fingerprint
+        self.wanted = resume
+        self.seconds = seconds
+        self._last = time.monotonic()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"the checkpoint folder {folder} cannot be made ({error.strerror})") from None
+
+    def maybe_save(self, learner: Any, history: History, place: Place) -> None:
+        """Saves if the last time is long enough ago."""
+        if time.monotonic() - self._last >= self.seconds:
+            self.save(learner, history, place)
+
+    def save(self, learner: Any, history: History, place: Place) -> None:
+        """Saves now; the file is complete or the old one stays."""
+        words, arrays = split_words(learner.state)
+        header = {
+            "kind": "checkpoint",
+            "fingerprint": self.fingerprint,
+            "place": asdict(place),
+            "history": history.as_dict(),
+            "words": words,
+        }
+        model_file.write(self.path, header, arrays)
+        self._last = time.monotonic()
+
+    def resume(self) -> tuple[Any, History, Place] | None:
+        """What the last checkpoint holds, or None to start anew."""
+        if not self.wanted or not self.path.exists():
+            return None
+        header, arrays = model_file.read(self.path)
+        if header.get("kind") != "checkpoint" or header.get("fingerprint") != self.fingerprint:
+            raise DataError(
+                f"{self.path} belongs to a run with other data or parameters; "
+                "remove it, give another --checkpoint folder, or resume with the same command"
+            )
+        progress = Progress(**header["place"].pop("progress"))
+        place = Place(**header["place"], progress=progress)
+        return self.restore(join_words(header["words"], arrays)), History.from_dict(header["history"]), place
+
+    def clear(self) -> None:
+        """The run is complete: nothing is left to resume."""
+        if self.path.exists():
+            os.unlink(self.path)

@@ -1,0 +1,44 @@
+"""What happened during training: one record an epoch, and the events worth telling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Record = dict[str, Any]
+
+
+@dataclass(slots=True)
+class History:
+    """Records of the epochs, in order, and events in words.
+
+    A record holds `epoch`, `rows`, `loss` (progressive: each row scored before it was learned), `holdout_loss` (if
+    there is a holdout), `objective` (that loss, holdout first, plus alpha R(w)), `eta`, `nonzeros`, `seconds` and
+    `rows_per_second`.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def __getitem__(self, number: int) -> Record:
+        return self.records[number]
+
+    def column(self, name: str) -> list[Any]:
+        """One quantity over the epochs."""
+        return [record.get(name) for record in self.records]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for the model file."""
+        return {"records": self.records, "events": self.events}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> History:
+        """The history that `as_dict` wrote."""
+        return cls(list(plain.get("records", [])), list(plain.get("events", [])))

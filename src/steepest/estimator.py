@@ -1,0 +1,134 @@
+"""The scikit-learn protocol without scikit-learn: parameters, cloning, tags, saving and loading.
+
+An estimator's constructor only stores its arguments; `fit` checks them; what is learned ends in an underscore.
+scikit-learn itself is imported only when it asks for tags, so that the command line and servers start fast.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from steepest import model_file
+from steepest.data.chunk import Array, DataError
+
+# Which module holds the class that wrote a file; a name that is not here is never imported.
+HOMES: dict[str, str] = {"LinearClassifier": "linear", "LinearRegressor": "linear", "Hasher": "hashing"}
+
+
+class ParameterError(ValueError):
+    """A parameter has a value that cannot work; the message names it and the choices."""
+
+
+class Estimator:
+    """Parameters by introspection, as scikit-learn expects them."""
+
+    _kind: ClassVar[str] = ""  # "classifier", "regressor", "transformer", ...
+
+    @classmethod
+    @functools.cache
+    def _parameters(cls) -> tuple[str, ...]:
+        return tuple(name for name in inspect.signature(cls).parameters if name != "self")
+
+    def _store(self, arguments: dict[str, Any]) -> None:
+        """All that a constructor does: each argument becomes the attribute of its name, unchanged."""
+        for name, value in arguments.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Constructor arguments by name; with `deep`, also those of estimators among them."""
+        params = {name: getattr(self, name) for name in self._parameters()}
+        if deep:
+            nested = {k: v for k, v in params.items() if hasattr(v, "get_params") and not isinstance(v, type)}
+            for name, value in nested.items():
+                params.update({f"{name}__{key}": inner for key, inner in value.get_params().items()})
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Changes constructor arguments; `part__name` reaches into an estimator among them."""
+        for name, value in params.items():
+            own, _, inner = name.partition("__")
+            if own not in self._parameters():
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {own!r}; it has {', '.join(self._parameters())}"
+                )
+            if inner:
+                getattr(self, own).set_params(**{inner: value})
+            else:
+                setattr(self, own, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        changed = [
+            f"{name}={value!r}" for name, value in self.get_params(deep=False).items() if value is not defaults[name].default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags, TransformerTags
+
+        classifier, regressor = self._kind == "classifier", self._kind == "regressor"
+        return Tags(
+            estimator_type=self._kind if classifier or regressor else None,
+            target_tags=TargetTags(required=classifier or regressor, multi_output=regressor),
+            classifier_tags=ClassifierTags(multi_label=True) if classifier else None,
+            regressor_tags=RegressorTags() if regressor else None,
+            transformer_tags=TransformerTags() if self._kind == "transformer" else None,
+            input_tags=InputTags(sparse=True),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+
+    def _check_fitted(self) -> None:
+        if self.__sklearn_is_fitted__():
+            return
+        message = f"This {type(self).__name__} is not fitted yet; call fit before using it"
+        try:
+            from sklearn.exceptions import NotFittedError
+        except ImportError:
+            raise ParameterError(message) from None
+        raise NotFittedError(message)
+
+    # ---------------------------------------------------------------------------------------------------- files
+
+    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """(plain values, arrays) that make up a fitted estimator."""
+        raise TypeError(f"{type(self).__name__} cannot be saved")
+
+    @classmethod
+    def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        raise TypeError(f"{cls.__name__} cannot be loaded")
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model to one file: complete, checked and free of code; an old file stays if writing fails."""
+        self._check_fitted()
+        header, arrays = self._file_parts()
+        model_file.write(path, {"kind": "model", "class": type(self).__name__, **header}, arrays)
+
+
+def load(path: str | Path) -> Any:
+    """The estimator that was saved in a file; the file is data only, nothing in it is executed.
+
+    Examples
+    --------
+    >>> import steepest as st, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "m.steepest")
+    >>> st.LinearRegressor().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]).save(path)
+    >>> st.load(path)
+    LinearRegressor()
+    """
+    header, arrays = model_file.read(path)
+    name = header.get("class")
+    if header.get("kind") != "model" or name not in HOMES:
+        raise DataError(f"{path} holds no model that this steepest knows (kind {header.get('kind')!r}, class {name!r})")
+    home = importlib.import_module(f"steepest.{HOMES[name]}")
+    try:
+        return getattr(home, name)._from_file_parts(header, arrays)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise DataError(f"{path} is not a complete {name} ({type(error).__name__}: {error}); take a fresh copy") from None

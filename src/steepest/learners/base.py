@@ -1,0 +1,66 @@
+"""What every learner is: a state of plain arrays and a step that changes it.
+
+The glossary of the mathematics, used in every learner and kernel: `i` row, `j` feature, `w` weight, `v` scaled weight
+(w = P v), `score` the raw margin before any link, `y` target (-1 or +1 in binary losses), `g` = +d loss / d score,
+`eta` step size, `t` rows seen so far, counted by their weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from steepest.data.chunk import Array, Chunk
+
+State = Mapping[str, Array]
+
+
+def split_words(state: State) -> tuple[dict[str, list[Any]], dict[str, Array]]:
+    """(arrays of strings as lists, arrays of numbers): files hold numbers as arrays and words in their header."""
+    words = {name: array.tolist() for name, array in state.items() if array.dtype.kind in "OUS"}
+    return words, {name: array for name, array in state.items() if name not in words}
+
+
+def join_words(words: Mapping[str, list[Any]], arrays: State) -> dict[str, Array]:
+    """The state that `split_words` took apart."""
+    return {**arrays, **{name: np.array(values) for name, values in words.items()}}
+
+
+@dataclass(slots=True)
+class Progress:
+    """What one step did: rows learned, the sum of their losses before learning, and anything worth telling."""
+
+    rows: int = 0
+    weight: float = 0.0
+    loss_sum: float = 0.0
+    events: list[str] = field(default_factory=list)
+
+    def add(self, other: Progress) -> None:
+        """Takes in another step."""
+        self.rows += other.rows
+        self.weight += other.weight
+        self.loss_sum += other.loss_sum
+        self.events += other.events
+
+    @property
+    def mean_loss(self) -> float:
+        """Progressive loss: each row was scored before it was learned."""
+        return self.loss_sum / self.weight if self.weight > 0 else float("nan")
+
+
+class Learner(Protocol):
+    """The contract between executors and the mathematics."""
+
+    state: State
+
+    def step(self, chunk: Chunk) -> Progress:
+        """Learns the rows of a chunk, in order."""
+
+    def scores(self, chunk: Chunk) -> Array:
+        """Raw scores, one row of outputs for each row visited."""
+
+    def merge(self, states: Sequence[State]) -> Self:
+        """A learner whose state combines those of several that learned other rows."""

@@ -1,0 +1,60 @@
+"""Which classes there are, and the codes under which the kernels know them. Classes may appear at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from steepest.data.chunk import Array
+
+
+def distinct(y: Array) -> Array:
+    """The distinct values of y, sorted; two classes, the usual case, are found without sorting."""
+    if y.ndim == 1 and len(y) and y.dtype.kind in "biuf":
+        first = y[0]
+        others = y[y != first]
+        if not len(others):
+            return y[:1]
+        if (others == others[0]).all():
+            return np.sort(np.array([first, others[0]], dtype=y.dtype))
+    return np.unique(y)
+
+
+class LabelBook:
+    """Labels in the order in which they got their codes 0, 1, 2, ..."""
+
+    def __init__(self, labels: Iterable[Any] = ()) -> None:
+        self.labels: list[Any] = []
+        self._codes: dict[Any, int] = {}
+        for label in labels:
+            self.add(label)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def add(self, label: Any) -> None:
+        """Gives a label the next code."""
+        plain = label.item() if isinstance(label, np.generic) else label
+        self._codes[plain] = len(self.labels)
+        self.labels.append(plain)
+
+    def codes(self, y: Array) -> Array:
+        """The code of every target as float64; -1 for labels that are not in the book."""
+        codes = np.full(len(y), -1.0)
+        if len(self.labels) <= 4 and y.dtype.kind in "biuf":
+            for code, label in enumerate(self.labels):
+                if not isinstance(label, str):
+                    codes[y == label] = code
+            return codes
+        values, inverse = np.unique(y, return_inverse=True)
+        table = np.array([self._codes.get(value, -1) for value in values.tolist()], dtype=np.float64)
+        return np.asarray(table[inverse.reshape(-1)])
+
+    def sorted_labels(self) -> tuple[Array, Array]:
+        """(labels in sorted order, their codes)."""
+        whole = all(isinstance(label, float) and label.is_integer() for label in self.labels)
+        labels = np.array([int(label) for label in self.labels] if whole else self.labels)
+        order = np.argsort(labels, kind="stable")
+        return labels[order], order

@@ -1,0 +1,706 @@
+"""Linear models by stochastic gradients: score = w·x + b, minimising mean loss + alpha R(w).
+
+The state is a handful of arrays: the weight table `v` (or two accumulators a feature for the adaptive rules), the
+clocks of lazy shrinkage, the running average, the bias, and one clock of scalars. A step hands rows to a kernel.
+
+Invariant: the state after a sequence of rows depends on that sequence only, never on how it was cut into chunks. For
+that, rows wait (`pending`) until there are enough to calibrate the step size or to fill a mini-batch; what is shown of
+the model (`weights`, `scores`) always includes them. Classes and features may appear at any time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from steepest import kernels
+from steepest.data.chunk import Array, Chunk, DataError, concatenate
+from steepest.learners.base import Progress, State
+from steepest.learners.labels import LabelBook
+from steepest.learners.losses import LOSSES, Loss
+
+RULES = {
+    "sgd": kernels.linear_sgd,
+    "asgd": kernels.linear_sgd,
+    "truncated": kernels.linear_sgd,
+    "adagrad": kernels.linear_adagrad,
+    "ftrl": kernels.linear_ftrl,
+}
+ADAPTIVE = ("adagrad", "ftrl")
+AVERAGES = {"no": 0, "uniform": 1, "eta": 2, "poly": 3}
+TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
+# Rows on which the first step size is tried out; Bottou's programs use as many.
+CALIBRATION_ROWS = 1000
+# From the textbook's step size, 1 / (curvature |x|^2), doubled or halved at most so often, each time for some gain.
+MOST_TRIALS = 30
+LEAST_GAIN = 1e-4
+# The last good state is kept after 2^16 rows, 2^17, ...: copies cost little, and at most half the work can be lost.
+FIRST_SNAPSHOT_ROWS = 1 << 16
+LARGEST_TABLE_BYTES = 1 << 33
+MOST_ROLLBACKS = 60
+CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "average_weight", "average_unit")
+
+
+@dataclass(frozen=True, slots=True)
+class LinearSettings:
+    """The choices that make a linear learner; all of them plain values that stand in the model file."""
+
+    task: str = "classify"  # or "regress"
+    loss: str = "log"
+    loss_parameter: float = 0.0
+    rule: str = "sgd"
+    schedule: int = 2
+    eta0: float | None = None  # None: calibrate
+    power: float = 1.0
+    alpha: float = 1e-6
+    l1: float = 0.0
+    l2: float = 1e-6
+    threshold: float = math.inf
+    shrink_period: int = 1
+    average: str = "no"
+    batch_size: int = 1
+    fit_intercept: bool = True
+    multi_class: str = "ovr"
+    dtype: str = "float32"
+    class_weight: Any = None  # None, "balanced" (running), or {label: weight}
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    arrays: dict[str, Array]
+    n_outputs: int
+
+
+class LinearLearner:
+    """State and step of a linear model."""
+
+    def __init__(self, settings: LinearSettings, n_features: int = 0, labels: Sequence[Any] = ()) -> None:
+        self.settings = settings
+        self.loss: Loss = LOSSES[settings.loss]
+        self.book = LabelBook(labels)
+        self.n_features = n_features
+        self.n_outputs = max(1, len(self.book)) if len(self.book) != 2 else 1
+        self.several_targets = False  # y has a column per output: multi-label or multi-output
+        self.eta0 = settings.eta0
+        self.bias_scale = -1.0 if not settings.fit_intercept else 0.0
+        self.rows_learned = 0
+        self.rollbacks = 0
+        self.class_counts = np.zeros(max(2, len(self.book)))
+        self.pending: Chunk | None = None
+        self.arrays = self._new_arrays(n_features)
+        self._good: _Snapshot | None = None
+        self._shown: tuple[Array, Array] | None = None
+        self._coded: tuple[Any, Any, Array, Array | None] | None = None
+
+    # ------------------------------------------------------------------------------------------------ the contract
+
+    def step(self, chunk: Chunk) -> Progress:
+        """Learns the rows of a chunk, in order; rows that must wait are kept and learned later."""
+        progress = Progress()
+        self._shown = None
+        if self.pending is None and self._ready(chunk.n_rows):
+            self._learn_ready(chunk, progress)
+            return progress
+        while chunk.n_rows:
+            waiting = 0 if self.pending is None else self.pending.n_rows
+            taken = min(chunk.n_rows, self._rows_needed() - waiting)
+            part = chunk.span(0, taken)
+            self.pending = part.packed() if self.pending is None else concatenate([self.pending, part])
+            chunk = chunk.span(taken, chunk.n_rows)
+            if self.pending.n_rows >= self._rows_needed():
+                rows, self.pending = self.pending, None
+                self._learn_ready(rows, progress)
+                if self.pending is None and self._ready(chunk.n_rows):
+                    self._learn_ready(chunk, progress)
+                    return progress
+        return progress
+
+    def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
+        """Raw scores, shape (rows, outputs)."""
+        if self._shows_itself():
+            out = self._table_scores(chunk, self.arrays["v"], np.zeros(self.n_outputs), n_threads)
+            out *= self._clock("scale")
+            out += self.arrays["bias"]
+        else:
+            weights, bias = self.weights()
+            out = self._table_scores(chunk, weights, bias, n_threads)
+        return out
+
+    def merge(self, states: Sequence[State]) -> LinearLearner:
+        """The mean of several learners' weights, each counted by the rows it has seen."""
+        parts = [LinearLearner.from_state(self.settings, state)._finished() for state in states]
+        seen = np.array([part._clock("t") for part in parts])
+        shares = seen / seen.sum() if seen.sum() > 0 else np.full(len(parts), 1 / len(parts))
+        merged = parts[0].clone()
+        means = [part.weights() for part in parts]
+        for part in parts:
+            part._settle()
+        for name, array in merged.arrays.items():
+            array[...] = sum(share * part.arrays[name] for share, part in zip(shares, parts, strict=True))
+        if "average" in merged.arrays:  # the mean of the averages, written as (S v - u) / C
+            s, c = merged._clock("average_scale"), merged._clock("average_weight")
+            mean = sum(share * weights for share, (weights, _) in zip(shares, means, strict=True))
+            merged.arrays["average"][: merged.n_features] = s * merged.arrays["v"][: merged.n_features] - c * mean
+        merged.arrays["clock"][CLOCK.index("t")] = seen.sum()
+        merged.rows_learned = sum(part.rows_learned for part in parts)
+        merged.class_counts = sum((part.class_counts for part in parts), np.zeros_like(merged.class_counts))
+        return merged
+
+    def _settle(self) -> None:
+        """Pays all shrinkage owed and folds the scale into the weights."""
+        if self.settings.rule not in ADAPTIVE:
+            arrays = self.arrays
+            kernels.linear_settle(arrays["v"], arrays.get("shrunk"), arrays["clock"], self.n_outputs, self._choices())
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """Everything that was learned or is needed to go on, as arrays."""
+        state = dict(self.arrays)
+        state["counters"] = np.array(
+            [
+                self.n_features,
+                self.n_outputs,
+                math.nan if self.eta0 is None else self.eta0,
+                self.bias_scale,
+                self.rows_learned,
+                self.rollbacks,
+                float(self.several_targets),
+            ]
+        )
+        state["class_counts"] = self.class_counts
+        state["labels"] = np.array(self.book.labels)
+        if self.pending is not None:
+            rows = self.pending
+            state["pending_indptr"], state["pending_indices"] = rows.indptr, rows.indices
+            state["pending_values"] = rows.values
+            if rows.y is not None:
+                state["pending_y"] = rows.y
+            if rows.weight is not None:
+                state["pending_weight"] = rows.weight
+        return state
+
+    @classmethod
+    def from_state(cls, settings: LinearSettings, state: State) -> LinearLearner:
+        """The learner that had this state."""
+        learner = cls(settings, 0, state["labels"].tolist())
+        counters = state["counters"]
+        learner.n_features, learner.n_outputs = int(counters[0]), int(counters[1])
+        learner.eta0 = None if math.isnan(counters[2]) else float(counters[2])
+        learner.bias_scale = float(counters[3])
+        learner.rows_learned, learner.rollbacks = int(counters[4]), int(counters[5])
+        learner.several_targets = bool(counters[6])
+        learner.class_counts = np.array(state["class_counts"])
+        learner.arrays = {name: np.array(state[name]) for name in learner.arrays}
+        if "pending_indptr" in state:
+            learner.pending = Chunk(
+                np.array(state["pending_indptr"]),
+                np.array(state["pending_indices"]),
+                np.array(state["pending_values"]),
+                learner.n_features,
+                np.array(state["pending_y"]) if "pending_y" in state else None,
+                np.array(state["pending_weight"]) if "pending_weight" in state else None,
+            )
+        return learner
+
+    def clone(self) -> LinearLearner:
+        """An independent copy."""
+        return LinearLearner.from_state(self.settings, self.state)
+
+    # ------------------------------------------------------------------------------------------- what was learned
+
+    def weights(self) -> tuple[Array, Array]:
+        """(weights of shape (features, outputs), bias): settled, averaged if so chosen, pending rows included."""
+        if self._shown is None:
+            finished = self._finished()
+            self._shown = finished._plain_weights()
+        return self._shown
+
+    def _plain_weights(self) -> tuple[Array, Array]:
+        v, n = self.arrays["v"], self.n_features
+        if self.settings.rule in ADAPTIVE:
+            sums = v[:n].reshape(n, 2, self.n_outputs)
+            t = self._clock("t")
+            z, square = sums[:, 0].astype(np.float64), sums[:, 1].astype(np.float64)
+            soft = np.sign(z) * np.maximum(np.abs(z) - t * self.settings.l1, 0)
+            eta0 = 1.0 if self.eta0 is None else self.eta0
+            w = -soft / ((1 + np.sqrt(square)) / eta0 + t * self.settings.l2)
+            return w.astype(v.dtype), self.arrays["bias"]
+        if self.settings.average != "no" and self._clock("average_weight") > 0:
+            s, c = self._clock("average_scale"), self._clock("average_weight")
+            mean = (s * v[:n].astype(np.float64) - self.arrays["average"][:n]) / c
+            return mean.astype(v.dtype), self.arrays["bias_average"]
+        settled = self.clone()
+        settled._settle()
+        return settled.arrays["v"][:n], self.arrays["bias"]
+
+    def _finished(self) -> LinearLearner:
+        """This learner if nothing waits, else a copy that has learned the waiting rows."""
+        if self.pending is None:
+            return self
+        copy = self.clone()
+        copy.learn_pending()
+        return copy
+
+    def learn_pending(self) -> Progress:
+        """Learns the rows that wait, as if no others were to come."""
+        progress = Progress()
+        if self.pending is not None:
+            rows, self.pending = self.pending, None
+            self._shown = None
+            if self.eta0 is None:
+                self._calibrate(rows)
+            self._process(rows, progress)
+        return progress
+
+    @property
+    def step_size(self) -> float:
+        """The step that the next row will take."""
+        eta0, t, s = self.eta0 or 0.0, self._clock("t"), self.settings
+        if s.rule in ADAPTIVE or s.schedule == 0:
+            return eta0
+        if s.schedule == 1:
+            return eta0 / math.sqrt(1 + t)
+        return eta0 / (1 + eta0 * s.alpha * t) ** s.power
+
+    def lower_step(self, factor: float) -> None:
+        """Divides the step size (the adaptive schedule does so when the loss stalls)."""
+        if self.eta0 is not None:
+            self.eta0 /= factor
+
+    def penalty(self) -> float:
+        """alpha R(w) at the current weights."""
+        w = self.weights()[0].astype(np.float64)
+        return float(self.settings.l1 * np.abs(w).sum() + 0.5 * self.settings.l2 * np.square(w).sum())
+
+    # ---------------------------------------------------------------------------------------------------- the step
+
+    def _ready(self, n_rows: int) -> bool:
+        return n_rows >= self._rows_needed()
+
+    def _rows_needed(self) -> int:
+        return CALIBRATION_ROWS if self.eta0 is None else self.settings.batch_size
+
+    def _learn_ready(self, rows: Chunk, progress: Progress) -> None:
+        """Rows that need not wait: calibrate first if that is due; an incomplete mini-batch waits again."""
+        if self.eta0 is None:
+            self._calibrate(rows.span(0, CALIBRATION_ROWS).packed())
+        whole = rows.n_rows - rows.n_rows % self.settings.batch_size
+        self._process(rows.span(0, whole), progress)
+        if whole < rows.n_rows:
+            self.pending = rows.span(whole, rows.n_rows).packed()
+
+    def _process(self, rows: Chunk, progress: Progress) -> None:
+        """Learns rows now, growing the tables where a new class or feature appears."""
+        self._grow_features(rows.n_features)
+        start = 0
+        while start < rows.n_rows:
+            batch, edge = self.settings.batch_size, self._snapshot_edge()
+            until_snapshot = max(1, (edge - self.rows_learned) // batch) * batch
+            coded, n_coded = self._code(rows.span(start, min(rows.n_rows, start + until_snapshot)))
+            self._run_kernel(coded, progress)
+            start += n_coded
+            if self.rows_learned >= edge:
+                self.keep_good_state()
+
+    def _run_kernel(self, coded: Chunk, progress: Progress) -> None:
+        start = 0
+        while start < coded.n_rows:
+            part = coded.span(start, coded.n_rows) if start else coded
+            done, status, loss_sum, weight = self._kernel_call(part, self.arrays, self._choices())
+            progress.add(Progress(done, weight, loss_sum))
+            self.rows_learned += done
+            start += done
+            if status == 0:
+                return
+            self._refuse_bad_row(part, done)
+            self._roll_back(progress)
+            start += 1  # the row on which it happened is left out, so that a stream goes on
+            self.rows_learned += 1
+
+    def _kernel_call(self, rows: Chunk, arrays: dict[str, Array], choices: Any) -> tuple[int, int, float, float]:
+        return RULES[self.settings.rule](
+            rows.indptr,
+            rows.indices,
+            rows.values,
+            rows.y,
+            rows.weight,
+            rows.order,
+            arrays["v"],
+            arrays.get("shrunk"),
+            arrays.get("average"),
+            arrays["bias"],
+            arrays["bias_square"],
+            arrays["bias_average"],
+            arrays["clock"],
+            choices,
+        )
+
+    def _choices(self, eta0: float | None = None) -> Any:
+        s = self.settings
+        return kernels.Choices(
+            loss=self.loss.code,
+            loss_parameter=s.loss_parameter,
+            target_kind=self._target_kind(),
+            schedule=s.schedule,
+            eta0=eta0 if eta0 is not None else (self.eta0 or 0.0),
+            power=s.power,
+            decay=s.alpha,
+            l1=s.l1,
+            l2=s.l2,
+            threshold=s.threshold,
+            shrink_period=s.shrink_period,
+            average=AVERAGES[s.average],
+            batch_size=s.batch_size,
+            bias_scale=self.bias_scale,
+        )
+
+    def _target_kind(self) -> int:
+        if self.settings.task == "regress" or self.several_targets or self.n_outputs == 1:
+            return TARGETS
+        return SOFTMAX if self.settings.multi_class == "softmax" else ONE_VS_REST
+
+    # ------------------------------------------------------------------------------------------------ trouble
+
+    def _refuse_bad_row(self, rows: Chunk, visit: int) -> None:
+        """Raises if the row itself is at fault, and returns if the weights are."""
+        row = int(rows.row_numbers[visit])
+        span = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
+        indices, values = rows.indices[span], rows.values[span]
+        name = f"row {row + rows.first_id}"
+        wrong = (indices < 0) | (indices >= len(self.arrays["v"]))
+        if wrong.any():
+            raise DataError(
+                f"{name} has the column index {int(indices[wrong][0])}, but columns run from 0 to {rows.n_features - 1}; "
+                "check how the matrix was built"
+            )
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            kind = "NaN" if np.isnan(values[wrong][0]) else "infinity"
+            raise DataError(
+                f"Input X contains {kind}: {name}, column {int(indices[wrong][0])}; drop the row or fill the value"
+            )
+
+    def _roll_back(self, progress: Progress) -> None:
+        """Scores ran out of range: back to the last good state with half the step."""
+        self.rollbacks += 1
+        before = self.eta0 or 0.0
+        if self.rollbacks > MOST_ROLLBACKS:
+            raise DataError(
+                f"learning diverges even with the step size {before:.3g}; scale the features to about one, "
+                "or choose a loss that grows more slowly"
+            )
+        if self._good is None or self._good.n_outputs != self.n_outputs:
+            start = self.arrays["bias_start"]
+            self.arrays = self._new_arrays(len(self.arrays["v"]))
+            for name in ("bias", "bias_start", "bias_average"):
+                self.arrays[name][...] = start
+        else:
+            self.arrays = {name: array.copy() for name, array in self._good.arrays.items()}
+            self._grow_features(self.n_features)
+        self.eta0 = before / 2
+        self._shown = None
+        progress.events.append(
+            f"scores overflowed after {self.rows_learned:,} rows: went back to the last good state and "
+            f"halved the step size from {before:.3g} to {self.eta0:.3g}"
+        )
+
+    def _snapshot_edge(self) -> int:
+        edge = FIRST_SNAPSHOT_ROWS
+        while edge <= self.rows_learned:
+            edge *= 2
+        return edge
+
+    def keep_good_state(self) -> None:
+        """Remembers the state to return to if learning diverges; an overflowed one is not worth it."""
+        if not np.isfinite(self.arrays["v"]).all():
+            self._roll_back(Progress())
+            return
+        arrays = {name: array.copy() for name, array in self.arrays.items()}
+        self._good = _Snapshot(arrays, self.n_outputs)
+
+    # ------------------------------------------------------------------------------------- classes and weights
+
+    def _code(self, rows: Chunk) -> tuple[Chunk, int]:
+        """Rows with targets as the kernels want them, and how many rows that covers before a new class appears."""
+        if rows.y is None:
+            raise DataError("the data has no targets to learn from; give y or read a file with labels")
+        if self._coded is not None and self._coded[0] is rows.y and self._coded[1] is rows.weight:
+            return rows.with_targets(self._coded[2], self._coded[3]), rows.n_rows
+        if self.settings.task == "regress" or rows.y.ndim == 2:
+            return self._code_targets(rows), rows.n_rows
+        codes = self.book.codes(rows.y)
+        unknown = np.flatnonzero(rows.visited(codes) < 0)
+        if len(unknown):
+            batch = self.settings.batch_size
+            first = int(unknown[0]) - int(unknown[0]) % batch
+            if first > 0:
+                return self._code(rows.span(0, first).packed())[0], first
+            for label in dict.fromkeys(rows.visited(rows.y)[unknown[unknown < batch]].tolist()):
+                self._add_class(label)
+            return self._code(rows)
+        weight = self._class_weights(rows, codes)
+        codes[codes < 0] = 0  # rows of the block that are not visited
+        y = 2.0 * codes - 1.0 if self.n_outputs == 1 else codes
+        if rows.order is not None and self.settings.class_weight != "balanced":
+            self._coded = (rows.y, rows.weight, y, weight)
+        return rows.with_targets(y, weight), rows.n_rows
+
+    def _code_targets(self, rows: Chunk) -> Chunk:
+        assert rows.y is not None
+        if rows.y.dtype.kind not in "biuf":
+            raise DataError(f"the target {rows.y.ravel()[0]!r} is not a number; a regression needs numbers")
+        y = rows.y.astype(np.float64, copy=False)
+        if self.loss.kind == "count" and len(y) and y.min() < 0:
+            raise DataError(f"the target {y.min():g} is negative; loss={self.loss.name!r} needs counts")
+        if y.ndim == 2 and not self.several_targets:
+            self._open_targets(y.shape[1])
+        if (y.shape[1] if y.ndim == 2 else 1) != self.n_outputs:
+            raise DataError(f"y has {y.shape[1:]} columns where {self.n_outputs} were learned; keep their number")
+        if self.settings.task == "classify":
+            y = np.where(y > 0, 1.0, -1.0)
+        coded = rows.with_targets(np.ascontiguousarray(y), rows.weight)
+        if rows.order is not None:
+            self._coded = (rows.y, rows.weight, coded.y if coded.y is not None else y, rows.weight)
+        return coded
+
+    def _open_targets(self, n_outputs: int) -> None:
+        if self.rows_learned:
+            raise DataError("y changed from one column to several; keep its shape")
+        self.several_targets = True
+        self.n_outputs = n_outputs
+        self.arrays = self._new_arrays(len(self.arrays["v"]))
+
+    def _add_class(self, label: Any) -> None:
+        """A class never seen before: two classes share one column, more have one each."""
+        self.book.add(label)
+        n = len(self.book)
+        if len(self.class_counts) < n:
+            self.class_counts = np.append(self.class_counts, 0.0)
+        self._coded = None
+        if n <= 2:
+            return
+        old, width = self.arrays, self.n_outputs
+        self.n_outputs = n
+        self.arrays = self._new_arrays(len(old["v"]))
+        for name, array in self.arrays.items():
+            if name in ("clock", "shrunk"):
+                array[...] = old[name]
+            elif width > 1:
+                array[..., :width] = old[name]
+            else:  # one column said "second class against first": negated, it speaks for the first
+                array[..., :1], array[..., 1:2] = -old[name], old[name]
+        squares = [self.arrays["bias_square"]]
+        if self.settings.rule in ADAPTIVE:
+            squares.append(self.arrays["v"][:, 1])
+        for square in squares:
+            np.abs(square, out=square)
+
+    def _class_weights(self, rows: Chunk, codes: Array) -> Array | None:
+        wish = self.settings.class_weight
+        if wish is None:
+            return rows.weight
+        if wish == "balanced":
+            factors = self._running_balance(rows, codes)
+        else:
+            table = np.array([float(wish.get(label, 1.0)) for label in self.book.labels])
+            factors = table[codes.astype(np.int64)]
+        return factors if rows.weight is None else factors * rows.weight
+
+    def _running_balance(self, rows: Chunk, codes: Array) -> Array:
+        """n / (classes * count of the row's class), counted up to and including the row."""
+        visits = rows.row_numbers
+        visited = codes[visits].astype(np.int64)
+        seen = np.empty(len(visits))
+        for k in range(len(self.book)):
+            mine = visited == k
+            seen[mine] = self.class_counts[k] + np.arange(1, int(mine.sum()) + 1)
+        total = self.class_counts.sum() + np.arange(1, len(visits) + 1)
+        self.class_counts += np.bincount(visited, minlength=len(self.class_counts))
+        factors = np.ones(len(codes))
+        factors[visits] = total / (max(2, len(self.book)) * seen)
+        return factors
+
+    # ------------------------------------------------------------------------------------------------- the tables
+
+    def _new_arrays(self, n_features: int) -> dict[str, Array]:
+        s, k = self.settings, self.n_outputs
+        shape = (n_features, 2, k) if s.rule in ADAPTIVE else (n_features, k)
+        self._refuse_huge_table(math.prod(shape))
+        arrays = {
+            "v": np.zeros(shape, s.dtype),
+            "bias": np.zeros(k),
+            "bias_square": np.zeros(k),
+            "bias_average": np.zeros(k),
+            "bias_start": np.zeros(k),
+            "clock": np.zeros(len(CLOCK)),
+        }
+        if s.l1 > 0 and s.rule not in ADAPTIVE:
+            arrays["shrunk"] = np.zeros(n_features)
+        if s.average != "no":
+            arrays["average"] = np.zeros(shape, s.dtype)
+        for name in ("scale", "average_unit"):
+            arrays["clock"][CLOCK.index(name)] = 1.0
+        return arrays
+
+    def _refuse_huge_table(self, n_entries: int) -> None:
+        size = n_entries * np.dtype(self.settings.dtype).itemsize
+        if size > LARGEST_TABLE_BYTES:
+            raise DataError(
+                f"the weights would take {size / 2**30:.1f} GB for {self.n_features:,} features and "
+                f"{self.n_outputs} outputs; check the largest feature index, or hash the features to fewer"
+            )
+
+    def _grow_features(self, n_features: int) -> None:
+        """Makes room for more features; the table doubles, so that a growing stream is copied a few times only."""
+        known = self.n_features
+        self.n_features = max(known, n_features)
+        room = len(self.arrays["v"])
+        if self.n_features <= room:
+            return
+        size = self.n_features if known == 0 else max(self.n_features, 2 * room)
+        self._refuse_huge_table(size * self.n_outputs)
+        for name in ("v", "shrunk", "average"):
+            if name in self.arrays:
+                old = self.arrays[name]
+                grown = np.zeros((size, *old.shape[1:]), old.dtype)
+                grown[: len(old)] = old
+                self.arrays[name] = grown
+
+    # ------------------------------------------------------------------------------------------------ calibration
+
+    def _calibrate(self, rows: Chunk) -> None:
+        """Tries step sizes on a sample, doubling or halving while the cost falls, and keeps the best."""
+        self._grow_features(rows.n_features)
+        self._announce_labels(rows)
+        counts = self.class_counts.copy()
+        coded, _ = self._code(rows)
+        self.class_counts = counts  # these rows are still to be learned
+        columns, inverse = np.unique(coded.indices, return_inverse=True)
+        sample = replace(coded, indices=inverse.astype(np.int32).reshape(-1), n_features=max(1, len(columns)))
+        finite = np.where(np.isfinite(sample.values), sample.values, 0)
+        sample = replace(sample, values=finite)
+        if self.settings.fit_intercept:
+            self._start_bias(sample)
+        square = float(np.square(finite.astype(np.float64)).sum()) / max(1, sample.n_rows)
+        eta = 1.0 / max(1e-12, square * (self.loss.curvature or 1.0))
+        if self.settings.rule in ADAPTIVE:
+            eta = 0.1 * self._target_spread(sample) if self.settings.task == "regress" else 0.1
+        eta = 2.0 ** round(math.log2(eta))
+        self.eta0 = self._descend(sample, eta)
+        self._coded = None
+
+    def _announce_labels(self, rows: Chunk) -> None:
+        """The sample's classes get their codes in the order of its rows, as they would one by one."""
+        if self.settings.task == "classify" and rows.y is not None and rows.y.ndim == 1:
+            for label in dict.fromkeys(rows.visited(rows.y).tolist()):
+                if label not in self.book.labels:
+                    self._add_class(label)
+
+    def _descend(self, sample: Chunk, eta: float) -> float:
+        cost = self._trial_cost(sample, eta)
+        for factor in (2.0, 0.5):
+            moved = False
+            for _ in range(MOST_TRIALS):
+                next_cost = self._trial_cost(sample, eta * factor)
+                if not next_cost < cost * (1 - LEAST_GAIN) and math.isfinite(cost):
+                    break
+                eta, cost, moved = eta * factor, next_cost, True
+            if moved and math.isfinite(cost):
+                break
+        return eta
+
+    def _trial_cost(self, sample: Chunk, eta: float) -> float:
+        """Cost on the sample after one pass over it with this step size."""
+        trial = LinearLearner(replace(self.settings, eta0=eta), sample.n_features)
+        trial.n_outputs, trial.several_targets, trial.bias_scale = self.n_outputs, self.several_targets, self.bias_scale
+        trial.arrays = trial._new_arrays(sample.n_features)
+        trial.arrays["bias"][...] = self.arrays["bias"]
+        trial.arrays["bias_average"][...] = self.arrays["bias"]
+        _, status, _, _ = trial._kernel_call(sample, trial.arrays, trial._choices())
+        if status != 0:
+            return math.inf
+        with np.errstate(over="ignore", invalid="ignore"):
+            cost = trial.mean_loss(sample) + trial.penalty()
+        return cost if math.isfinite(cost) else math.inf
+
+    def _start_bias(self, sample: Chunk) -> None:
+        """The bias starts at the best constant of a regression, and moves by AdaGrad: it is in every row."""
+        self.bias_scale = 1.0
+        if self.settings.task == "regress":
+            assert sample.y is not None
+            y = sample.y.reshape(sample.n_rows, -1)
+            if self.loss.name == "quantile":
+                start = np.quantile(y, self.settings.loss_parameter, axis=0)
+            elif self.loss.kind == "count":
+                start = np.log(np.maximum(y.mean(axis=0), 1e-3))
+            else:
+                start = np.median(y, axis=0) if self.loss.name != "squared" else y.mean(axis=0)
+            for name in ("bias", "bias_start", "bias_average"):
+                self.arrays[name][...] = start
+            self.bias_scale = self._target_spread(sample)
+
+    def _target_spread(self, sample: Chunk) -> float:
+        if self.loss.kind == "count" or sample.y is None:
+            return 1.0
+        return float(sample.y.std()) or 1.0
+
+    # ---------------------------------------------------------------------------------------------------- measures
+
+    def mean_loss(self, coded: Chunk) -> float:
+        """Mean loss of rows whose targets are coded already."""
+        losses, weight = self.losses(coded)
+        return float((losses * weight).sum() / max(weight.sum(), 1e-300))
+
+    def losses(self, coded: Chunk) -> tuple[Array, Array]:
+        """(loss of each row visited, its weight), targets coded already."""
+        assert coded.y is not None
+        z, y = self.scores(coded), coded.visited(coded.y)
+        weight = np.ones(len(z)) if coded.weight is None else coded.visited(coded.weight)
+        kind = self._target_kind()
+        if kind == SOFTMAX:
+            top = z.max(axis=1)
+            log_sum = top + np.log(np.exp(z - top[:, None]).sum(axis=1))
+            return log_sum - z[np.arange(len(z)), y.astype(np.int64)], weight
+        if kind == ONE_VS_REST:
+            y = np.where(np.arange(self.n_outputs) == y[:, None], 1.0, -1.0)
+        values = self.loss.value(z, y.reshape(z.shape), self.settings.loss_parameter)
+        return np.asarray(values).sum(axis=1), weight
+
+    def code_for_scoring(self, rows: Chunk) -> Chunk:
+        """Rows with coded targets, for measuring only: unknown classes are refused, class weights not applied."""
+        if self.settings.task == "regress" or (rows.y is not None and rows.y.ndim == 2):
+            self._coded = None
+            return self._code_targets(rows)
+        assert rows.y is not None
+        codes = self.book.codes(rows.y)
+        if (rows.visited(codes) < 0).any():
+            label = rows.visited(rows.y)[np.flatnonzero(rows.visited(codes) < 0)[0]]
+            raise DataError(f"the label {label!r} was never seen in training; the classes are {self.book.labels[:10]}")
+        return rows.with_targets(2.0 * codes - 1.0 if self.n_outputs == 1 else codes, rows.weight)
+
+    def _shows_itself(self) -> bool:
+        s = self.settings
+        return self.pending is None and s.l1 == 0 and s.average == "no" and s.rule not in ADAPTIVE
+
+    def _table_scores(self, chunk: Chunk, table: Array, bias: Array, n_threads: int) -> Array:
+        out = np.empty((chunk.n_rows, self.n_outputs))
+        if not table.size:
+            out[...] = bias
+            return out
+        if chunk.n_features > len(table):  # a feature never seen in training has no weight
+            known = chunk.indices < len(table)
+            indices, values = np.where(known, chunk.indices, 0), np.where(known, chunk.values, 0)
+            chunk = replace(chunk, indices=indices.astype(np.int32), values=values.astype(np.float32))
+        done = kernels.linear_scores(
+            chunk.indptr, chunk.indices, chunk.values, chunk.order, table, np.ascontiguousarray(bias), out, n_threads
+        )
+        if done < chunk.n_rows:
+            self._refuse_bad_row(chunk, done)
+        return out
+
+    def _clock(self, name: str) -> float:
+        return float(self.arrays["clock"][CLOCK.index(name)])

@@ -1,0 +1,923 @@
+"""Linear classifiers and regressors: a scikit-learn face on a source, a learner and the training loop.
+
+Both minimise the mean loss of w·x + b plus alpha R(w), with R = ½‖w‖² for "l2" and ‖w‖₁ for "l1"; the bias is never
+penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.source import SHUFFLES, ArraySource, Source, as_targets, from_arrays
+from steepest.engine.checkpoint import Checkpoints
+from steepest.engine.history import History
+from steepest.engine.loop import Monitor, Plan, mean_loss, train
+from steepest.estimator import Estimator, ParameterError
+from steepest.learners.base import join_words, split_words
+from steepest.learners.labels import distinct
+from steepest.learners.linear import AVERAGES, RULES, LinearLearner, LinearSettings
+from steepest.learners.losses import LOSSES
+from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
+
+BINARY_LOSSES = tuple(name for name, loss in LOSSES.items() if loss.kind == "binary")
+REAL_LOSSES = tuple(name for name, loss in LOSSES.items() if loss.kind != "binary")
+PENALTIES = ("none", "l2", "l1", "elasticnet", "lp")
+SOLVERS = ("auto", *RULES)
+SCHEDULES = ("auto", "constant", "invsqrt", "bottou", "optimal", "adaptive")
+SCHEDULE_CODES = {"constant": 0, "adaptive": 0, "invsqrt": 1, "bottou": 2, "optimal": 2}
+
+
+class _Linear(Estimator):
+    """What classifier and regressor share."""
+
+    _task: ClassVar[str]
+
+    loss: str
+    penalty: str
+    alpha: float
+    l1_ratio: float
+    solver: str
+    schedule: str
+    eta0: float | str
+    epochs: int
+    batch_size: int
+    tol: float | None
+    early_stopping: bool
+    average: bool | str
+    fit_intercept: bool
+    shuffle: str
+    parallel: str
+    n_jobs: int
+    dtype: str
+    hasher: Any
+    random_state: Any
+    verbose: int
+    C: float | None
+    p: float
+    epsilon: float
+    quantile: float
+    truncate_every: int
+    truncate_below: float
+    validation_fraction: float
+    patience: int
+
+    # -------------------------------------------------------------------------------------------------- learning
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows."""
+        return self.fit_stream(self._source(X, y, sample_weight))
+
+    def fit_stream(
+        self,
+        source: Source,
+        validation: Source | None = None,
+        *,
+        monitor: Monitor | None = None,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Learns from a source of chunks, `epochs` times over it.
+
+        `validation` is measured after every epoch; `checkpoint` names a folder in which the state is saved now and then,
+        and `resume=True` goes on from there, to the same bits as if nothing had happened.
+        """
+        settings = self._settings(source.n_rows)
+        seed = self._seed()
+        if validation is None and self.early_stopping:
+            source, validation = source.holdout(self.validation_fraction, seed)
+        source = source.shuffle(_choice("shuffle", self.shuffle, SHUFFLES), seed)
+        learner = self._new_learner(settings, source)
+        plan = Plan(
+            epochs=_at_least("epochs", self.epochs, 1),
+            tol=None if self.tol is None else _at_least("tol", self.tol, 0.0),
+            patience=_at_least("patience", self.patience, 1),
+            early_stopping=bool(self.early_stopping),
+            lower_step_on_stall=self.schedule == "adaptive",
+        )
+        checkpoints = None
+        if checkpoint is not None:
+            fingerprint = {"settings": _plain_settings(learner.settings), "seed": seed, "recipe": source.recipe}
+            checkpoints = Checkpoints(
+                checkpoint, lambda state: LinearLearner.from_state(learner.settings, state), fingerprint, resume=resume
+            )
+        learner, history = train(
+            learner, source, plan, validation=validation, monitor=monitor or self._monitor(), checkpoints=checkpoints
+        )
+        if learner.rows_learned == 0:
+            raise DataError("the data holds no rows; nothing can be learned from it")
+        self._adopt(learner, history, source)
+        return self
+
+    def _learn_more(self, source: Source, classes: Any = None) -> Self:
+        """One pass in the order given, from where the learner stands."""
+        if not hasattr(self, "_learner"):
+            learner = self._new_learner(self._settings(None), source, classes)
+            self._adopt(learner, History(), source)
+        learner, history = self._learner, self.history_
+        before = learner.rows_learned
+        for chunk in source.epoch(0):
+            progress = learner.step(chunk)
+            history.events += progress.events
+        self._refresh()
+        self.n_iter_ += 1 if learner.rows_learned > before else 0
+        return self
+
+    def _new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
+        return LinearLearner(settings, source.n_features or 0)
+
+    def _adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
+        self._learner = learner
+        self.recipe_ = source.recipe
+        self.history_ = history
+        self.n_iter_ = len(history)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Names that follow from the learner's state."""
+        self.n_features_in_ = self._learner.n_features
+
+    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+        if self.hasher is not None:
+            raise ParameterError("hasher: raw input is not supported by this estimator yet")
+        if y is None:
+            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        self._note_names(X)
+        source = from_arrays(X, y, sample_weight)
+        if source.n_rows == 0:
+            raise DataError("Found array with 0 sample(s): X has no rows; at least one is needed")
+        if source.n_features == 0:
+            raise DataError(f"0 feature(s) (shape=({source.n_rows}, 0)) while a minimum of 1 is required: X is empty")
+        return source
+
+    def _note_names(self, X: Any) -> None:
+        names = getattr(X, "columns", None)
+        if names is not None and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(list(names), dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _seed(self) -> int:
+        wish = self.random_state
+        if wish is None:
+            return int(np.random.SeedSequence().entropy) & 0x7FFFFFFF  # type: ignore[operator]
+        if isinstance(wish, int | np.integer):
+            return int(wish)
+        if isinstance(wish, np.random.RandomState):
+            return int(wish.randint(0, 2**31 - 1))
+        if isinstance(wish, np.random.Generator):
+            return int(wish.integers(0, 2**31 - 1))
+        raise ParameterError(f"random_state={wish!r} is not a seed; give an integer, a generator or None")
+
+    def _monitor(self) -> Monitor | None:
+        if not self.verbose:
+            return None
+        from steepest.engine.monitor import PrintMonitor
+
+        return PrintMonitor()
+
+    # ------------------------------------------------------------------------------------------------- parameters
+
+    def _settings(self, n_rows: int | None) -> LinearSettings:
+        """The constructor's arguments, checked and resolved."""
+        loss = _choice("loss", self.loss, BINARY_LOSSES if self._task == "classify" else REAL_LOSSES)
+        rule = _choice("solver", self.solver, SOLVERS)
+        alpha = self._alpha(n_rows)
+        l1, l2 = self._penalty_parts(alpha)
+        if rule == "auto":
+            rule = self._auto_rule(l1)
+        average = self._average_kind(rule, l1, loss)
+        if rule == "sgd" and average != "no":
+            rule = "asgd"
+        schedule = self._schedule(rule, alpha, loss)
+        if rule == "truncated" and l2 > 0:
+            raise ParameterError(
+                f"solver='truncated' shrinks by the 1-norm only; give penalty='l1' instead of {self.penalty!r}"
+            )
+        _choice("parallel", self.parallel, ("serial",))
+        return LinearSettings(
+            task=self._task,
+            loss=loss,
+            loss_parameter=self._loss_parameter(loss),
+            rule=rule,
+            schedule=SCHEDULE_CODES[schedule],
+            eta0=self._eta0(schedule, loss, alpha),
+            alpha=alpha,
+            l1=l1,
+            l2=l2,
+            threshold=float(self.truncate_below) if rule == "truncated" else math.inf,
+            shrink_period=_at_least("truncate_every", self.truncate_every, 1) if rule == "truncated" else 1,
+            average=average,
+            batch_size=_at_least("batch_size", self.batch_size, 1),
+            fit_intercept=bool(self.fit_intercept),
+            dtype=_choice("dtype", str(np.dtype(self.dtype)) if self.dtype else "", ("float32", "float64")),
+        )
+
+    def _auto_rule(self, l1: float) -> str:
+        """Averaging forgives a step that is too large, but would fill in the zeros of the 1-norm; FTRL makes most zeros."""
+        if self.average is False:
+            return "sgd"
+        return "ftrl" if l1 > 0 and self.average == "auto" else "asgd"
+
+    def _alpha(self, n_rows: int | None) -> float:
+        if self.C is None:
+            return _at_least("alpha", self.alpha, 0.0)
+        if n_rows is None:
+            raise ParameterError(f"C={self.C} needs the number of rows, which this source does not know; give alpha")
+        return 1.0 / (max(1, n_rows) * _more_than("C", self.C, 0.0))
+
+    def _penalty_parts(self, alpha: float) -> tuple[float, float]:
+        """(strength of the 1-norm, strength of half the squared 2-norm)."""
+        name = _choice("penalty", "none" if self.penalty is None else self.penalty, PENALTIES)
+        if name == "lp":
+            p = _at_least("p", self.p, 1.0)
+            if p not in (1.0, 2.0):
+                raise ParameterError(
+                    f"penalty='lp' with p={p:g} has no lazy form in stochastic solvers; use p=1, p=2 or another penalty"
+                )
+            name = "l1" if p == 1.0 else "l2"
+        if name == "elasticnet":
+            ratio = _at_least("l1_ratio", self.l1_ratio, 0.0)
+            if ratio > 1:
+                raise ParameterError(f"l1_ratio={ratio} must lie between 0 and 1")
+            return alpha * ratio, alpha * (1 - ratio)
+        return (alpha if name == "l1" else 0.0), (alpha if name == "l2" else 0.0)
+
+    def _average_kind(self, rule: str, l1: float, loss: str) -> str:
+        wish = self.average
+        if wish == "auto":
+            wish = rule == "asgd"
+        if isinstance(wish, bool | np.bool_):
+            wish = "poly" if wish else "no"
+            if wish == "poly" and loss == "perceptron":
+                wish = "uniform"  # the averaged perceptron is the plain mean
+        kind = _choice("average", wish, tuple(AVERAGES))
+        if kind == "no" and rule == "asgd":
+            raise ParameterError("solver='asgd' averages; average=False contradicts it, use solver='sgd'")
+        if kind != "no" and rule not in ("sgd", "asgd"):
+            raise ParameterError(f"average={self.average!r} works with solver='sgd' or 'asgd', not {rule!r}")
+        if kind != "no" and l1 > 0:
+            raise ParameterError(
+                f"averaging does not keep the zeros of penalty={self.penalty!r}; set average=False, or use solver='ftrl'"
+            )
+        return str(kind)
+
+    def _schedule(self, rule: str, alpha: float, loss: str) -> str:
+        name = _choice("schedule", self.schedule, SCHEDULES)
+        if name == "auto":
+            if loss == "perceptron":
+                return "constant"
+            return "bottou" if alpha > 0 else ("constant" if rule == "asgd" else "invsqrt")
+        if name == "optimal" and alpha == 0:
+            raise ParameterError("schedule='optimal' needs alpha > 0; choose 'invsqrt' or 'constant'")
+        return str(name)
+
+    def _eta0(self, schedule: str, loss: str, alpha: float) -> float | None:
+        if isinstance(self.eta0, str):
+            _choice("eta0", self.eta0, ("auto",))
+            if loss == "perceptron":
+                return 1.0  # without a penalty its step size only scales the weights
+            if schedule == "optimal":
+                from steepest.learners.schedules import typical_eta0
+
+                return typical_eta0(LOSSES[loss], alpha)
+            return None
+        return _more_than("eta0", self.eta0, 0.0)
+
+    def _loss_parameter(self, loss: str) -> float:
+        if loss == "quantile":
+            value = _more_than("quantile", self.quantile, 0.0)
+            if value >= 1:
+                raise ParameterError(f"quantile={value} must lie between 0 and 1")
+            return value
+        return _at_least("epsilon", self.epsilon, 0.0)
+
+    # ------------------------------------------------------------------------------------------------- prediction
+
+    def _chunk(self, X: Any) -> Chunk:
+        self._check_fitted()
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and hasattr(X, "columns"):
+            _check_names(names, list(X.columns))
+        source = from_arrays(X)
+        if source.n_features != self.n_features_in_:
+            raise DataError(
+                f"X has {source.n_features} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        return source.block
+
+    def _scores(self, chunk: Chunk) -> Array:
+        scores = self._learner.scores(chunk, _threads(self.n_jobs))
+        if not np.isfinite(scores).all():
+            row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
+            self._learner._refuse_bad_row(chunk, row)
+        return scores
+
+    def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
+        self._check_fitted()
+        for chunk in source:
+            yield chunk, self._scores(chunk)
+
+    # --------------------------------------------------------------------------------------------- looking inside
+
+    @property
+    def coef_(self) -> Array:
+        """Weights, one row an output: shape (1, d) for two classes or one target."""
+        override = self.__dict__.get("_coef")
+        return override if override is not None else self._output_weights()[0]
+
+    @property
+    def intercept_(self) -> Array:
+        """Biases, one an output."""
+        return self._output_weights()[1]
+
+    @property
+    def n_nonzero_(self) -> int:
+        """Weights that are not zero."""
+        return int(np.count_nonzero(self._learner.weights()[0]))
+
+    def _output_weights(self) -> tuple[Array, Array]:
+        self._check_learner()
+        weights, bias = self._learner.weights()
+        return np.ascontiguousarray(weights.T), np.array(bias)
+
+    def _check_learner(self) -> None:
+        if "_learner" not in self.__dict__:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+
+    def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
+        """The k features that speak most for each class (or for a high target), heaviest first, with their weights."""
+        self._check_fitted()
+        return {label: self._heaviest(weights, k) for label, weights in self._weights_by_output()}
+
+    def _weights_by_output(self) -> list[tuple[Any, Array]]:
+        return [(number, weights) for number, weights in enumerate(self._output_weights()[0])]
+
+    def _heaviest(self, weights: Array, k: int) -> list[tuple[str, float]]:
+        k = min(max(k, 0), len(weights))
+        chosen = np.argpartition(-weights, k - 1)[:k] if k else np.array([], np.int64)
+        chosen = chosen[np.argsort(-weights[chosen], kind="stable")]
+        return [(self._feature_name(int(j)), float(weights[j])) for j in chosen if weights[j] > 0]
+
+    def _feature_name(self, j: int) -> str:
+        names = getattr(self, "feature_names_in_", None)
+        return str(names[j]) if names is not None else f"feature {j}"
+
+    def sparsify(self) -> Self:
+        """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""
+        from scipy.sparse import csr_matrix
+
+        self._check_fitted()
+        self._coef = csr_matrix(self._output_weights()[0])
+        return self
+
+    def densify(self) -> Self:
+        """Shows `coef_` as an array again."""
+        self._coef = None
+        return self
+
+    def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean loss on these rows plus alpha R(w): what training minimises."""
+        self._check_fitted()
+        return mean_loss(self._learner, from_arrays(X, y, sample_weight)) + self._learner.penalty()
+
+    # --------------------------------------------------------------------------------------------------- files
+
+    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
+        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
+        words, arrays = split_words(self._learner.state)
+        header = {
+            "words": words,
+            "params": _plain_params(params),
+            "settings": _plain_settings(self._learner.settings),
+            "history": self.history_.as_dict(),
+            "n_iter": self.n_iter_,
+            "recipe": self.recipe_,
+            "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
+        }
+        return header, arrays
+
+    @classmethod
+    def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        estimator = cls(**_params_from_plain(header["params"]))
+        settings = _settings_from_plain(header["settings"])
+        estimator._learner = LinearLearner.from_state(settings, join_words(header["words"], arrays))
+        estimator.recipe_ = header["recipe"]
+        estimator.history_ = History.from_dict(header["history"])
+        estimator.n_iter_ = int(header["n_iter"])
+        if header["feature_names"]:
+            estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+        estimator._refresh()
+        return estimator
+
+
+class LinearClassifier(_Linear):
+    """A linear classifier: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
+
+    Parameters
+    ----------
+    loss : {"log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron"}
+        "hinge" is the support vector machine, "log" logistic regression; "perceptron" with average=True is the
+        averaged perceptron.
+    penalty : {"l2", "l1", "elasticnet", "lp", "none"}
+        R(w). "elasticnet" mixes by l1_ratio; "lp" is Σ|w|^p / p.
+    alpha : float
+        Strength of the penalty. `C` may be given instead, the view of support vector machines: alpha = 1 / (n C).
+    solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "truncated"}
+        "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate; "truncated" is the truncated
+        gradient, which shrinks weights up to `truncate_below` towards zero every `truncate_every` rows.
+    schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
+        How the step size falls; see the guide. eta0="auto" tries step sizes on the first thousand rows.
+    average : {"auto", False, True, "uniform", "eta", "poly"}
+        Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size.
+    multi_class : {"ovr", "softmax"}
+        More than two classes: one against the rest, or one soft maximum. A y with several 0/1 columns is multi-label.
+    class_weight : None, "balanced" or {label: weight}
+    shuffle : {"blocks", "rows", "once", "never"}
+        Order of the rows in every epoch.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, n_iter_, n_features_in_, history_, n_nonzero_
+    margin_ : float, 1/‖w‖ (two classes)
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> X, y = [[0.0, 1.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0]], ["no", "yes", "no", "yes"]
+    >>> model = st.LinearClassifier("hinge", alpha=1e-3, random_state=0).fit(X, y)
+    >>> model.predict([[0.0, 3.0], [3.0, 0.0]]).tolist()
+    ['no', 'yes']
+
+    References
+    ----------
+    Bottou, L. (2010). Large-scale machine learning with stochastic gradient descent.
+    """
+
+    _kind = "classifier"
+    _task = "classify"
+    multi_class: str
+    class_weight: Any
+
+    def __init__(
+        self,
+        loss: str = "log",
+        *,
+        penalty: str = "l2",
+        alpha: float = 1e-6,
+        l1_ratio: float = 0.15,
+        solver: str = "auto",
+        schedule: str = "auto",
+        eta0: float | str = "auto",
+        epochs: int = 5,
+        batch_size: int = 1,
+        tol: float | None = None,
+        early_stopping: bool = False,
+        average: bool | str = "auto",
+        fit_intercept: bool = True,
+        multi_class: str = "ovr",
+        class_weight: Any = None,
+        shuffle: str = "blocks",
+        parallel: str = "serial",
+        n_jobs: int = 1,
+        dtype: str = "float32",
+        hasher: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        C: float | None = None,
+        p: float = 1.0,
+        epsilon: float = 0.1,
+        quantile: float = 0.5,
+        truncate_every: int = 10,
+        truncate_below: float = math.inf,
+        validation_fraction: float = 0.1,
+        patience: int = 2,
+    ) -> None:
+        self._store(locals())
+
+    def _settings(self, n_rows: int | None) -> LinearSettings:
+        from dataclasses import replace
+
+        multi_class = _choice("multi_class", self.multi_class, ("ovr", "softmax"))
+        if multi_class == "softmax" and self.loss != "log":
+            raise ParameterError(f"multi_class='softmax' is a form of loss='log'; loss={self.loss!r} needs 'ovr'")
+        weight = self.class_weight
+        if weight is not None and weight != "balanced" and not isinstance(weight, dict):
+            raise ParameterError(f"class_weight={weight!r} is unknown; give None, 'balanced' or a dictionary")
+        return replace(super()._settings(n_rows), multi_class=multi_class, class_weight=weight)
+
+    def _new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
+        from dataclasses import replace
+
+        labels = source.labels if classes is None else np.unique(np.asarray(classes))
+        self._label_dtype = None if labels is None else labels.dtype
+        if labels is None:
+            return LinearLearner(settings, source.n_features or 0)
+        if len(labels) < 2:
+            raise DataError(
+                f"y holds one class only, {labels.tolist()[:1]}; a classifier needs at least two classes to tell apart"
+            )
+        if settings.class_weight == "balanced" and isinstance(source, ArraySource) and classes is None:
+            settings = replace(settings, class_weight=_balanced(source, labels))
+        return LinearLearner(settings, source.n_features or 0, labels.tolist())
+
+    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+        targets = None if y is None else _class_targets(y)
+        source = super()._source(X, targets, sample_weight)
+        if targets is not None and targets.ndim == 1:
+            source.labels = distinct(targets)
+        return source
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learns these rows once, in order, from where the model stands.
+
+        Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
+        """
+        source = self._source(X, y, sample_weight)
+        source.labels = None
+        if hasattr(self, "n_features_in_") and source.n_features != self.n_features_in_:
+            raise DataError(
+                f"X has {source.n_features} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        return self._learn_more(source, classes)
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        learner = self._learner
+        if learner.several_targets:
+            self.classes_ = np.arange(learner.n_outputs)
+            return
+        labels, self._label_order = learner.book.sorted_labels()
+        dtype = getattr(self, "_label_dtype", None)
+        self.classes_ = labels if dtype is None or dtype.kind in "US" else labels.astype(dtype)
+
+    def _output_weights(self) -> tuple[Array, Array]:
+        weights, bias = super()._output_weights()
+        if self._learner.several_targets:
+            return weights, bias
+        if self._learner.n_outputs == 1:
+            flip = len(self._label_order) == 2 and self._label_order[0] == 1
+            return (-weights, -bias) if flip else (weights, bias)
+        return weights[self._label_order], bias[self._label_order]
+
+    def _weights_by_output(self) -> list[tuple[Any, Array]]:
+        weights = self._output_weights()[0]
+        if len(weights) == 1:  # one column speaks for the second class, and negated for the first
+            weights = np.concatenate([-weights, weights])
+        return list(zip(self.classes_.tolist(), weights, strict=False))
+
+    def _decisions(self, scores: Array) -> Array:
+        """Scores in the order of `classes_`; one column for two classes."""
+        if self._learner.several_targets:
+            return scores
+        if self._learner.n_outputs == 1:
+            flip = len(self._label_order) == 2 and self._label_order[0] == 1
+            return -scores[:, 0] if flip else scores[:, 0]
+        return scores[:, self._label_order]
+
+    def decision_function(self, X: Any) -> Array:
+        """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""
+        return self._decisions(self._scores(self._chunk(X)))
+
+    def _labels_of(self, decisions: Array) -> Array:
+        if self._learner.several_targets:
+            return (decisions > 0).astype(np.int64)
+        if decisions.ndim == 1:
+            return self.classes_[(decisions > 0).astype(np.int64) if len(self.classes_) > 1 else np.zeros(len(decisions), int)]
+        return self.classes_[decisions.argmax(axis=1)]
+
+    def predict(self, X: Any) -> Array:
+        """The most likely class of every row, or 0/1 columns for multi-label."""
+        return self._labels_of(self.decision_function(X))
+
+    @property
+    def predict_proba(self) -> Callable[[Any], Array]:
+        """Probabilities of the classes, shape (n, classes); only losses that have them have this method."""
+        if LOSSES[_choice("loss", self.loss, BINARY_LOSSES)].link is None:
+            raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'modified_huber'")
+        return lambda X: self._probabilities(self.decision_function(X))
+
+    @property
+    def predict_log_proba(self) -> Callable[[Any], Array]:
+        """Logarithms of the probabilities."""
+        probabilities = self.predict_proba
+
+        def logarithms(X: Any) -> Array:
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(probabilities(X)))
+
+        return logarithms
+
+    def _probabilities(self, decisions: Array) -> Array:
+        if decisions.ndim == 2 and not self._learner.several_targets and self.multi_class == "softmax":
+            e = np.exp(decisions - decisions.max(axis=1, keepdims=True))
+            return np.asarray(e / e.sum(axis=1, keepdims=True))
+        positive = LOSSES[self.loss].probability(decisions)
+        assert positive is not None
+        if self._learner.several_targets:
+            return np.asarray(positive)
+        if decisions.ndim == 1:
+            return np.column_stack([1 - positive, positive])
+        total = positive.sum(axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / decisions.shape[1]))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on these rows."""
+        right = np.asarray(self.predict(X) == np.asarray(y))
+        if right.ndim == 2:
+            right = right.all(axis=1)
+        return float(np.average(right, weights=sample_weight))
+
+    def predict_stream(self, source: Source, *, proba: bool = False) -> Iterator[Array]:
+        """Predictions (or probabilities) chunk by chunk."""
+        for _, scores in self._stream_scores(source):
+            decisions = self._decisions(scores)
+            yield self._probabilities(decisions) if proba else self._labels_of(decisions)
+
+    def evaluate_stream(self, source: Source) -> dict[str, Any]:
+        """Rows, loss, accuracy and more over a source of labelled rows."""
+        if getattr(self, "_learner", None) is not None and self._learner.several_targets:
+            return self._evaluate_labels(source)
+        metrics = None
+        for chunk, scores in self._stream_scores(source):
+            metrics = metrics or ClassificationMetrics(self.classes_)
+            coded = self._learner.code_for_scoring(chunk)
+            losses, weight = self._learner.losses(coded)
+            assert coded.y is not None
+            codes = coded.visited(coded.y).astype(np.int64)
+            codes = (codes + 1) // 2 if self._learner.n_outputs == 1 else codes
+            place = np.argsort(self._label_order)
+            decisions = self._decisions(scores)
+            predicted = (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
+            metrics.add(place[codes], predicted, losses, weight)
+        if metrics is None:
+            raise DataError("the data holds no rows to evaluate on")
+        return metrics.result()
+
+    def _evaluate_labels(self, source: Source) -> dict[str, Any]:
+        metrics = MultiLabelMetrics()
+        for chunk, scores in self._stream_scores(source):
+            coded = self._learner.code_for_scoring(chunk)
+            losses, weight = self._learner.losses(coded)
+            assert coded.y is not None
+            metrics.add(coded.visited(coded.y) > 0, scores > 0, losses, weight)
+        return metrics.result()
+
+    @property
+    def margin_(self) -> float:
+        """Half the width of the band between the classes, 1/‖w‖ (two classes)."""
+        self._check_learner()
+        if self._learner.n_outputs != 1:
+            raise AttributeError("margin_ is defined for two classes")
+        norm = float(np.linalg.norm(self._learner.weights()[0].astype(np.float64)))
+        return 1 / norm if norm else math.inf
+
+
+class LinearRegressor(_Linear):
+    """A linear regressor: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
+
+    Losses: "squared" (½ r²), "huber" and "epsilon_insensitive" (with `epsilon`), "quantile" (with `quantile`) and
+    "poisson" (counts; predicts exp(w·x + b)). The other parameters are those of LinearClassifier.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> model = st.LinearRegressor(epochs=50, random_state=0).fit([[0.0], [1.0], [2.0], [3.0]], [1.0, 3.0, 5.0, 7.0])
+    >>> bool(abs(model.predict([[4.0]])[0] - 9) < 0.5)
+    True
+
+    References
+    ----------
+    Bottou, L. (2010). Large-scale machine learning with stochastic gradient descent.
+    """
+
+    _kind = "regressor"
+    _task = "regress"
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        *,
+        penalty: str = "l2",
+        alpha: float = 1e-6,
+        l1_ratio: float = 0.15,
+        solver: str = "auto",
+        schedule: str = "auto",
+        eta0: float | str = "auto",
+        epochs: int = 5,
+        batch_size: int = 1,
+        tol: float | None = None,
+        early_stopping: bool = False,
+        average: bool | str = "auto",
+        fit_intercept: bool = True,
+        shuffle: str = "blocks",
+        parallel: str = "serial",
+        n_jobs: int = 1,
+        dtype: str = "float32",
+        hasher: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        C: float | None = None,
+        p: float = 1.0,
+        epsilon: float = 0.1,
+        quantile: float = 0.5,
+        truncate_every: int = 10,
+        truncate_below: float = math.inf,
+        validation_fraction: float = 0.1,
+        patience: int = 2,
+    ) -> None:
+        self._store(locals())
+
+    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+        return super()._source(X, None if y is None else _real_targets(y), sample_weight)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learns these rows once, in order, from where the model stands; two calls learn the same as one."""
+        source = self._source(X, y, sample_weight)
+        if hasattr(self, "n_features_in_") and source.n_features != self.n_features_in_:
+            raise DataError(
+                f"X has {source.n_features} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        return self._learn_more(source)
+
+    def _means(self, scores: Array) -> Array:
+        values = np.asarray(LOSSES[self.loss].mean(scores))
+        return values if self._learner.several_targets else values[:, 0]
+
+    def predict(self, X: Any) -> Array:
+        """Predicted targets."""
+        return self._means(self._scores(self._chunk(X)))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² on these rows."""
+        truth = np.asarray(y, np.float64)
+        weight = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        share = weight.reshape(-1, *([1] * (truth.ndim - 1)))
+        residual = (share * (truth - self.predict(X)) ** 2).sum(axis=0)
+        spread = (share * (truth - np.average(truth, axis=0, weights=weight)) ** 2).sum(axis=0)
+        return float(np.mean(1 - residual / np.where(spread > 0, spread, 1)))
+
+    def predict_stream(self, source: Source) -> Iterator[Array]:
+        """Predicted targets chunk by chunk."""
+        for _, scores in self._stream_scores(source):
+            yield self._means(scores)
+
+    def evaluate_stream(self, source: Source) -> dict[str, Any]:
+        """Rows, loss, rmse, mae and R² over a source of labelled rows."""
+        metrics = RegressionMetrics()
+        for chunk, scores in self._stream_scores(source):
+            coded = self._learner.code_for_scoring(chunk)
+            losses, weight = self._learner.losses(coded)
+            assert coded.y is not None
+            metrics.add(coded.visited(coded.y), self._means(scores), losses, weight)
+        if metrics.rows == 0:
+            raise DataError("the data holds no rows to evaluate on")
+        return metrics.result()
+
+
+# ------------------------------------------------------------------------------------------------ checks of values
+
+
+def _choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    if isinstance(value, str) and value in choices:
+        return value
+    raise ParameterError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name}={value!r} is not a number") from None
+    if math.isnan(number):
+        raise ParameterError(f"{name}={value!r} is not a number")
+    return number
+
+
+def _at_least(name: str, value: Any, least: Any) -> Any:
+    number = _number(name, value)
+    if number < least or math.isinf(number):
+        raise ParameterError(f"{name}={value!r} must be at least {least}")
+    if isinstance(least, int):
+        if number != int(number):
+            raise ParameterError(f"{name}={value!r} must be a whole number")
+        return int(number)
+    return number
+
+
+def _more_than(name: str, value: Any, bound: float) -> float:
+    number = _number(name, value)
+    if not number > bound or math.isinf(number):
+        raise ParameterError(f"{name}={value!r} must be more than {bound:g}")
+    return number
+
+
+def _threads(n_jobs: int | None) -> int:
+    import os
+
+    if n_jobs is None:
+        return 1
+    return int(n_jobs) if n_jobs > 0 else os.cpu_count() or 1
+
+
+def _class_targets(y: Any) -> Array:
+    """Targets of a classifier, checked as scikit-learn checks them; a column is warned about and flattened."""
+    targets = np.asarray(y)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        _warn_column()
+        targets = targets.ravel()
+    if targets.dtype.kind == "f" and targets.ndim == 1 and np.isfinite(targets).all() and (targets % 1 != 0).any():
+        raise DataError(
+            "Unknown label type: continuous. y holds fractions; a classifier needs classes, a regressor takes numbers"
+        )
+    if targets.dtype.kind == "O" and targets.ndim == 1 and not all(isinstance(label, str) for label in targets):
+        kinds = {type(label).__name__ for label in targets}
+        raise DataError(f"Unknown label type: y mixes or holds objects ({', '.join(sorted(kinds))}); give strings or numbers")
+    if targets.dtype.kind in "biufOUS":
+        as_targets(targets)
+    return targets
+
+
+def _real_targets(y: Any) -> Array:
+    targets = np.asarray(y)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        _warn_column()
+    return as_targets(targets.astype(np.float64) if targets.dtype.kind == "O" else targets)
+
+
+def _warn_column() -> None:
+    try:
+        from sklearn.exceptions import DataConversionWarning as Category
+    except ImportError:
+        Category = UserWarning
+    warnings.warn("A column-vector y was passed when a 1d array was expected; it was flattened", Category, stacklevel=4)
+
+
+def _check_names(known: Array, given: list[Any]) -> None:
+    if list(known) == given:
+        return
+    missing, new = [n for n in known if n not in given], [n for n in given if n not in set(known)]
+    message = "The feature names should match those that were passed during fit.\n"
+    if new:
+        message += "Feature names unseen at fit time:\n" + "".join(f"- {name}\n" for name in sorted(new)[:5])
+    if missing:
+        message += "Feature names seen at fit time, yet now missing:\n" + "".join(f"- {n}\n" for n in sorted(missing)[:5])
+    if not new and not missing:
+        message += "Feature names must be in the same order as they were in fit.\n"
+    raise DataError(message)
+
+
+def _balanced(source: ArraySource, labels: Array) -> dict[Any, float]:
+    """n / (classes * weight of the class), from all rows."""
+    y = source.block.y
+    assert y is not None
+    weight = np.ones(len(y)) if source.block.weight is None else source.block.weight
+    sums = [float(weight[y == label].sum()) for label in labels]
+    return {label: sum(sums) / (len(labels) * max(s, 1e-300)) for label, s in zip(labels.tolist(), sums, strict=True)}
+
+
+# -------------------------------------------------------------------------------------------- plain values for files
+
+
+def _plain_settings(settings: LinearSettings) -> dict[str, Any]:
+    plain = asdict(settings)
+    plain["threshold"] = None if math.isinf(settings.threshold) else settings.threshold
+    if isinstance(settings.class_weight, dict):
+        plain["class_weight"] = [[label, weight] for label, weight in settings.class_weight.items()]
+    return plain
+
+
+def _settings_from_plain(plain: dict[str, Any]) -> LinearSettings:
+    values = dict(plain)
+    values["threshold"] = math.inf if values["threshold"] is None else values["threshold"]
+    if isinstance(values["class_weight"], list):
+        values["class_weight"] = {label: weight for label, weight in values["class_weight"]}
+    return LinearSettings(**values)
+
+
+def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
+    plain = {k: (v.item() if isinstance(v, np.generic) else v) for k, v in params.items()}
+    plain["truncate_below"] = None if math.isinf(plain["truncate_below"]) else plain["truncate_below"]
+    plain["dtype"] = str(np.dtype(plain["dtype"]))
+    if isinstance(plain.get("class_weight"), dict):
+        plain["class_weight"] = [[label, weight] for label, weight in plain["class_weight"].items()]
+    return plain
+
+
+def _params_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
+    params = dict(plain)
+    params["truncate_below"] = math.inf if params["truncate_below"] is None else params["truncate_below"]
+    if isinstance(params.get("class_weight"), list):
+        params["class_weight"] = {label: weight for label, weight in params["class_weight"]}
+    return params

@@ -1,0 +1,126 @@
+"""Streaming metrics: fed chunk by chunk, constant memory, one dictionary at the end."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from steepest.data.chunk import Array
+
+
+class ClassificationMetrics:
+    """Rows, mean loss, accuracy, and precision, recall and F1 of each class, all counted by weight."""
+
+    def __init__(self, classes: Array) -> None:
+        self.classes = classes
+        self.rows = 0
+        self.weight = self.loss = 0.0
+        self.confusion = np.zeros((len(classes), len(classes)))
+
+    def add(self, true: Array, predicted: Array, losses: Array, weight: Array) -> None:
+        """True and predicted class numbers, losses and weights of some rows."""
+        self.rows += len(true)
+        self.weight += float(weight.sum())
+        self.loss += float((losses * weight).sum())
+        np.add.at(self.confusion, (true, predicted), weight)
+
+    def result(self) -> dict[str, Any]:
+        """All of it; a class that never occurs has no recall."""
+        right = np.diag(self.confusion)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            recall = right / self.confusion.sum(axis=1)
+            precision = right / self.confusion.sum(axis=0)
+            f1 = 2 * right / (self.confusion.sum(axis=0) + self.confusion.sum(axis=1))
+        total = self.weight or math.nan
+        return {
+            "rows": self.rows,
+            "loss": self.loss / total,
+            "accuracy": float(right.sum()) / total,
+            "majority": float(self.confusion.sum(axis=1).max(initial=0)) / total,
+            "macro_f1": float(np.nanmean(f1)) if len(f1) else math.nan,
+            "classes": [
+                {"class": plain(label), "precision": finite(p), "recall": finite(r), "rows": float(n)}
+                for label, p, r, n in zip(self.classes, precision, recall, self.confusion.sum(axis=1), strict=True)
+            ],
+        }
+
+
+class MultiLabelMetrics:
+    """Rows, mean loss, share of rows with every label right, and micro-averaged precision, recall and F1."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.weight = self.loss = self.exact = self.hits = self.predicted = self.true = 0.0
+
+    def add(self, true: Array, predicted: Array, losses: Array, weight: Array) -> None:
+        """Indicator rows (true and predicted), losses and weights."""
+        self.rows += len(true)
+        self.weight += float(weight.sum())
+        self.loss += float((losses * weight).sum())
+        self.exact += float((weight * (true == predicted).all(axis=1)).sum())
+        self.hits += float((weight[:, None] * (true & predicted)).sum())
+        self.predicted += float((weight[:, None] * predicted).sum())
+        self.true += float((weight[:, None] * true).sum())
+
+    def result(self) -> dict[str, Any]:
+        """All of it."""
+        total = self.weight or math.nan
+        return {
+            "rows": self.rows,
+            "loss": self.loss / total,
+            "accuracy": self.exact / total,
+            "micro_precision": self.hits / self.predicted if self.predicted else 0.0,
+            "micro_recall": self.hits / self.true if self.true else 0.0,
+            "micro_f1": 2 * self.hits / (self.predicted + self.true) if self.predicted + self.true else 0.0,
+        }
+
+
+class RegressionMetrics:
+    """Rows, mean loss, root mean squared error, mean absolute error and R²."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.weight = self.loss = self.square = self.absolute = 0.0
+        self.mean = self.spread = 0.0  # of the targets, by Welford's recurrence
+
+    def add(self, true: Array, predicted: Array, losses: Array, weight: Array) -> None:
+        """Targets, predictions, losses and weights of some rows."""
+        error = np.asarray(predicted - true).reshape(len(true), -1)
+        targets = np.asarray(true).reshape(len(true), -1)
+        self.rows += len(true)
+        batch = float(weight.sum())
+        if batch == 0:
+            return
+        share = weight[:, None] / error.shape[1]
+        self.loss += float((losses * weight).sum())
+        self.square += float((error**2 * share).sum())
+        self.absolute += float((np.abs(error) * share).sum())
+        mean = float((targets * share).sum()) / batch
+        spread = float(((targets - mean) ** 2 * share).sum())
+        total = self.weight + batch
+        self.spread += spread + (mean - self.mean) ** 2 * self.weight * batch / total
+        self.mean += (mean - self.mean) * batch / total
+        self.weight = total
+
+    def result(self) -> dict[str, Any]:
+        """All of it."""
+        total = self.weight or math.nan
+        return {
+            "rows": self.rows,
+            "loss": self.loss / total,
+            "rmse": math.sqrt(self.square / total) if self.weight else math.nan,
+            "mae": self.absolute / total,
+            "r2": 1 - self.square / self.spread if self.spread > 0 else math.nan,
+        }
+
+
+def plain(label: Any) -> Any:
+    """A label as JSON can hold it."""
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def finite(value: float) -> float | None:
+    """The number, or None where there is none to give."""
+    return float(value) if math.isfinite(value) else None
