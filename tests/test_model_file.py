@@ -327,6 +327,14 @@ def test_an_array_outside_the_format_is_refused_by_its_name(tmp_path, name, arra
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="NumPy 1 has no such arrays")
+def test_more_dimensions_than_every_numpy_has_are_refused(tmp_path):
+    write(tmp_path / "m", {}, {"w": np.zeros((1,) * 32)})
+    assert read(tmp_path / "m")[1]["w"].ndim == 32
+    with pytest.raises(ModelFileError, match="array 'w' has 33 dimensions: use at most 32"):
+        write(tmp_path / "m", {}, {"w": np.zeros((1,) * 33)})
+
+
 # ---- a complete old or a complete new file
 
 
@@ -377,6 +385,22 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, 
     assert str(path) in str(caught.value)
     assert os.listdir(tmp_path) == (["m"] if existing else [])
     assert not existing or same_content(read(path), ({"version": "old"}, DENSE))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="directories cannot be synchronised there")
+@pytest.mark.parametrize("directories_fail", [False, True])
+def test_the_file_and_then_its_name_are_put_onto_the_disk(tmp_path, monkeypatch, directories_fail):
+    synchronised = []
+
+    def record(descriptor):
+        kind = "directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        synchronised.append((kind, "m" in os.listdir(tmp_path)))
+        if directories_fail and kind == "directory":  # some file systems cannot; the model is complete all the same
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "fsync", record)
+    write(tmp_path / "m", {}, DENSE)
+    assert synchronised == [("file", False), ("directory", True)]
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
@@ -677,6 +701,10 @@ HOSTILE = {
         model_bytes('{"__metadata__":' + "[" * DEEP + "]" * DEEP + "}"),
         "the file's header is not valid",
     ),
+    "wide header": (
+        model_bytes('{"__metadata__":[' + "[]," * DEEP + "[]]}"),
+        "is a safetensors file but not a steepest model",
+    ),
     "header of objects": (model_bytes('{"__metadata__":' + '{"a":' * DEEP), "the file's header is not valid"),
     "shape of lists": (
         model_bytes({"w": tensor("F32", 1, 0, 4)}).replace(b"1", b"[" * DEEP, 1),
@@ -753,6 +781,10 @@ HOSTILE = {
     "sparse negative": (sparse_bytes([-10], [], []), "sparse array 'w' has an impossible shape"),
     "sparse no shape": (sparse_bytes({"a": 1}, [], []), "sparse array 'w' has an impossible shape"),
     "sparse missing": (model_bytes({}, sparse='{"w":[10]}'), "sparse array 'w' lacks its index or its value"),
+    "sparse half missing": (
+        model_bytes({"w.index": tensor("I32", [0], 0, 0)}, sparse='{"w":[10]}'),
+        "sparse array 'w' lacks its index or its value",
+    ),
     "sparse is a list": (model_bytes({}, sparse='["w"]'), "the list of sparse arrays is not an object"),
     "sparse and dense": (sparse_bytes([10], [], [], sparse='{"w.index":[10]}'), "stored both dense and sparse"),
     "many small terabytes": (

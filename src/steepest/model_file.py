@@ -80,6 +80,8 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping[
     """Store plain values (tuples come back as lists) and arrays by name; return the file's size in bytes."""
     name = os.fsdecode(path)
     try:
+        if "\0" in name:
+            raise _RefusedError("a path cannot hold a null byte: choose another name")
         tensors, sparse = _pack(arrays)
         metadata = _describe(header, sparse, tensors)
         return _replace(os.path.realpath(name), tensors, metadata)
@@ -87,8 +89,6 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping[
         raise ModelFileError(f"cannot write {name}: {refusal}") from None
     except OSError as error:
         raise ModelFileError(f"cannot write {name} ({_reason(error)}): {_way_out(error)}") from error
-    except ValueError as error:  # a path with a zero byte
-        raise ModelFileError(f"cannot write {name!r} ({error}): choose another name") from error
 
 
 def read(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -221,7 +221,8 @@ def _check_plain(value: Any, place: str, depth: int) -> None:
             _check_plain(item, f"{place}[{key!r}]", depth + 1)
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
-            _check_plain(item, f"{place}[{number}]", depth + 1)
+            if type(item) not in (str, int):  # a million labels should not make a million place names
+                _check_plain(item, f"{place}[{number}]", depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
         raise _RefusedError(f"{place} is {value}: use None or a finite number")
     elif value is not None and not isinstance(value, bool | int | float | str):
@@ -263,7 +264,7 @@ def _serialize(temporary: str, tensors: dict[str, Array], metadata: dict[str, st
     try:
         save_file(tensors, temporary, metadata=metadata)
     except SafetensorError as error:
-        # The library tells a full disk only in its text: "(os error 28)", before 0.5 "code: 28".
+        # Releases of the library tell a full disk only in their text: "(os error 28)", older ones "code: 28".
         number = re.search(r"(?:os error|code:) (\d+)", str(error))
         if number is None:
             raise _RefusedError(f"{error}: change the array that it names") from error
