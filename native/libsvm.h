@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// libsvm text to CSR arrays: `label [qid:n] index:value index:value ... # comment`, one row a line.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+namespace steepest {
+
+// Memory for plain numbers that can be given away.
+template <typename T>
+class Room {
+ public:
+  Room() = default;
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+  ~Room() { std::free(data_); }
+
+  void make(int64_t n) {
+    std::free(
+        std::exchange(data_, static_cast<T*>(std::malloc(static_cast<size_t>(n > 0 ? n : 1) * sizeof(T)))));
+    if (!data_) throw std::bad_alloc();
+  }
+  T* data() const { return data_; }
+  T* release() { return std::exchange(data_, nullptr); }  // the caller frees it
+
+ private:
+  T* data_ = nullptr;
+};
+
+enum class LineFault : int32_t {
+  kLabelMissing,
+  kLabelNotANumber,
+  kLabelNotFinite,
+  kSeveralLabels,
+  kGroupNotANumber,
+  kIndexNotANumber,
+  kIndexNegative,
+  kIndexZero,
+  kIndexTooLarge,
+  kIndexBeyond,
+  kColonMissing,
+  kValueNotANumber,
+  kValueNotFinite,
+  kBinary,
+  kCount,
+};
+
+const char* fault_name(LineFault fault);
+
+// Offsets count from the start of the buffer; the token is the text that is wrong.
+struct BadLine {
+  int64_t line = 0;
+  int64_t token = 0;
+  int64_t token_length = 0;
+  LineFault fault = LineFault::kBinary;
+};
+
+struct LibsvmOptions {
+  bool zero_based = false;
+  bool with_labels = true;         // false: a line may lack its label, and labels are read but not kept
+  bool skip_bad = false;           // false: reading stops at the first bad line
+  int64_t n_features = INT32_MAX;  // columns at or beyond this are bad
+};
+
+constexpr int kBadLinesKept = 3;
+constexpr int64_t kNoGroup = -1;  // the qid of a line without one
+
+struct LibsvmRows {
+  int64_t n_rows = 0;
+  int64_t n_entries = 0;
+  int64_t n_features = 0;  // largest column + 1
+  bool has_groups = false;
+  Room<int64_t> indptr;
+  Room<int32_t> indices;
+  Room<float> values;
+  Room<double> y;
+  Room<int64_t> groups;
+  int64_t n_bad[static_cast<int>(LineFault::kCount)] = {};
+  int n_kept = 0;
+  BadLine kept[kBadLinesKept];  // the first ones
+};
+
+// Any bytes may come in. Values are float32(strtod(text)), labels strtod(text), both exactly.
+void parse_libsvm(const char* data, int64_t size, const LibsvmOptions& options, LibsvmRows& rows);
+
+}  // namespace steepest
