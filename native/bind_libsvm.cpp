@@ -2,8 +2,10 @@
 // The Python name of the libsvm parser. The arrays it returns own the parser's memory; nothing is copied.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "libsvm.h"
 
@@ -36,44 +38,43 @@ nb::object to_numpy(Room<T>& array, int64_t n) {
   return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {static_cast<size_t>(n)}, owner));
 }
 
-nb::dict bad_counts(const LibsvmRows& rows) {
-  nb::dict counts;
-  for (int i = 0; i < static_cast<int>(LineFault::kCount); ++i)
-    if (rows.n_bad[i]) counts[fault_name(static_cast<LineFault>(i))] = rows.n_bad[i];
-  return counts;
-}
-
 nb::list bad_lines(const LibsvmRows& rows) {
   nb::list lines;
-  for (int i = 0; i < rows.n_kept; ++i) {
-    const BadLine& bad = rows.kept[i];
-    lines.append(nb::make_tuple(bad.line, bad.token, bad.token_length, fault_name(bad.fault)));
-  }
+  for (const BadLine& bad : rows.bad)
+    lines.append(nb::make_tuple(bad.text, bad.line, bad.token, bad.token_length, fault_name(bad.fault)));
   return lines;
 }
 
-nb::tuple parse(nb::handle buffer, bool zero_based, bool with_labels, bool skip_bad, int64_t n_features) {
-  const Bytes bytes(buffer);
+nb::tuple parse(nb::sequence buffers, bool zero_based, bool with_labels, bool skip_bad, int64_t n_features) {
+  std::deque<Bytes> held;
+  std::vector<Text> texts;
+  for (nb::handle buffer : buffers) {
+    held.emplace_back(buffer);
+    texts.push_back({held.back().data(), held.back().size()});
+  }
   const LibsvmOptions options = {zero_based, with_labels, skip_bad,
                                  std::clamp<int64_t>(n_features, 0, INT32_MAX)};
   LibsvmRows rows;
   {
     nb::gil_scoped_release release;
-    parse_libsvm(bytes.data(), bytes.size(), options, rows);
+    parse_libsvm(texts, options, rows);
   }
   return nb::make_tuple(to_numpy(rows.indptr, rows.n_rows + 1), to_numpy(rows.indices, rows.n_entries),
                         to_numpy(rows.values, rows.n_entries),
                         with_labels ? to_numpy(rows.y, rows.n_rows) : nb::none(),
                         rows.has_groups ? to_numpy(rows.groups, rows.n_rows) : nb::none(), rows.n_features,
-                        bad_counts(rows), bad_lines(rows));
+                        rows.text_rows, rows.text_bad, bad_lines(rows));
 }
 
 }  // namespace
 }  // namespace steepest
 
 void bind_libsvm(nb::module_& module) {
-  module.def("parse_libsvm", &steepest::parse, "buffer"_a, "zero_based"_a, "with_labels"_a, "skip_bad"_a,
-             "n_features"_a = INT32_MAX,
-             "Lines of libsvm text as (indptr, indices, values, y or None, qid or None, n_features seen, "
-             "{fault: lines}, first three [(line offset, token offset, token length, fault)]).");
+  module.def(
+      "parse_libsvm", &steepest::parse, "buffers"_a, "zero_based"_a, "with_labels"_a, "skip_bad"_a,
+      "n_features"_a = INT32_MAX,
+      "Buffers of libsvm lines as (indptr, indices, values, y or None, qid or None, n_features seen, rows of "
+      "each buffer, bad lines of each buffer, the first three of each as [(buffer, line offset, token "
+      "offset, "
+      "token length, fault)]). Without skip_bad reading ends at the first bad line.");
 }

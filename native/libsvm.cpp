@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #if defined(_MSC_VER)
 #include <intrin.h>
@@ -229,8 +228,26 @@ class Reader {
   Reader(const LibsvmOptions& options, LibsvmRows& rows, int64_t max_rows)
       : options_(options), rows_(rows), max_rows_(max_rows) {}
 
-  // Reads lines from a text that ends in '\n' and lies `offset` bytes behind the start of the buffer.
-  bool read(const char* begin, const char* end, int64_t offset) {
+  // False: there was a bad line and none may be skipped.
+  bool read(const Text& text) {
+    rows_.text_rows.push_back(0);
+    rows_.text_bad.push_back(0);
+    const int64_t rows_before = rows_.n_rows;
+    int64_t whole = text.size;
+    while (whole > 0 && text.data[whole - 1] != '\n') --whole;
+    bool good = read_lines(text.data, text.data + whole, 0);
+    if (good && whole < text.size) {
+      std::vector<char> last(text.data + whole, text.data + text.size);
+      last.push_back('\n');
+      good = read_lines(last.data(), last.data() + last.size(), whole);
+    }
+    rows_.text_rows.back() = rows_.n_rows - rows_before;
+    return good;
+  }
+
+ private:
+  // Lines that end in '\n' and lie `offset` bytes behind the start of the text.
+  bool read_lines(const char* begin, const char* end, int64_t offset) {
     end_ = end;
     for (const char* p = begin; p < end; ++p) {
       const char* line = p;
@@ -242,7 +259,6 @@ class Reader {
     return true;
   }
 
- private:
   // Leaves p at the line's '\n'. Rows and entries count only once the whole line is good.
   bool read_line(const char*& p) {
     while (is_blank(*p)) ++p;
@@ -390,11 +406,10 @@ class Reader {
 
   void note(const char* begin, const char* line, int64_t offset) {
     if (std::memchr(line, '\0', static_cast<size_t>(line_end(line) - line))) fault_ = LineFault::kBinary;
-    ++rows_.n_bad[static_cast<int>(fault_)];
-    if (rows_.n_kept == kBadLinesKept) return;
+    if (++rows_.text_bad.back() > kBadLinesKept) return;
     const bool of_index = fault_ >= LineFault::kIndexNotANumber && fault_ <= LineFault::kIndexBeyond;
-    const int64_t length = token_end(token_, of_index) - token_;
-    rows_.kept[rows_.n_kept++] = {line - begin + offset, token_ - begin + offset, length, fault_};
+    rows_.bad.push_back({static_cast<int64_t>(rows_.text_bad.size()) - 1, line - begin + offset,
+                         token_ - begin + offset, token_end(token_, of_index) - token_, fault_});
   }
 
   const LibsvmOptions& options_;
@@ -417,22 +432,21 @@ const char* fault_name(LineFault fault) {
   return names[static_cast<int>(fault)];
 }
 
-void parse_libsvm(const char* data, int64_t size, const LibsvmOptions& options, LibsvmRows& rows) {
-  // Each entry has a colon and each row but the last a newline, so nothing needs to grow.
-  const int64_t max_entries = count_bytes(data, size, ':');
-  const int64_t max_rows = count_bytes(data, size, '\n') + 1;
+void parse_libsvm(const std::vector<Text>& texts, const LibsvmOptions& options, LibsvmRows& rows) {
+  // Each entry has a colon and each row but a text's last a newline, so nothing needs to grow.
+  int64_t max_entries = 0, max_rows = 0;
+  for (const Text& text : texts) {
+    max_entries += count_bytes(text.data, text.size, ':');
+    max_rows += count_bytes(text.data, text.size, '\n') + 1;
+  }
   rows.indices.make(max_entries);
   rows.values.make(max_entries);
   rows.indptr.make(max_rows + 1);
   rows.y.make(max_rows);
   rows.indptr.data()[0] = 0;
-  int64_t whole = size;
-  while (whole > 0 && data[whole - 1] != '\n') --whole;
   Reader reader(options, rows, max_rows);
-  if (!reader.read(data, data + whole, 0) || whole == size) return;
-  std::vector<char> last(data + whole, data + size);
-  last.push_back('\n');
-  reader.read(last.data(), last.data() + last.size(), whole);
+  for (const Text& text : texts)
+    if (!reader.read(text)) return;
 }
 
 }  // namespace steepest

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace steepest {
 
@@ -50,8 +51,14 @@ enum class LineFault : int32_t {
 
 const char* fault_name(LineFault fault);
 
-// Offsets count from the start of the buffer; the token is the text that is wrong.
+struct Text {
+  const char* data;
+  int64_t size;
+};
+
+// Offsets count from the start of the text; the token is the piece that is wrong.
 struct BadLine {
+  int64_t text = 0;
   int64_t line = 0;
   int64_t token = 0;
   int64_t token_length = 0;
@@ -65,8 +72,8 @@ struct LibsvmOptions {
   int64_t n_features = INT32_MAX;  // columns at or beyond this are bad
 };
 
-constexpr int kBadLinesKept = 3;
-constexpr int64_t kNoGroup = -1;  // the qid of a line without one
+constexpr int64_t kBadLinesKept = 3;  // of each text
+constexpr int64_t kNoGroup = -1;      // the qid of a line without one
 
 struct LibsvmRows {
   int64_t n_rows = 0;
@@ -78,12 +85,13 @@ struct LibsvmRows {
   Room<float> values;
   Room<double> y;
   Room<int64_t> groups;
-  int64_t n_bad[static_cast<int>(LineFault::kCount)] = {};
-  int n_kept = 0;
-  BadLine kept[kBadLinesKept];  // the first ones
+  std::vector<int64_t> text_rows;  // rows of each text
+  std::vector<int64_t> text_bad;   // bad lines of each text
+  std::vector<BadLine> bad;        // the first ones of each text
 };
 
-// Any bytes may come in. Values are float32(strtod(text)), labels strtod(text), both exactly.
-void parse_libsvm(const char* data, int64_t size, const LibsvmOptions& options, LibsvmRows& rows);
+// The rows of all texts, one text after the other. Any bytes may come in. Values are float32(strtod(value))
+// and labels strtod(label), exactly.
+void parse_libsvm(const std::vector<Text>& texts, const LibsvmOptions& options, LibsvmRows& rows);
 
 }  // namespace steepest
