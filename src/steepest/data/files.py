@@ -1,0 +1,350 @@
+"""Text files as blocks of whole lines, read in any order, in constant memory.
+
+A text is laid out on a grid of BLOCK_BYTES: block i holds the lines that start in bytes [i*B, (i+1)*B). Every line is
+in exactly one block, and a block can be read without the others, so files can be sharded and shuffled. Text that
+cannot be sought (gz, bz2, zst, pipes, standard input) is cut on the same grid while it streams by: a file and its
+compressed copy have the same blocks. A row's number, (file, block, row in the block), is stable whatever the order.
+"""
+
+from __future__ import annotations
+
+import bz2
+import glob
+import gzip
+import itertools
+import os
+import re
+import stat
+import sys
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+from steepest.data.chunk import DataError
+
+# Large enough that seeking and calling cost nothing, small enough that shuffled blocks mix and stay in cache.
+BLOCK_BYTES = 1 << 20
+# A longer line is no line: the file is binary, or lost its newlines.
+LINE_LIMIT = 256 << 20
+# Read beyond a block in the hope that its last line ends there.
+_SPARE_BYTES = 1 << 14
+# Taken from a stream at once.
+_PIECE_BYTES = 1 << 18
+# zstd unpacks what it is given in one go; repeated bytes may grow thirty-thousandfold.
+_ZSTD_PIECE_BYTES = 1 << 12
+
+_BLOCK_BITS, _ROW_BITS = 20, 24
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAGIC = {
+    "gz": re.compile(rb"\x1f\x8b\x08"),
+    "bz2": re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"),
+    "zst": re.compile(rb"\x28\xb5\x2f\xfd"),
+}
+_MAGIC_BYTES = 10
+
+Text = bytes | memoryview
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines of one file, from byte `start` of its text on. Streams know how many lines came before."""
+
+    file: TextFile
+    number: int
+    start: int
+    text: Text
+    lines_before: int | None = None
+
+    @property
+    def first_id(self) -> int:
+        """The stable number of the block's first row."""
+        return (((self.file.position << _BLOCK_BITS) + self.number) << _ROW_BITS) & 0x7FFF_FFFF_FFFF_FFFF
+
+    def line_number(self, offset: int) -> int | None:
+        """The line, counted from 1, at a byte of the block; None if that takes another look at the file."""
+        if self.lines_before is None:
+            return None
+        return self.lines_before + bytes(self.text[:offset]).count(b"\n") + 1
+
+
+class TextFile:
+    """One file, pipe or standard input ("-"), the `position`-th of its source."""
+
+    def __init__(self, path: str, position: int = 0) -> None:
+        self.path = path
+        self.position = position
+        self.name = "standard input" if path == "-" else path
+        self.size: int | None = None
+        self.packing = ""
+        self.once = True
+        self._opened = False
+        self._waiting: Iterator[bytes] | None = None
+        if path != "-":
+            self._look()
+
+    @property
+    def seekable(self) -> bool:
+        """Whether blocks can be read in any order."""
+        return not self.once and not self.packing
+
+    def n_blocks(self) -> int:
+        """How many blocks the file has now (it may have grown); of a packed one at least so many, of a pipe 0."""
+        return 0 if self.once else -(-self._status().st_size // BLOCK_BYTES)
+
+    def read_block(self, number: int) -> Block:
+        """One block of a seekable file; its text is empty if no line starts in it."""
+        start = number * BLOCK_BYTES
+        lead = 1 if number else 0  # the byte before tells whether a line starts at the first byte
+        try:
+            with open(self.path, "rb", buffering=0) as raw:
+                raw.seek(start - lead)
+                data = _read_fully(raw, lead + BLOCK_BYTES + _SPARE_BYTES)
+                first = data.find(b"\n", 0, lead + BLOCK_BYTES) + 1 if lead else _mark_length(data)
+                if not data:
+                    raise DataError(f"{self.name} became shorter while it was read; leave it alone until training ends")
+                if lead and first in (0, lead + BLOCK_BYTES):
+                    return Block(self, number, start, b"")
+                data, stop = self._complete(raw, data, lead + BLOCK_BYTES - 1, start - lead)
+        except OSError as error:
+            raise self._explain(error) from None
+        return Block(self, number, start - lead + first, memoryview(data)[first:stop])
+
+    def stream(self) -> Generator[Block, None, None]:
+        """All blocks, one after the other."""
+        start = lines = searched = 0
+        text = bytearray()
+        pieces = self.pieces()
+        ended = False
+        while not ended:
+            number = start // BLOCK_BYTES
+            last = (number + 1) * BLOCK_BYTES - start - 1  # the block's last line ends here or later
+            searched = last
+            while (stop := text.find(b"\n", searched) + 1) == 0:
+                searched = max(last, len(text))
+                try:
+                    piece = next(pieces, b"")
+                except (OSError, EOFError, zlib.error) as error:
+                    raise self._explain(error, lines + text.count(b"\n")) from None
+                if not piece:
+                    stop, ended = len(text), True
+                    break
+                text += piece
+                if len(text) > LINE_LIMIT:
+                    self._check_line(text, last, lines)
+            skip = _mark_length(text) if start == 0 else 0
+            if stop > skip:
+                yield Block(self, number, start + skip, bytes(memoryview(text)[skip:stop]), lines)
+            lines += text.count(b"\n", 0, stop)
+            start += stop
+            del text[:stop]
+
+    def pieces(self) -> Iterator[bytes]:
+        """The unpacked bytes in pieces of any size."""
+        waiting, self._waiting = self._waiting, None
+        return waiting if waiting is not None else self._open()
+
+    def head(self, n_bytes: int) -> bytes:
+        """The first bytes, unpacked. A pipe gives them again when it is read."""
+        pieces = self.pieces()
+        taken: list[bytes] = []
+        while sum(map(len, taken)) < n_bytes:
+            try:
+                piece = next(pieces, b"")
+            except (OSError, EOFError, zlib.error) as error:
+                raise self._explain(error, b"".join(taken).count(b"\n")) from None
+            if not piece:
+                break
+            taken.append(piece)
+        if self.once:
+            self._waiting = itertools.chain(taken, pieces)
+        elif isinstance(pieces, Generator):
+            pieces.close()
+        head = b"".join(taken)
+        return head[_mark_length(head) : n_bytes]
+
+    def line_number(self, offset: int) -> int | None:
+        """The line, counted from 1, at a byte of a seekable file; None if the file is gone."""
+        lines = 1
+        try:
+            with open(self.path, "rb", buffering=0) as raw:
+                while offset > 0 and (data := raw.read(min(offset, BLOCK_BYTES))):
+                    lines += data.count(b"\n")
+                    offset -= len(data)
+        except OSError:
+            return None
+        return lines
+
+    def _status(self) -> os.stat_result:
+        try:
+            return os.stat(self.path)
+        except OSError as error:
+            raise self._explain(error) from None
+
+    def _look(self) -> None:
+        status = self._status()
+        if stat.S_ISDIR(status.st_mode):
+            raise DataError(f"{self.name} is a directory; name its files, for example {os.path.join(self.name, '*')!r}")
+        self.once = not stat.S_ISREG(status.st_mode)
+        if not self.once:
+            self.size = status.st_size
+            try:
+                with open(self.path, "rb", buffering=0) as raw:
+                    self.packing = _packing(raw.read(_MAGIC_BYTES))
+            except OSError as error:
+                raise self._explain(error) from None
+
+    def _open(self) -> Generator[bytes, None, None]:
+        if self.once and self._opened:
+            raise DataError(
+                f"{self.name} can be read only once; save it in a file to read it in several epochs or parts"
+            )
+        self._opened = True
+        with _standard_input() if self.path == "-" else open(self.path, "rb", buffering=0) as raw:
+            start = _read_fully(raw, _MAGIC_BYTES)
+            yield from _unpacked(_Resumed(start, raw), _packing(start), self.name)
+
+    def _complete(self, raw: IO[bytes], data: bytes, last: int, offset: int) -> tuple[bytes, int]:
+        """Reads on until the line that holds byte `last` has ended; returns all bytes and that end."""
+        more = _SPARE_BYTES
+        searched = last
+        while (stop := data.find(b"\n", searched) + 1) == 0:
+            searched = max(last, len(data))
+            more *= 2
+            added = _read_fully(raw, more) if len(data) > last else b""
+            if not added:
+                return data, len(data)
+            data += added
+            if len(data) > LINE_LIMIT:
+                self._check_line(data, last, (self.line_number(offset) or 1) - 1)
+        return data, stop
+
+    def _check_line(self, data: bytes | bytearray, last: int, lines_before: int) -> None:
+        line_start = data.rfind(b"\n", 0, last) + 1
+        if len(data) - line_start > LINE_LIMIT:
+            line = lines_before + data.count(b"\n", 0, line_start) + 1
+            raise DataError(
+                f"{self.name}, line {line}: the line is longer than {LINE_LIMIT} bytes; check that this is a text file"
+            )
+
+    def _explain(self, error: Exception, lines: int = 0) -> DataError:
+        if isinstance(error, EOFError):
+            return DataError(f"{self.name} is cut short after about line {lines}; fetch or write the file again")
+        if isinstance(error, FileNotFoundError):
+            return DataError(f"{self.name} does not exist; check the name")
+        if isinstance(error, gzip.BadGzipFile | zlib.error) or not isinstance(error, OSError) or error.errno is None:
+            return DataError(
+                f"{self.name} is damaged after about line {lines} ({error}); fetch or write the file again"
+            )
+        return DataError(f"{self.name} cannot be read ({error.strerror}); check the file and its permissions")
+
+
+def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
+    """The files a path, a pattern, a list of them, or "-" stands for; they exist, and not all are empty.
+
+    Files that were opened before (to look at the head of a pipe, say) are taken as they are.
+    """
+    listed: list[Any] = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if listed and all(isinstance(item, TextFile) for item in listed):
+        return listed
+    names = [name for item in listed for name in _expand(os.fspath(item))]
+    if not names:
+        raise DataError("no file is given; name at least one")
+    files = [TextFile(name, position) for position, name in enumerate(names)]
+    if all(file.size == 0 for file in files):
+        raise DataError(f"{describe(files)} {'is' if len(files) == 1 else 'are'} empty; give a file with data")
+    return files
+
+
+def describe(files: list[TextFile]) -> str:
+    """The files' names, in short."""
+    if len(files) == 1:
+        return files[0].name
+    return f"{files[0].name} and {len(files) - 1} other file{'s' if len(files) > 2 else ''}"
+
+
+def _expand(path: str) -> list[str]:
+    if path == "-" or not glob.has_magic(path) or os.path.exists(path):
+        return [path]
+    found = sorted(name for name in glob.glob(path, recursive=True) if not os.path.isdir(name))
+    if not found:
+        raise DataError(f"no file matches {path!r}; check the pattern")
+    return found
+
+
+def _mark_length(data: bytes | bytearray) -> int:
+    return len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
+
+
+def _packing(start: bytes) -> str:
+    return next((packing for packing, magic in _MAGIC.items() if magic.match(start)), "")
+
+
+def _read_fully(raw: IO[bytes], n_bytes: int) -> bytes:
+    """As many bytes as asked for, unless the file ends; a pipe may need several calls."""
+    data = raw.read(n_bytes) or b""
+    if len(data) == n_bytes or not data:
+        return data
+    pieces = [data]
+    missing = n_bytes - len(data)
+    while missing > 0 and (data := raw.read(missing)):
+        pieces.append(data)
+        missing -= len(data)
+    return b"".join(pieces)
+
+
+class _Resumed:
+    """A stream from which some bytes were already taken, as if they had not been."""
+
+    def __init__(self, start: bytes, raw: IO[bytes]) -> None:
+        self.start = start
+        self.raw = raw
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        if not self.start:
+            return self.raw.read(n_bytes) or b""
+        taken = self.start if n_bytes < 0 else self.start[:n_bytes]
+        self.start = self.start[len(taken) :]
+        return taken
+
+
+@contextmanager
+def _standard_input() -> Iterator[IO[bytes]]:
+    """Without Python's buffer, whose lock a waiting thread would hold until the process ends. It stays open."""
+    if sys.stdin is None:
+        raise DataError("standard input is closed; name a file")
+    buffer: Any = sys.stdin.buffer
+    yield getattr(buffer, "raw", buffer)
+
+
+def _unpacked(raw: Any, packing: str, name: str) -> Iterator[bytes]:
+    if packing == "zst":
+        return _unpack_zstd(raw, name)
+    file: Any = gzip.GzipFile(fileobj=raw) if packing == "gz" else bz2.BZ2File(raw) if packing == "bz2" else raw
+    return iter(lambda: file.read(_PIECE_BYTES), b"")
+
+
+def _unpack_zstd(raw: Any, name: str) -> Iterator[bytes]:
+    try:
+        import zstandard
+    except ImportError:
+        raise DataError(
+            f"{name} is packed by zstd, which needs one more module; pip install steepest[zst], or unpack it"
+        ) from None
+    unpacker = None
+    packed = b""
+    while packed := packed or raw.read(_ZSTD_PIECE_BYTES):
+        unpacker = unpacker or zstandard.ZstdDecompressor().decompressobj()
+        try:
+            piece = unpacker.decompress(packed)
+        except zstandard.ZstdError as error:
+            raise OSError(str(error)) from None
+        packed = b""
+        if unpacker.eof:  # another frame may follow
+            packed, unpacker = unpacker.unused_data, None
+        if piece:
+            yield piece
+    if unpacker is not None:
+        raise EOFError

@@ -1,0 +1,148 @@
+"""libsvm (svmlight) files: `label [qid:group] index:value index:value ... # comment`, one row a line.
+
+Indices may be unsorted and repeated; repeated ones add up. Blank lines and comments are no rows. A qid is checked and
+then dropped. Values become float32 and labels float64, each the nearest one. Not read: several labels a row, and bare
+indices without a value.
+
+Reference: Chang and Lin, LIBSVM: a library for support vector machines, 2011.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steepest.data.chunk import Chunk
+from steepest.data.files import Paths, Text, TextFile, open_files
+from steepest.data.lines import BadLine, LineSource, Parsed
+from steepest.kernels import parse_libsvm
+
+# What zero_based="auto" looks at.
+LOOK_BYTES = 1 << 20
+MAX_FEATURES = 2**31 - 1
+# Longer pieces of a bad line are shortened in messages.
+TOKEN_CHARACTERS = 40
+
+_SKIP = 'pass on_bad_line="skip"'
+_FAULTS = {
+    "label_missing": (
+        "the line starts with {token!r} instead of a label",
+        f"put a label first, pass with_labels=False if there are none, or {_SKIP}",
+    ),
+    "label_not_a_number": ("the label {token!r} is not a number", ""),
+    "label_not_finite": ("the label {token!r} is not finite", ""),
+    "several_labels": ("the line has several labels {token!r}", f"keep one label a line or {_SKIP}"),
+    "group_not_a_number": ("the qid {token!r} is not a whole number", ""),
+    "index_not_a_number": ("the index {token!r} is not a whole number", ""),
+    "index_negative": ("the index {token} is negative", ""),
+    "index_zero": ("the index 0 is in a file that counts from 1", "pass zero_based=True if it counts from 0"),
+    "index_too_large": ("the index {token} is too large", f"hash to fewer than 2^31 features or {_SKIP}"),
+    "index_beyond": ("the index {token} lies beyond n_features={n_features}", f"pass a larger n_features or {_SKIP}"),
+    "colon_missing": ("the index {token!r} has no value", f"write index:value or {_SKIP}"),
+    "value_not_a_number": ("the value {token!r} is not a number", ""),
+    "value_not_finite": ("the value {token!r} is not a finite float32 number", ""),
+    "binary": ("the line holds binary data", f"check that the file is libsvm text or {_SKIP}"),
+}
+
+
+def scan_libsvm(
+    path: Paths | list[TextFile],
+    *,
+    zero_based: bool | str = "auto",
+    n_features: int | None = None,
+    on_bad_line: str = "error",
+    with_labels: bool = True,
+) -> LibsvmSource:
+    """Rows of libsvm files, read anew in every epoch.
+
+    Parameters
+    ----------
+    path : path, pattern, list of them, or "-" for standard input
+        Plain or packed by gz, bz2 or zst, as their content tells.
+    zero_based : bool or "auto"
+        Whether indices count from 0. "auto" looks for an index 0 in the first megabyte.
+    n_features : int or None
+        How many columns there are; an index beyond them is an error. None: as many as a chunk shows.
+    on_bad_line : "error" or "skip"
+        Skipped lines are counted in `source.skipped`.
+    with_labels : bool
+        False: lines may start without a label, and labels are not kept.
+
+    Examples
+    --------
+    >>> import tempfile, os, steepest as st
+    >>> path = os.path.join(tempfile.mkdtemp(), "two.svm")
+    >>> _ = open(path, "w").write("+1 1:0.5 3:2\\n-1 2:1\\n")
+    >>> chunk = next(iter(st.scan_libsvm(path)))
+    >>> chunk.n_rows, chunk.n_features, chunk.indices.tolist(), chunk.y.tolist()
+    (2, 3, [0, 2, 1], [1.0, -1.0])
+    """
+    if zero_based not in (True, False, "auto"):
+        raise ValueError(f'zero_based={zero_based!r} is unknown; choose True, False or "auto"')
+    if n_features is not None and not 1 <= n_features <= MAX_FEATURES:
+        raise ValueError(f"n_features={n_features} must lie between 1 and {MAX_FEATURES}")
+    return LibsvmSource(open_files(path), _IndexBase(zero_based), n_features, on_bad_line, with_labels)
+
+
+class _IndexBase:
+    """Whether indices count from 0: given, or found out once and then shared by all copies of a source."""
+
+    def __init__(self, zero_based: bool | str) -> None:
+        self.zero_based = zero_based
+
+    def settle(self, file: TextFile) -> None:
+        if self.zero_based == "auto":
+            head = _whole_lines(file.head(LOOK_BYTES))
+            indices = parse_libsvm([head], zero_based=True, with_labels=False, skip_bad=True)[1]
+            self.zero_based = bool((indices == 0).any())
+
+
+class LibsvmSource(LineSource):
+    """Rows of libsvm files; made by `scan_libsvm`."""
+
+    def __init__(
+        self,
+        files: list[TextFile],
+        base: _IndexBase,
+        n_features: int | None,
+        on_bad_line: str,
+        with_labels: bool,
+    ) -> None:
+        super().__init__(files, on_bad_line)
+        self.n_features = n_features
+        self.with_labels = with_labels
+        self._base = base
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The format and its options; zero_based is "auto" until the first read has settled it."""
+        return {"format": "libsvm", "zero_based": self._base.zero_based, "n_features": self.n_features}
+
+    def prepare(self) -> None:
+        """Settles whether indices count from 0."""
+        self._base.settle(self.files[0])
+
+    def parse(self, texts: list[Text]) -> Parsed:
+        """Blocks of lines."""
+        indptr, indices, values, y, _, n_features, rows, n_bad, bad = parse_libsvm(
+            texts,
+            zero_based=bool(self._base.zero_based),
+            with_labels=self.with_labels,
+            skip_bad=self.on_bad_line == "skip",
+            n_features=self.n_features or MAX_FEATURES,
+        )
+        chunk = Chunk(indptr, indices, values, self.n_features or n_features, y)
+        return Parsed(chunk, rows, n_bad, [self._bad_line(texts, *place) for place in bad])
+
+    def _bad_line(self, texts: list[Text], text: int, line: int, token: int, length: int, fault: str) -> BadLine:
+        shown = bytes(texts[text][token : token + min(length, TOKEN_CHARACTERS)]).decode("utf-8", "backslashreplace")
+        if length > TOKEN_CHARACTERS:
+            shown += "..."
+        what, remedy = _FAULTS[fault]
+        what = what.format(token=shown, n_features=self.n_features)
+        return BadLine(text, line, what, remedy) if remedy else BadLine(text, line, what)
+
+
+def _whole_lines(head: bytes) -> bytes:
+    """Without the last line, which may be cut, unless it is all there is: then without its last entry."""
+    stop = head.rfind(b"\n") + 1 or head.rfind(b" ") + 1
+    return head[:stop] if len(head) >= LOOK_BYTES else head

@@ -1,0 +1,282 @@
+"""The source under every format with one row a line: a format only says how a block of lines becomes a chunk.
+
+Shuffling. "never": file order. "blocks": each epoch visits the blocks of all files (about 1 MiB each) in a new random
+order; four at a time are put side by side, and inside such a group runs of 64 rows are permuted. "rows", "once":
+likewise, with single rows permuted inside a group. So a file is never shuffled as a whole: a sort order that spans many
+megabytes is broken up, not removed. Compressed files and pipes are shuffled inside groups of neighbours only.
+
+Lines are parsed in threads of their own, ahead of the learner. Memory: a few groups, whatever the size of the files.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import count, islice
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from steepest.data.ahead import map_ahead
+from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.files import Block, Text, TextFile, describe
+from steepest.data.source import Order, Source
+
+# Blocks that are shuffled together: four megabytes of text, which stay in the last level of cache once parsed.
+GROUP_BLOCKS = 4
+# Parsing costs several times what learning does, so it may use two cores; chunks come in the same order anyway.
+PARSING_THREADS = 2
+# Chunks that may wait for the learner.
+QUEUE_CHUNKS = 2
+# Shards of fewer blocks than this would differ much in size; they share the blocks row by row instead.
+SHARD_BLOCKS = 8
+# Skipped lines that are kept as examples.
+EXAMPLES = 3
+
+ON_BAD_LINE = ("error", "skip")
+_ROWS, _BLOCKS, _FILES = range(3)  # what a random order is drawn for
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that cannot be read: in which text and where in it, what is wrong, and the way out."""
+
+    text: int
+    offset: int
+    fault: str
+    remedy: str = 'correct the line or pass on_bad_line="skip"'
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a format made of some texts: all good rows, and for each text how many are its own and how many were bad."""
+
+    chunk: Chunk
+    rows: Sequence[int]
+    n_bad: Sequence[int]
+    bad: Sequence[BadLine] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChunk(Chunk):
+    """The rows of several blocks side by side; each keeps the stable number that it has in its own block.
+
+    `block_rows` is the group's first row of each block and `block_ids` that row's number; `first_id` counts the rows of
+    the group that were cut off in front.
+    """
+
+    block_rows: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    block_ids: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+
+    @property
+    def row_ids(self) -> Array:
+        """The visited rows' stable numbers."""
+        rows = self.row_numbers + self.first_id
+        block = np.searchsorted(self.block_rows, rows, side="right") - 1
+        return np.asarray(rows - self.block_rows[block] + self.block_ids[block])
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """A skipped line. Its number is counted only if someone asks: that may take a pass over the file."""
+
+    file: TextFile
+    offset: int
+    line: int | None
+    fault: str
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.file.position, self.offset
+
+    def __str__(self) -> str:
+        line = self.line or self.file.line_number(self.offset)
+        where = f"line {line}" if line else f"byte {self.offset}"
+        return f"{self.file.name}, {where}: {self.fault}"
+
+
+_BadLines = tuple[int, int, list[_Example]]  # a block's id, how many, the first
+
+
+class _Group(NamedTuple):
+    blocks: list[Block]
+    place: tuple[int, int]  # in the order of reading
+
+
+class Skipped:
+    """The bad lines that were passed over, each counted once however often the source is read."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}  # by block; only blocks with bad lines are in it
+        self._first: list[_Example] = []
+
+    @property
+    def n(self) -> int:
+        """How many lines."""
+        return sum(self._counts.values())
+
+    @property
+    def examples(self) -> list[str]:
+        """The first three of them, in file order, as sentences."""
+        return [str(example) for example in self._first]
+
+    def add(self, block_id: int, n: int, examples: list[_Example]) -> None:
+        """Counts the bad lines of a block, unless that was done before."""
+        if block_id not in self._counts:
+            self._counts[block_id] = n
+            self._first = sorted(self._first + examples, key=lambda example: example.place)[:EXAMPLES]
+
+
+class LineSource(Source):
+    """Rows from text files. A format gives `parse` and `recipe`.
+
+    Attributes
+    ----------
+    files : list of TextFile
+    skipped : Skipped
+        Bad lines passed over so far under on_bad_line="skip": their number `n` and three `examples`.
+    """
+
+    def __init__(self, files: list[TextFile], on_bad_line: str = "error") -> None:
+        if on_bad_line not in ON_BAD_LINE:
+            raise ValueError(f"on_bad_line={on_bad_line!r} is unknown; choose one of {', '.join(ON_BAD_LINE)}")
+        self.files = files
+        self.on_bad_line = on_bad_line
+        self.skipped = Skipped()
+        self._parts: tuple[tuple[int, int], ...] = ()  # (shard, of how many), the coarsest first
+
+    @abstractmethod
+    def parse(self, texts: list[Text]) -> Parsed:
+        """The rows of texts of whole lines, the last line of each perhaps without its newline.
+
+        Runs in several threads at once. Unless on_bad_line is "skip", nothing behind a bad line need be parsed.
+        """
+
+    def prepare(self) -> None:
+        """Called when reading starts, to settle what depends on the data."""
+
+    def _copy(self) -> Self:
+        return copy.copy(self)  # shares the files, and what was skipped in them
+
+    def shards(self, n: int) -> list[Source]:
+        """N sources that together hold each line exactly once."""
+        if n < 1:
+            raise ValueError(f"shards({n}) needs at least one shard")
+        n_blocks = sum(file.n_blocks() for file in self.files) // math.prod(of for _, of in self._parts)
+        if n_blocks < SHARD_BLOCKS * n:
+            return super().shards(n)
+        return [self._part(shard, n) for shard in range(n)]
+
+    def _part(self, shard: int, n: int) -> Self:
+        source = self._copy()
+        source._parts = (*self._parts, (shard, n))
+        return source
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """One chunk for each group of blocks."""
+        self.prepare()
+        any_row = False
+        chunks = map_ahead(
+            lambda group: self._make(group, order, epoch),
+            self._groups(order, epoch),
+            threads=min(PARSING_THREADS, os.cpu_count() or 1),
+            ahead=QUEUE_CHUNKS,
+        )
+        with closing(chunks):
+            for chunk, bad in chunks:
+                for block_bad in bad:
+                    self.skipped.add(*block_bad)
+                if chunk.n_rows:
+                    any_row = True
+                    yield chunk
+        if not any_row and not self._parts:
+            raise self._no_rows()
+
+    def _no_rows(self) -> DataError:
+        if self.skipped.n:
+            return DataError(
+                f"{describe(self.files)}: none of the {self.skipped.n} lines can be read, "
+                f"the first because: {self.skipped.examples[0]}; check the format of the data"
+            )
+        return DataError(f"{describe(self.files)}: there is no row in it; give a file with data")
+
+    def _groups(self, order: Order, epoch: int) -> Iterator[_Group]:
+        """Blocks to be parsed and shuffled together."""
+        for files in self._passes(order, epoch):
+            blocks = self._blocks(files, order, epoch)
+            for number in count():
+                group = list(islice(blocks, GROUP_BLOCKS))
+                if not group:
+                    break
+                yield _Group(group, (files[0].position, number))
+
+    def _make(self, group: _Group, order: Order, epoch: int) -> tuple[Chunk, list[_BadLines]]:
+        """A group as a chunk in visiting order, and the bad lines in it."""
+        parsed = self.parse([block.text for block in group.blocks])
+        bad = self._bad_lines(group.blocks, parsed)
+        chunk = _numbered(parsed, group.blocks)
+        rows = order.permute(chunk.n_rows, epoch, _ROWS, *group.place)
+        return chunk if rows is None else chunk.visit(rows), bad
+
+    def _passes(self, order: Order, epoch: int) -> list[list[TextFile]]:
+        """Files whose blocks are mixed with each other."""
+        if order.shuffle == "never":
+            return [[file] for file in self.files]
+        seekable = [file for file in self.files if file.seekable]
+        passes = [seekable] * bool(seekable) + [[file] for file in self.files if not file.seekable]
+        return [passes[i] for i in order.generator(epoch, _FILES).permutation(len(passes))]
+
+    def _blocks(self, files: list[TextFile], order: Order, epoch: int) -> Iterator[Block]:
+        if not files[0].seekable:
+            yield from (block for block in files[0].stream() if self._holds(block.file.position + block.number))
+            return
+        counts = [file.n_blocks() for file in files]
+        which = np.repeat(np.arange(len(files)), counts)
+        numbers = np.concatenate([np.arange(count) for count in counts])
+        mine = np.flatnonzero(self._holds(np.array([file.position for file in files])[which] + numbers))
+        if order.shuffle != "never":
+            mine = order.generator(epoch, _BLOCKS, files[0].position).permutation(mine)
+        for place in mine:
+            block = files[which[place]].read_block(int(numbers[place]))
+            if len(block.text):
+                yield block
+
+    def _holds(self, place: int | Array) -> bool | Array:
+        """Whether the block, by file number + block number, belongs to this shard."""
+        held: bool | Array = place == place
+        for shard, n in self._parts:
+            held = held & (place % n == shard)
+            place = place // n
+        return held
+
+    def _bad_lines(self, group: list[Block], parsed: Parsed) -> list[_BadLines]:
+        examples: list[list[_Example]] = [[] for _ in group]
+        for bad in parsed.bad:
+            block = group[bad.text]
+            line = block.line_number(bad.offset)
+            examples[bad.text].append(_Example(block.file, block.start + bad.offset, line, bad.fault))
+            if self.on_bad_line != "skip":
+                raise DataError(f"{examples[bad.text][0]}; {bad.remedy}")
+        return [(block.first_id, n, first) for block, n, first in zip(group, parsed.n_bad, examples, strict=True) if n]
+
+
+def _numbered(parsed: Parsed, group: list[Block]) -> Chunk:
+    """The chunk, whose rows know their stable numbers."""
+    chunk = parsed.chunk
+    if len(group) == 1:
+        return replace(chunk, first_id=group[0].first_id)
+    return GroupChunk(
+        chunk.indptr,
+        chunk.indices,
+        chunk.values,
+        chunk.n_features,
+        chunk.y,
+        chunk.weight,
+        block_rows=np.cumsum([0, *parsed.rows[:-1]]),
+        block_ids=np.array([block.first_id for block in group]),
+    )
