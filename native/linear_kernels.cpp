@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear models: one pass of an update rule over sparse rows, and their scores.
 //
-// sgd      w <- prox(w - eta g x): w = P v with P the product of 1 / (1 + eta l2), so that L2 costs one multiplication a
-//          step; L1 adds to a running total Q, and a feature pays what it owes when it is next seen (Q - its clock).
-//          The average of the iterates is (S v - u) / C, with u += S dv, so that it costs one more array, not a pass.
-// adagrad  dual averaging: w = -soft(sum g, t l1) / ((1 + sqrt(sum g^2)) / eta + t l2), computed where it is needed.
-// ftrl     FTRL-Proximal (McMahan et al. 2013): the same, with sigma w taken from the sum at every change.
+// sgd      w <- prox(w - eta g x): w = P v with P the product of 1 / (1 + eta l2), so that L2 costs one
+// multiplication a
+//          step; L1 adds to a running total Q, and a feature pays what it owes when it is next seen (Q - its
+//          clock). The average of the iterates is (S v - u) / C, with u += S dv, so that it costs one more
+//          array, not a pass.
+// adagrad  dual averaging: w = -soft(sum g, t l1) / ((1 + sqrt(sum g^2)) / eta + t l2), computed where it is
+// needed. ftrl     FTRL-Proximal (McMahan et al. 2013): the same, with sigma w taken from the sum at every
+// change.
 //
-// This file is compiled once per instruction set (STEEPEST_ISA names the namespace). It must not use standard library
-// templates: the linker may keep the copy of an inline function that old processors cannot run.
+// This file is compiled once per instruction set (STEEPEST_ISA names the namespace). It must not use standard
+// library templates: the linker may keep the copy of an inline function that old processors cannot run.
 #include "kernel_table.h"
 #include "losses.h"
 #include "schedules.h"
@@ -63,7 +66,8 @@ static inline bool indices_fit(const Row& row, int64_t n_features) {
 #if defined(__AVX2__)
   __m256i largest8 = _mm256_setzero_si256();
   for (; k + 8 <= row.n; k += 8)
-    largest8 = _mm256_max_epu32(largest8, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k)));
+    largest8 =
+        _mm256_max_epu32(largest8, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k)));
   uint32_t lanes[8];
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), largest8);
   for (uint32_t lane : lanes) largest = lane > largest ? lane : largest;
@@ -145,8 +149,8 @@ static inline void dot_many(const W* v, const Row& row, int64_t n_outputs, doubl
   for (int64_t lane = 0; lane < rest; ++lane) scores[first + lane] = static_cast<double>(sum[lane]);
 }
 
-// Fetches what the rows behind the current one will need: their weights if the table is large, their entries if they
-// are visited in an order the hardware cannot foresee.
+// Fetches what the rows behind the current one will need: their weights if the table is large, their entries
+// if they are visited in an order the hardware cannot foresee.
 template <typename W>
 struct Ahead {
   const Rows& rows;
@@ -176,7 +180,8 @@ struct Ahead {
 };
 
 // Fills slopes[0..n_outputs) from scores[0..n_outputs) and returns the row's loss.
-static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t row, const double* scores, double* slopes) {
+static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t row, const double* scores,
+                                   double* slopes) {
   const int64_t n = rows.n_outputs;
   double loss = 0;
   if (c.target_kind == kSoftmax) {
@@ -213,9 +218,11 @@ static inline double repeats_for(const Choices& c, double weight) {
   return ceil(weight < kMostRepeats ? weight : kMostRepeats);
 }
 
-// ---------------------------------------------------------------------------------------------------------- sgd
+// ----------------------------------------------------------------------------------------------------------
+// sgd
 
-// What a weight is once it has paid the shrinkage owed; beyond the threshold nothing is owed (truncated gradient).
+// What a weight is once it has paid the shrinkage owed; beyond the threshold nothing is owed (truncated
+// gradient).
 template <typename W>
 static inline W settled(W v, double owed, double scale, double threshold) {
   if (owed == 0 || fabs(static_cast<double>(v)) * scale > threshold) return v;
@@ -257,7 +264,8 @@ static void keep_in_range(const Choices& c, const LinearState& s, const Rows& ro
 
 // After the step: the penalty acts on P and Q, `mass` rows' worth; the average takes in the new iterate.
 template <typename W>
-static inline void advance(const Choices& c, const LinearState& s, const Rows& rows, double eta, double mass) {
+static inline void advance(const Choices& c, const LinearState& s, const Rows& rows, double eta,
+                           double mass) {
   Clock& k = *s.clock;
   const double decay = 1 / (1 + eta * c.l2 * mass);
   k.scale *= decay;
@@ -286,15 +294,17 @@ static inline void settle_row(const Choices& c, const LinearState& s, const Row&
   for (int64_t k = 0; k < row.n; ++k) {
     const int64_t j = row.index[k];
     const double owed = s.clock->shrink - s.shrunk[j];
-    for (int64_t o = j * n_outputs; o < (j + 1) * n_outputs; ++o) v[o] = settled(v[o], owed, s.clock->scale, c.threshold);
+    for (int64_t o = j * n_outputs; o < (j + 1) * n_outputs; ++o)
+      v[o] = settled(v[o], owed, s.clock->scale, c.threshold);
     s.shrunk[j] = s.clock->shrink;
   }
 }
 
-// V[j][k] += step slope_k x_j. After a while most slopes of a hinge are zero, and only the others are visited.
+// V[j][k] += step slope_k x_j. After a while most slopes of a hinge are zero, and only the others are
+// visited.
 template <typename W>
-static inline void add_row_many(W* v, const Row& row, int64_t n_outputs, const double* slopes, double step, W* dense,
-                                int32_t* active) {
+static inline void add_row_many(W* v, const Row& row, int64_t n_outputs, const double* slopes, double step,
+                                W* dense, int32_t* active) {
   int64_t n_active = 0;
   for (int64_t k = 0; k < n_outputs; ++k) {
     dense[k] = static_cast<W>(step * slopes[k]);
@@ -317,7 +327,8 @@ static inline void add_row_many(W* v, const Row& row, int64_t n_outputs, const d
 
 // Scores of a row under the current state, ready to be compared with its target.
 template <typename W, bool kMany>
-static inline bool score_row(const LinearState& s, const Row& row, int64_t n_outputs, double scale, double* scores) {
+static inline bool score_row(const LinearState& s, const Row& row, int64_t n_outputs, double scale,
+                             double* scores) {
   const W* v = static_cast<const W*>(s.v);
   if (kMany)
     dot_many(v, row, n_outputs, scores);
@@ -351,7 +362,8 @@ static Outcome sgd(const Rows& rows, const Choices& c, const LinearState& s) {
       const double eta = step_size(c, k.t);
       double mass = 0;
 
-      // Score every row of the batch at the same weights; the loss counts before anything is learned from the row.
+      // Score every row of the batch at the same weights; the loss counts before anything is learned from the
+      // row.
       for (int64_t i = 0; i < n; ++i) {
         const int64_t r = row_at(rows, q + i);
         const Row row = get_row(rows, r);
@@ -409,7 +421,8 @@ static Outcome sgd(const Rows& rows, const Choices& c, const LinearState& s) {
 
 // ------------------------------------------------------------------------------------------ adagrad and ftrl
 
-// The two sums of a feature stand beside each other, [feature][sum, square][output], so that they share a cache line.
+// The two sums of a feature stand beside each other, [feature][sum, square][output], so that they share a
+// cache line.
 template <typename W>
 static inline double adaptive_weight(W sum, W square, double eta, double l1_total, double l2_total) {
   const double z = soft_threshold(sum, l1_total);
@@ -472,7 +485,8 @@ static Outcome adaptive(const Rows& rows, const Choices& c, const LinearState& s
           if (slope == 0) continue;
           for (int64_t e = 0; e < row.n; ++e) {
             W* sum = sums + row.index[e] * 2 * K + o;
-            const double g = slope * row.value[e], square = static_cast<double>(sum[K]), grown = square + g * g;
+            const double g = slope * row.value[e], square = static_cast<double>(sum[K]),
+                         grown = square + g * g;
             double change = g;
             if (kProximal)
               change -= (sqrt(grown) - sqrt(square)) / c.eta0 *
@@ -491,7 +505,8 @@ static Outcome adaptive(const Rows& rows, const Choices& c, const LinearState& s
   return out;
 }
 
-// -------------------------------------------------------------------------------------------------------- scores
+// --------------------------------------------------------------------------------------------------------
+// scores
 
 template <typename W>
 static int64_t scores(const Rows& rows, const void* weights, const double* bias, double* scores) {
