@@ -164,6 +164,20 @@ void settle(Table v, std::optional<Out<double>> shrunk, Out<double> clock, int64
   kernels().settle_sgd[float_type(v)](choices, state, static_cast<int64_t>(n_features), n_outputs);
 }
 
+nb::ndarray<nb::numpy, double> new_array(size_t n) {
+  double* data = new double[n];
+  return nb::ndarray<nb::numpy, double>(
+      data, {n}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<double*>(p); }));
+}
+
+nb::tuple loss_value_slope(int loss, double parameter, In<double> scores, In<double> y) {
+  require(scores.size() == y.size(), "scores and y differ in length");
+  auto values = new_array(scores.size()), slopes = new_array(scores.size());
+  const int64_t n = static_cast<int64_t>(scores.size());
+  kernels().losses(loss, parameter, n, scores.data(), y.data(), values.data(), slopes.data());
+  return nb::make_tuple(values, slopes);
+}
+
 }  // namespace
 }  // namespace steepest
 
@@ -208,5 +222,6 @@ void bind_linear(nb::module_& module) {
       },
       "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "weights"_a, "bias"_a, "scores"_a,
       "n_threads"_a);
+  module.def("loss_value_slope", &loss_value_slope, "loss"_a, "parameter"_a, "scores"_a, "y"_a);
   module.def("linear_settle", &settle, "v"_a, "shrunk"_a.none(), "clock"_a, "n_outputs"_a, "choices"_a);
 }

@@ -77,6 +77,8 @@ struct LinearState {
 
 typedef Outcome (*LearnFunction)(const Rows&, const Choices&, const LinearState&);
 typedef int64_t (*ScoreFunction)(const Rows&, const void* weights, const double* bias, double* scores);
+typedef void (*LossesFunction)(int32_t loss, double parameter, int64_t n, const double* scores,
+                               const double* y, double* values, double* slopes);
 typedef void (*SettleFunction)(const Choices&, const LinearState&, int64_t n_features, int64_t n_outputs);
 
 // One row a float type: 0 float, 1 double.
@@ -87,6 +89,7 @@ struct KernelTable {
   LearnFunction ftrl[2];
   ScoreFunction scores[2];       // returns the first row with an index out of range, or n
   SettleFunction settle_sgd[2];  // applies the owed shrinkage and the scale to v
+  LossesFunction losses;         // the losses as the rules see them, one score at a time
 };
 
 const KernelTable& kernels();  // the best this machine can run; STEEPEST_ISA in the environment overrides

@@ -527,6 +527,15 @@ static int64_t scores(const Rows& rows, const void* weights, const double* bias,
   return rows.n;
 }
 
+static void losses(int32_t loss, double parameter, int64_t n, const double* scores, const double* y,
+                   double* values, double* slopes) {
+  for (int64_t i = 0; i < n; ++i) {
+    const LossAndSlope l = evaluate_loss(loss, parameter, scores[i], y[i]);
+    values[i] = l.value;
+    slopes[i] = l.slope;
+  }
+}
+
 template <typename W>
 static Outcome sgd_any(const Rows& rows, const Choices& c, const LinearState& s) {
   return rows.n_outputs == 1 ? sgd<W, false>(rows, c, s) : sgd<W, true>(rows, c, s);
@@ -543,6 +552,7 @@ const KernelTable table = {
     {adaptive<float, true>, adaptive<double, true>},
     {scores<float>, scores<double>},
     {settle_sgd<float>, settle_sgd<double>},
+    losses,
 };
 
 }  // namespace STEEPEST_ISA

@@ -13,6 +13,16 @@ from steepest._native import (
     linear_scores,
     linear_settle,
     linear_sgd,
+    loss_value_slope,
 )
 
-__all__ = ["Choices", "isa", "linear_adagrad", "linear_ftrl", "linear_scores", "linear_settle", "linear_sgd"]
+__all__ = [
+    "Choices",
+    "isa",
+    "linear_adagrad",
+    "linear_ftrl",
+    "linear_scores",
+    "linear_settle",
+    "linear_sgd",
+    "loss_value_slope",
+]
