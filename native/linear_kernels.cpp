@@ -462,7 +462,7 @@ static Outcome adaptive(const Rows& rows, const Choices& c, const LinearState& s
         bool finite = true;
         for (int64_t o = 0; o < K; ++o) scores[o] = s.bias[o];
         for (int64_t e = 0; e < row.n; ++e) {
-          const W* sum = sums + row.index[e] * 2 * K;
+          const W* sum = sums + row.index[e] * (2 * K);
           for (int64_t o = 0; o < K; ++o)
             scores[o] += adaptive_weight(sum[o], sum[K + o], c.eta0, l1_total, l2_total) * row.value[e];
         }
@@ -484,7 +484,7 @@ static Outcome adaptive(const Rows& rows, const Choices& c, const LinearState& s
           const double slope = slopes[i * K + o];
           if (slope == 0) continue;
           for (int64_t e = 0; e < row.n; ++e) {
-            W* sum = sums + row.index[e] * 2 * K + o;
+            W* sum = sums + row.index[e] * (2 * K) + o;
             const double g = slope * row.value[e], square = static_cast<double>(sum[K]),
                          grown = square + g * g;
             double change = g;
