@@ -149,19 +149,19 @@ int64_t score(const Block& block, Table weights, In<double> bias, Out<double> sc
 }
 
 void settle(Table v, std::optional<Out<double>> shrunk, Out<double> clock, int64_t n_outputs,
-            const Choices& choices) {
+            const Choices& choices, std::optional<Table> average) {
   require(n_outputs > 0 && v.size() % n_outputs == 0 && clock.size() == kClockSize, "the state does not fit");
+  const int type = float_type(v);
+  if (average)
+    require(average->size() == v.size() && float_type(*average) == type, "the average does not fit");
   const size_t n_features = v.size() / n_outputs;
-  const LinearState state = {v.data(),
-                             optional_data(shrunk, n_features, "shrunk does not fit"),
-                             nullptr,
-                             nullptr,
-                             nullptr,
-                             nullptr,
-                             reinterpret_cast<Clock*>(clock.data()),
-                             nullptr};
+  LinearState state = {};
+  state.v = v.data();
+  state.shrunk = optional_data(shrunk, n_features, "shrunk does not fit");
+  state.average = average ? average->data() : nullptr;
+  state.clock = reinterpret_cast<Clock*>(clock.data());
   nb::gil_scoped_release release;
-  kernels().settle_sgd[float_type(v)](choices, state, static_cast<int64_t>(n_features), n_outputs);
+  kernels().settle_sgd[type](choices, state, static_cast<int64_t>(n_features), n_outputs);
 }
 
 nb::ndarray<nb::numpy, double> new_array(size_t n) {
@@ -223,5 +223,6 @@ void bind_linear(nb::module_& module) {
       "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "weights"_a, "bias"_a, "scores"_a,
       "n_threads"_a);
   module.def("loss_value_slope", &loss_value_slope, "loss"_a, "parameter"_a, "scores"_a, "y"_a);
-  module.def("linear_settle", &settle, "v"_a, "shrunk"_a.none(), "clock"_a, "n_outputs"_a, "choices"_a);
+  module.def("linear_settle", &settle, "v"_a, "shrunk"_a.none(), "clock"_a, "n_outputs"_a, "choices"_a,
+             "average"_a.none() = nb::none());
 }

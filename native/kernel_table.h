@@ -50,7 +50,7 @@ struct Clock {
   double shrink;          // Q: total soft-threshold so far, in units of v
   double shrink_debt;     // what the next truncation will add to Q
   double average_scale;   // S: sum of c P over the steps averaged
-  double average_weight;  // C: sum of c
+  double average_weight;  // C: sum of c; S, C and u share a unit that may grow, see average_unit
 };
 constexpr int kClockSize = 7;
 

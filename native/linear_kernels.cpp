@@ -32,8 +32,9 @@ namespace STEEPEST_ISA {
 constexpr int64_t kPrefetchBytes = int64_t{1} << 21;
 // v = w / P stays far from the limits of float32 while P is above this.
 constexpr double kSmallestScale = 1e-6;
-// The sums behind the average are divided by their weight before float32 loses them.
-constexpr double kLargestAverageWeight = 1e12;
+// The average is the difference of S v and u, each larger than itself by 1 / (P log(1 / P)). Measured with
+// float32 after 20,000 steps: an error of 1e-4 or less with this limit, of 5e-2 with the one above.
+constexpr double kSmallestAveragedScale = 1e-2;
 // A heavy row is learned in steps of weight one, as its copies would be, but in at most this many.
 constexpr double kMostRepeats = 128;
 constexpr int64_t kFloatsPerLine = 16;
@@ -229,37 +230,37 @@ static inline W settled(W v, double owed, double scale, double threshold) {
   return static_cast<W>(soft_threshold(v, owed));
 }
 
+// Pays all debts and brings P back to 1. The sum of the iterates moves from S v - u into u alone, and S
+// starts again.
 template <typename W>
 static void settle_sgd(const Choices& c, const LinearState& s, int64_t n_features, int64_t n_outputs) {
   W* v = static_cast<W*>(s.v);
+  W* u = static_cast<W*>(s.average);
   Clock& k = *s.clock;
   const W scale = static_cast<W>(k.scale);
   for (int64_t j = 0; j < n_features; ++j) {
     const double owed = s.shrunk ? k.shrink - s.shrunk[j] : 0.0;
     for (int64_t o = j * n_outputs; o < (j + 1) * n_outputs; ++o) {
+      if (u) u[o] = static_cast<W>(u[o] - k.average_scale * v[o]);
       const W w = settled(v[o], owed, k.scale, c.threshold);
       v[o] = k.scale == 1.0 ? w : w * scale;
     }
     if (s.shrunk) s.shrunk[j] = 0;
   }
-  k.average_scale /= k.scale;
+  k.average_scale = u ? 0 : k.average_scale / k.scale;
   k.shrink_debt *= k.scale;
   k.shrink = 0;
   k.scale = 1;
 }
 
-// Keeps the running numbers inside the range of the weights' type; rare, so a pass over the table is cheap.
+// Counts the sums behind the average in units of 2^bits more.
 template <typename W>
-static void keep_in_range(const Choices& c, const LinearState& s, const Rows& rows) {
-  Clock& k = *s.clock;
-  if (k.scale < kSmallestScale) settle_sgd<W>(c, s, rows.n_features, rows.n_outputs);
-  if (k.average_weight > kLargestAverageWeight) {
-    W* u = static_cast<W*>(s.average);
-    const W shrink = static_cast<W>(1 / k.average_weight);
-    for (int64_t o = 0; o < rows.n_features * rows.n_outputs; ++o) u[o] *= shrink;
-    k.average_scale /= k.average_weight;
-    k.average_weight = 1;
-  }
+static void change_average_unit(const LinearState& s, const Rows& rows, int bits) {
+  W* u = static_cast<W*>(s.average);
+  const double unit = ldexp(1.0, -bits);
+  for (int64_t o = 0; o < rows.n_features * rows.n_outputs; ++o) u[o] *= static_cast<W>(unit);
+  s.clock->average_scale *= unit;
+  s.clock->average_weight *= unit;
 }
 
 // After the step: the penalty acts on P and Q, `mass` rows' worth; the average takes in the new iterate.
@@ -268,6 +269,7 @@ static inline void advance(const Choices& c, const LinearState& s, const Rows& r
                            double mass) {
   Clock& k = *s.clock;
   const double decay = 1 / (1 + eta * c.l2 * mass);
+  const double t_before = k.t;
   k.scale *= decay;
   k.t += mass;
   k.steps += 1;
@@ -279,13 +281,17 @@ static inline void advance(const Choices& c, const LinearState& s, const Rows& r
     }
   }
   if (c.average != kNoAverage) {
+    const int larger = average_unit(c, k.t) - average_unit(c, t_before);
+    if (larger > 0) change_average_unit<W>(s, rows, larger);
     const double weight = mass * average_weight(c, k.t, eta);
     k.average_weight += weight;
     k.average_scale += weight * k.scale;
     for (int64_t o = 0; o < rows.n_outputs; ++o)
       s.bias_average[o] += weight / k.average_weight * (s.bias[o] - s.bias_average[o]);
   }
-  if (k.scale < kSmallestScale || k.average_weight > kLargestAverageWeight) keep_in_range<W>(c, s, rows);
+  // Rare, so that a pass over the table is cheap.
+  if (k.scale < (c.average == kNoAverage ? kSmallestScale : kSmallestAveragedScale))
+    settle_sgd<W>(c, s, rows.n_features, rows.n_outputs);
 }
 
 template <typename W>
