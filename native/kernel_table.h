@@ -54,10 +54,10 @@ struct Clock {
 };
 constexpr int kClockSize = 7;
 
-enum Status { kFine = 0, kBadIndex = 1, kNotFinite = 2 };
+enum Status { kFine = 0, kBadIndex = 1, kNotFinite = 2 };  // not finite: the score or the loss
 
 struct Outcome {
-  int64_t rows_done;  // rows learned before the trouble, if any
+  int64_t rows_done;  // rows learned, or where the row in trouble stands: its batch taught nothing
   int32_t status;
   double loss_sum;  // weighted sum of the losses before learning
   double weight_sum;

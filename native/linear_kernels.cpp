@@ -192,7 +192,7 @@ static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t r
     for (int64_t k = 0; k < n; ++k) slopes[k] /= sum;
     const int64_t label = static_cast<int64_t>(rows.y[row]);
     slopes[label] -= 1;
-    return log(sum) + top - scores[label];
+    return log(sum) + (top - scores[label]);
   }
   for (int64_t k = 0; k < n; ++k) {
     const double y = c.target_kind == kTargets ? rows.y[row * n + k]
@@ -394,6 +394,7 @@ static Outcome sgd(const Rows& rows, const Choices& c, const LinearState& s) {
           loss = l.value;
           slope[0] = l.slope;
         }
+        if (!isfinite(loss)) return out.status = kNotFinite, out.rows_done = q + i, out;
         if (weight != 1)
           for (int64_t o = 0; o < K; ++o) slope[o] *= weight;
         mass += weight;
@@ -475,6 +476,7 @@ static Outcome adaptive(const Rows& rows, const Choices& c, const LinearState& s
         for (int64_t o = 0; o < K; ++o) finite = finite && isfinite(scores[o]);
         if (!finite) return out.status = kNotFinite, out.rows_done = q + i, out;
         const double loss = losses_of_row(rows, c, r, scores, slope);
+        if (!isfinite(loss)) return out.status = kNotFinite, out.rows_done = q + i, out;
         for (int64_t o = 0; o < K; ++o) slope[o] *= weight;
         mass += weight;
         if (repeat == 0) {
