@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python names for the linear kernels. Everything that could make a kernel read outside its arrays is checked here,
-// except feature indices, which the kernels check row by row while they are in cache.
+// Python names for the linear kernels. Everything that could make a kernel read outside its arrays is checked
+// here, except feature indices, which the kernels check row by row while they are in cache.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -51,12 +51,16 @@ Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int32_t 
   const int64_t n_rows = static_cast<int64_t>(block.indptr.size()) - 1;
   const int64_t n_entries = static_cast<int64_t>(std::min(block.indices.size(), block.values.size()));
   const int64_t* indptr = block.indptr.data();
-  require(n_rows >= 0 && indptr[0] >= 0 && indptr[n_rows] <= n_entries, "indptr does not fit indices and values");
+  require(n_rows >= 0 && indptr[0] >= 0 && indptr[n_rows] <= n_entries,
+          "indptr does not fit indices and values");
   for (int64_t i = 0; i < n_rows; ++i) require(indptr[i] <= indptr[i + 1], "indptr must not decrease");
-  Rows rows = {indptr, block.indices.data(), block.values.data(), nullptr, nullptr, nullptr, n_rows, n_features, n_outputs};
+  Rows rows = {
+      indptr,   block.indices.data(), block.values.data(), nullptr, nullptr, nullptr, n_rows, n_features,
+      n_outputs};
   if (block.y) {
     const bool codes = target_kind != kTargets;
-    require(static_cast<int64_t>(block.y->size()) == n_rows * (codes ? 1 : n_outputs), "y does not fit the rows");
+    require(static_cast<int64_t>(block.y->size()) == n_rows * (codes ? 1 : n_outputs),
+            "y does not fit the rows");
     rows.y = block.y->data();
     for (int64_t i = 0; codes && i < n_rows; ++i)
       require(rows.y[i] >= 0 && rows.y[i] < static_cast<double>(n_outputs), "a class code is out of range");
@@ -81,22 +85,24 @@ T* optional_data(std::optional<Out<T>>& array, size_t size, const char* message)
   return array->data();
 }
 
-
-
 nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, const Block& block, Table v,
                 std::optional<Out<double>> shrunk, std::optional<Table> average, Out<double> bias,
-                Out<double> bias_square, Out<double> bias_average, Out<double> clock, const Choices& choices) {
+                Out<double> bias_square, Out<double> bias_average, Out<double> clock,
+                const Choices& choices) {
   const int type = float_type(v);
   const size_t n_outputs = bias.size();
-  require(n_outputs > 0 && v.size() % (n_outputs * entries_per_weight) == 0, "the weights do not fit the bias");
+  require(n_outputs > 0 && v.size() % (n_outputs * entries_per_weight) == 0,
+          "the weights do not fit the bias");
   const size_t n_features = v.size() / n_outputs / entries_per_weight;
   require(bias_square.size() == n_outputs && bias_average.size() == n_outputs, "the biases differ in length");
   require(clock.size() == kClockSize, "the clock has another length");
   require(choices.batch_size >= 1, "batch_size must be at least 1");
   require((choices.average != kNoAverage) == average.has_value(), "averaging needs its array");
   require((choices.l1 > 0) == shrunk.has_value() || entries_per_weight == 2, "l1 needs its clocks");
-  if (average) require(average->size() == v.size() && float_type(*average) == type, "the average does not fit");
-  const Rows rows = rows_of(block, static_cast<int64_t>(n_features), static_cast<int64_t>(n_outputs), choices.target_kind);
+  if (average)
+    require(average->size() == v.size() && float_type(*average) == type, "the average does not fit");
+  const Rows rows =
+      rows_of(block, static_cast<int64_t>(n_features), static_cast<int64_t>(n_outputs), choices.target_kind);
   require(rows.y != nullptr, "learning needs y");
   std::vector<double> scratch((choices.batch_size + 3) * n_outputs);
   const LinearState state = {v.data(),
@@ -133,7 +139,8 @@ int64_t score(const Block& block, ReadOnlyTable weights, In<double> bias, Out<do
       mine.order += first;
     else
       mine.indptr += first;
-    const int64_t done = kernels().scores[type](mine, weights.data(), bias.data(), scores.data() + first * n_outputs);
+    const int64_t done =
+        kernels().scores[type](mine, weights.data(), bias.data(), scores.data() + first * n_outputs);
     stopped[part] = done == mine.n ? rows.n : first + done;
   };
   std::vector<std::thread> others;
@@ -143,15 +150,34 @@ int64_t score(const Block& block, ReadOnlyTable weights, In<double> bias, Out<do
   return *std::min_element(stopped.begin(), stopped.end());
 }
 
-void settle(Table v, std::optional<Out<double>> shrunk, Out<double> clock, int64_t n_outputs, const Choices& choices) {
+void settle(Table v, std::optional<Out<double>> shrunk, Out<double> clock, int64_t n_outputs,
+            const Choices& choices, std::optional<Table> average) {
   require(n_outputs > 0 && v.size() % n_outputs == 0 && clock.size() == kClockSize, "the state does not fit");
+  const int type = float_type(v);
+  if (average)
+    require(average->size() == v.size() && float_type(*average) == type, "the average does not fit");
   const size_t n_features = v.size() / n_outputs;
-  const LinearState state = {v.data(), optional_data(shrunk, n_features, "shrunk does not fit"),
-                             nullptr,  nullptr,
-                             nullptr,  nullptr,
-                             reinterpret_cast<Clock*>(clock.data()), nullptr};
+  LinearState state = {};
+  state.v = v.data();
+  state.shrunk = optional_data(shrunk, n_features, "shrunk does not fit");
+  state.average = average ? average->data() : nullptr;
+  state.clock = reinterpret_cast<Clock*>(clock.data());
   nb::gil_scoped_release release;
-  kernels().settle_sgd[float_type(v)](choices, state, static_cast<int64_t>(n_features), n_outputs);
+  kernels().settle_sgd[type](choices, state, static_cast<int64_t>(n_features), n_outputs);
+}
+
+nb::ndarray<nb::numpy, double> new_array(size_t n) {
+  double* data = new double[n];
+  return nb::ndarray<nb::numpy, double>(
+      data, {n}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<double*>(p); }));
+}
+
+nb::tuple loss_value_slope(int loss, double parameter, In<double> scores, In<double> y) {
+  require(scores.size() == y.size(), "scores and y differ in length");
+  auto values = new_array(scores.size()), slopes = new_array(scores.size());
+  const int64_t n = static_cast<int64_t>(scores.size());
+  kernels().losses(loss, parameter, n, scores.data(), y.data(), values.data(), slopes.data());
+  return nb::make_tuple(values, slopes);
 }
 
 }  // namespace
@@ -159,40 +185,46 @@ void settle(Table v, std::optional<Out<double>> shrunk, Out<double> clock, int64
 
 using namespace steepest;
 
-#define LEARNER(name, rule, entries)                                                                                  \
-  module.def(                                                                                                         \
-      name,                                                                                                           \
-      [](In<int64_t> indptr, In<int32_t> indices, In<float> values, In<double> y, std::optional<In<double>> weight,   \
-         std::optional<In<int64_t>> order, Table v, std::optional<Out<double>> shrunk, std::optional<Table> average,  \
-         Out<double> bias, Out<double> bias_square, Out<double> bias_average, Out<double> clock,                      \
-         const Choices& choices) {                                                                                    \
-        return learn(kernels().rule, entries, {indptr, indices, values, y, weight, order}, v, shrunk, average, bias,  \
-                     bias_square, bias_average, clock, choices);                                                      \
-      },                                                                                                              \
-      "indptr"_a, "indices"_a, "values"_a, "y"_a, "weight"_a.none(), "order"_a.none(), "v"_a, "shrunk"_a.none(),      \
-      "average"_a.none(), "bias"_a, "bias_square"_a, "bias_average"_a, "clock"_a, "choices"_a)
+#define LEARNER(name, rule, entries)                                                                     \
+  module.def(                                                                                            \
+      name,                                                                                              \
+      [](In<int64_t> indptr, In<int32_t> indices, In<float> values, In<double> y,                        \
+         std::optional<In<double>> weight, std::optional<In<int64_t>> order, Table v,                    \
+         std::optional<Out<double>> shrunk, std::optional<Table> average, Out<double> bias,              \
+         Out<double> bias_square, Out<double> bias_average, Out<double> clock, const Choices& choices) { \
+        return learn(kernels().rule, entries, {indptr, indices, values, y, weight, order}, v, shrunk,    \
+                     average, bias, bias_square, bias_average, clock, choices);                          \
+      },                                                                                                 \
+      "indptr"_a, "indices"_a, "values"_a, "y"_a, "weight"_a.none(), "order"_a.none(), "v"_a,            \
+      "shrunk"_a.none(), "average"_a.none(), "bias"_a, "bias_square"_a, "bias_average"_a, "clock"_a,     \
+      "choices"_a)
 
 void bind_linear(nb::module_& module) {
   nb::class_<Choices>(module, "Choices")
       .def(
           "__init__",
-          [](Choices* self, int loss, double loss_parameter, int target_kind, int schedule, double eta0, double power,
-             double decay, double l1, double l2, double threshold, int64_t shrink_period, int average,
-             int64_t batch_size, double bias_scale) {
-            *self = Choices{loss, loss_parameter, target_kind, schedule,      eta0,    power,      decay,
-                            l1,   l2,             threshold,   shrink_period, average, batch_size, bias_scale};
+          [](Choices* self, int loss, double loss_parameter, int target_kind, int schedule, double eta0,
+             double power, double decay, double l1, double l2, double threshold, int64_t shrink_period,
+             int average, int64_t batch_size, double bias_scale) {
+            *self = Choices{loss, loss_parameter, target_kind,   schedule, eta0,       power,     decay, l1,
+                            l2,   threshold,      shrink_period, average,  batch_size, bias_scale};
           },
-          nb::kw_only(), "loss"_a, "loss_parameter"_a, "target_kind"_a, "schedule"_a, "eta0"_a, "power"_a, "decay"_a,
-          "l1"_a, "l2"_a, "threshold"_a, "shrink_period"_a, "average"_a, "batch_size"_a, "bias_scale"_a);
+          nb::kw_only(), "loss"_a, "loss_parameter"_a, "target_kind"_a, "schedule"_a, "eta0"_a, "power"_a,
+          "decay"_a, "l1"_a, "l2"_a, "threshold"_a, "shrink_period"_a, "average"_a, "batch_size"_a,
+          "bias_scale"_a);
   LEARNER("linear_sgd", sgd, 1);
   LEARNER("linear_adagrad", adagrad, 2);
   LEARNER("linear_ftrl", ftrl, 2);
   module.def(
       "linear_scores",
-      [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order, ReadOnlyTable weights,
-         In<double> bias, Out<double> scores, int n_threads) {
-        return score({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, bias, scores, n_threads);
+      [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
+         ReadOnlyTable weights, In<double> bias, Out<double> scores, int n_threads) {
+        return score({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, bias, scores,
+                     n_threads);
       },
-      "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "weights"_a, "bias"_a, "scores"_a, "n_threads"_a);
-  module.def("linear_settle", &settle, "v"_a, "shrunk"_a.none(), "clock"_a, "n_outputs"_a, "choices"_a);
+      "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "weights"_a, "bias"_a, "scores"_a,
+      "n_threads"_a);
+  module.def("loss_value_slope", &loss_value_slope, "loss"_a, "parameter"_a, "scores"_a, "y"_a);
+  module.def("linear_settle", &settle, "v"_a, "shrunk"_a.none(), "clock"_a, "n_outputs"_a, "choices"_a,
+             "average"_a.none() = nb::none());
 }

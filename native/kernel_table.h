@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the inner loops take and return: plain structs and C function pointers, so that the same table can be filled by
-// any instruction set and called from any language. Arrays belong to the caller and are changed in place.
+// What the inner loops take and return: plain structs and C function pointers, so that the same table can be
+// filled by any instruction set and called from any language. Arrays belong to the caller and are changed in
+// place.
 #pragma once
 #include <stdint.h>
 
@@ -30,8 +31,8 @@ struct Choices {
   int32_t target_kind;
   int32_t schedule;
   double eta0;
-  double power;       // kPower: eta0 / (1 + eta0 * decay * t)^power
-  double decay;       // the strength of the penalty, alpha
+  double power;  // kPower: eta0 / (1 + eta0 * decay * t)^power
+  double decay;  // the strength of the penalty, alpha
   double l1;
   double l2;
   double threshold;       // truncated gradient: weights beyond it are left alone; infinity shrinks all
@@ -43,40 +44,41 @@ struct Choices {
 
 // What moves with every step. Python holds it as an array of kClockSize doubles, saved with the model.
 struct Clock {
-  double t;            // rows seen, counted by their weight
-  double steps;        // updates made
-  double scale;        // P: w = P v
-  double shrink;       // Q: total soft-threshold so far, in units of v
-  double shrink_debt;  // what the next truncation will add to Q
+  double t;               // rows seen, counted by their weight
+  double steps;           // updates made
+  double scale;           // P: w = P v
+  double shrink;          // Q: total soft-threshold so far, in units of v
+  double shrink_debt;     // what the next truncation will add to Q
   double average_scale;   // S: sum of c P over the steps averaged
-  double average_weight;  // C: sum of c
-  double average_unit;    // what c is multiplied with: S, C and u were divided by a large C now and then
+  double average_weight;  // C: sum of c; S, C and u share a unit that may grow, see average_unit
 };
-constexpr int kClockSize = 8;
+constexpr int kClockSize = 7;
 
-enum Status { kFine = 0, kBadIndex = 1, kNotFinite = 2 };
+enum Status { kFine = 0, kBadIndex = 1, kNotFinite = 2 };  // not finite: the score or the loss
 
 struct Outcome {
-  int64_t rows_done;   // rows learned before the trouble, if any
+  int64_t rows_done;  // rows learned, or where the row in trouble stands: its batch taught nothing
   int32_t status;
-  double loss_sum;     // weighted sum of the losses before learning
+  double loss_sum;  // weighted sum of the losses before learning
   double weight_sum;
 };
 
 // The learned arrays; which are used depends on the rule. Types are float or double, as the table says.
 struct LinearState {
-  void* v;              // n_features x n_outputs, or 2 accumulators each for the adaptive rules
-  double* shrunk;       // n_features: Q when the feature was last settled; null without l1
-  void* average;        // n_features x n_outputs: u, with mean weight (S v - u) / C; null without averaging
-  double* bias;         // n_outputs
-  double* bias_square;  // n_outputs: sum of squared slopes
-  double* bias_average; // n_outputs
+  void* v;               // n_features x n_outputs, or 2 accumulators each for the adaptive rules
+  double* shrunk;        // n_features: Q when the feature was last settled; null without l1
+  void* average;         // n_features x n_outputs: u, with mean weight (S v - u) / C; null without averaging
+  double* bias;          // n_outputs
+  double* bias_square;   // n_outputs: sum of squared slopes
+  double* bias_average;  // n_outputs
   Clock* clock;
-  double* scratch;       // (batch_size + 3) * n_outputs
+  double* scratch;  // (batch_size + 3) * n_outputs
 };
 
 typedef Outcome (*LearnFunction)(const Rows&, const Choices&, const LinearState&);
 typedef int64_t (*ScoreFunction)(const Rows&, const void* weights, const double* bias, double* scores);
+typedef void (*LossesFunction)(int32_t loss, double parameter, int64_t n, const double* scores,
+                               const double* y, double* values, double* slopes);
 typedef void (*SettleFunction)(const Choices&, const LinearState&, int64_t n_features, int64_t n_outputs);
 
 // One row a float type: 0 float, 1 double.
@@ -85,8 +87,9 @@ struct KernelTable {
   LearnFunction sgd[2];
   LearnFunction adagrad[2];
   LearnFunction ftrl[2];
-  ScoreFunction scores[2];     // returns the first row with an index out of range, or n
+  ScoreFunction scores[2];       // returns the first row with an index out of range, or n
   SettleFunction settle_sgd[2];  // applies the owed shrinkage and the scale to v
+  LossesFunction losses;         // the losses as the rules see them, one score at a time
 };
 
 const KernelTable& kernels();  // the best this machine can run; STEEPEST_ISA in the environment overrides

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The losses: for a raw score z and a target y, the value l(z, y) and its derivative g = +dl/dz.
-// Binary losses take y = -1 or +1. At a kink the derivative is the one named beside it; steepest.learners.losses holds
-// the same definitions in NumPy, and the tests compare the two. No standard templates here: this header is compiled
-// once per instruction set, and a shared inline function could be linked from the wrong copy.
+// Binary losses take y = -1 or +1. At a kink the derivative is the one named beside it;
+// steepest.learners.losses holds the same definitions in NumPy, and the tests compare the two. No standard
+// templates here: this header is compiled once per instruction set, and a shared inline function could be
+// linked from the wrong copy.
 #pragma once
 #include <math.h>
 
@@ -65,7 +66,8 @@ static inline LossAndSlope evaluate_loss(int loss, double parameter, double z, d
       return {fabs(r) - parameter, r > 0 ? 1.0 : -1.0};
     case kQuantile:  // q (y - z) below, (1 - q)(z - y) above; 0 at z = y
       if (r == 0) return {0, 0};
-      return r < 0 ? LossAndSlope{-parameter * r, -parameter} : LossAndSlope{(1 - parameter) * r, 1 - parameter};
+      return r < 0 ? LossAndSlope{-parameter * r, -parameter}
+                   : LossAndSlope{(1 - parameter) * r, 1 - parameter};
     case kPoisson: {  // exp(z) - y z - y + y log y: half the deviance, with the logarithm as link
       const double mean = exp(z);
       return {mean - y * z + (y > 0 ? y * log(y) - y : 0.0), mean - y};

@@ -21,10 +21,20 @@ static inline double step_size(const Choices& c, double t) {
   }
 }
 
+// The polynomial average weighs the t-th iterate by (1 + t)^3, which forgets the early ones. The sums of such
+// weights grow like t^4, so they are counted in units of 2^this, a power of two: changing the unit changes no
+// digit.
+static inline int average_unit(const Choices& c, double t) {
+  if (c.average != kPolynomial) return 0;
+  int exponent;
+  frexp(1.0 + t, &exponent);
+  return exponent / 10 * 40;  // t^4 grows by 2^40 while t grows by 2^10
+}
+
 // The weight of the t-th iterate in the average.
 static inline double average_weight(const Choices& c, double t, double eta) {
   if (c.average == kByStep) return eta;
-  if (c.average == kPolynomial) return (1.0 + t) * (1.0 + t) * (1.0 + t);  // forgets the early iterates
+  if (c.average == kPolynomial) return ldexp((1.0 + t) * (1.0 + t) * (1.0 + t), -average_unit(c, t));
   return 1.0;
 }
 

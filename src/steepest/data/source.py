@@ -311,7 +311,9 @@ def csr_arrays(X: Any) -> tuple[Array, Array, Array, int]:
 def _from_csr(matrix: Any) -> tuple[Array, Array, Array, int]:
     n_features = int(matrix.shape[1])
     if n_features > np.iinfo(np.int32).max:
-        raise DataError(f"X has {n_features} columns; at most {np.iinfo(np.int32).max} are supported, hash them to fewer")
+        raise DataError(
+            f"X has {n_features} columns; at most {np.iinfo(np.int32).max} are supported, hash them to fewer"
+        )
     if matrix.data.dtype.kind not in "biuf":
         if matrix.data.dtype.kind == "c":
             raise DataError("Complex data not supported: X holds complex numbers; give real ones")

@@ -13,6 +13,7 @@ from steepest._native import (
     linear_scores,
     linear_settle,
     linear_sgd,
+    loss_value_slope,
     parse_libsvm,
 )
 
@@ -24,5 +25,6 @@ __all__ = [
     "linear_scores",
     "linear_settle",
     "linear_sgd",
+    "loss_value_slope",
     "parse_libsvm",
 ]

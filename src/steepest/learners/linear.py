@@ -42,7 +42,7 @@ LEAST_GAIN = 1e-4
 FIRST_SNAPSHOT_ROWS = 1 << 16
 LARGEST_TABLE_BYTES = 1 << 33
 MOST_ROLLBACKS = 60
-CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "average_weight", "average_unit")
+CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "average_weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,9 @@ class LinearLearner:
         """Pays all shrinkage owed and folds the scale into the weights."""
         if self.settings.rule not in ADAPTIVE:
             arrays = self.arrays
-            kernels.linear_settle(arrays["v"], arrays.get("shrunk"), arrays["clock"], self.n_outputs, self._choices())
+            kernels.linear_settle(
+                arrays["v"], arrays.get("shrunk"), arrays["clock"], self.n_outputs, self._choices(), arrays.get("average")
+            )
 
     @property
     def state(self) -> dict[str, Array]:
@@ -542,8 +544,7 @@ class LinearLearner:
             arrays["shrunk"] = np.zeros(n_features)
         if s.average != "no":
             arrays["average"] = np.zeros(shape, s.dtype)
-        for name in ("scale", "average_unit"):
-            arrays["clock"][CLOCK.index(name)] = 1.0
+        arrays["clock"][CLOCK.index("scale")] = 1.0
         return arrays
 
     def _refuse_huge_table(self, n_entries: int) -> None:

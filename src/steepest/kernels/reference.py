@@ -1,0 +1,233 @@
+"""The slow, obvious definition of every linear update rule, in float64 and with dense rows: what the kernels compute.
+
+sgd      w <- prox(w - eta sum(g x)), eagerly for every weight at every step:
+         prox divides by 1 + eta l2 mass, then moves |w| down by eta l1 mass / (1 + eta l2 mass) and not below zero
+adagrad  w = -soft(sum g, t l1) / ((1 + sqrt(sum g^2)) / eta0 + t l2)      (Duchi, Hazan and Singer 2011; Xiao 2010)
+ftrl     the same, with (sqrt(new sum g^2) - sqrt(old)) / eta0 times w taken from sum g at every change, so that the
+         pull is towards the weights used and not towards zero             (McMahan et al. 2013)
+A step serves a batch of rows, all scored with the same weights; `mass` is the sum of their weights and t the mass seen.
+A loss here is any function (scores, targets) -> (values, slopes): names and codes belong to steepest.learners.
+Left out: every trick that makes it fast, and the checks of the input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Update = Callable[["State", "Choices", Array, Array, float], None]
+
+MOST_REPEATS = 128  # a heavy row is learned in at most this many steps
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What stays the same during a run; the names are those of the native Choices."""
+
+    loss: Callable[[Array, Array], tuple[Array, Array]]
+    eta0: float = 0.1
+    step_size: Callable[[float], float] | None = None  # None: eta0 at every step
+    target_kind: Literal["targets", "one_vs_rest", "softmax"] = "targets"
+    l1: float = 0.0
+    l2: float = 0.0
+    threshold: float = math.inf
+    shrink_period: int = 1
+    average: Literal["none", "uniform", "by_step", "polynomial"] = "none"
+    batch_size: int = 1
+    bias_scale: float = 0.0
+
+    def eta(self, t: float) -> float:
+        """The step after t rows."""
+        return self.eta0 if self.step_size is None else self.step_size(t)
+
+
+@dataclass
+class State:
+    """What moves with every step."""
+
+    w: Array  # n_features x n_outputs
+    bias: Array
+    bias_square: Array
+    gradient_sum: Array  # adagrad and ftrl
+    gradient_square: Array
+    total: Array  # sum of the iterates, each times its weight in the average
+    total_bias: Array
+    total_weight: float = 0.0
+    t: float = 0.0
+    steps: int = 0
+    shrink_debt: float = 0.0  # truncated gradient: what the next truncation will take
+    loss_sum: float = 0.0
+    weight_sum: float = 0.0
+
+    @classmethod
+    def zeros(cls, n_features: int, n_outputs: int) -> State:
+        """The state before the first row."""
+        tables, rows = np.zeros((4, n_features, n_outputs)), np.zeros((3, n_outputs))
+        return cls(
+            w=tables[0],
+            bias=rows[0],
+            bias_square=rows[1],
+            gradient_sum=tables[1],
+            gradient_square=tables[2],
+            total=tables[3],
+            total_bias=rows[2],
+        )
+
+    def mean_weights(self) -> Array:
+        """The weighted mean of the iterates."""
+        return self.total / self.total_weight
+
+    def mean_bias(self) -> Array:
+        """The weighted mean of the biases."""
+        return self.total_bias / self.total_weight
+
+
+def dense_rows(indptr: Array, indices: Array, values: Array, n_features: int) -> Array:
+    """The rows of a CSR block, with their zeros."""
+    rows = np.zeros((len(indptr) - 1, n_features))
+    for i in range(len(rows)):
+        entries = slice(indptr[i], indptr[i + 1])
+        np.add.at(rows[i], indices[entries], values[entries])
+    return rows
+
+
+def linear_scores(rows: Array, w: Array, bias: Array) -> Array:
+    """n x n_outputs raw scores."""
+    return rows @ w + bias
+
+
+def linear_sgd(rows: Array, y: Array, weight: Array | None, state: State, choices: Choices) -> None:
+    """One pass of stochastic gradient descent with a proximal step."""
+    _learn(_sgd_update, rows, y, weight, state, choices)
+
+
+def linear_adagrad(rows: Array, y: Array, weight: Array | None, state: State, choices: Choices) -> None:
+    """One pass of AdaGrad by dual averaging."""
+    _learn(_adagrad_update, rows, y, weight, state, choices)
+
+
+def linear_ftrl(rows: Array, y: Array, weight: Array | None, state: State, choices: Choices) -> None:
+    """One pass of FTRL-Proximal."""
+    _learn(_ftrl_update, rows, y, weight, state, choices)
+
+
+def _learn(update: Update, rows: Array, y: Array, weight: Array | None, state: State, choices: Choices) -> None:
+    weight = np.ones(len(rows)) if weight is None else weight
+    for batch, share, first in _steps(weight, choices.batch_size):
+        scores = linear_scores(rows[batch], state.w, state.bias)
+        losses, slopes = _losses(scores, y[batch], choices)
+        if first:
+            state.loss_sum += float(weight[batch] @ losses)
+            state.weight_sum += float(weight[batch].sum())
+        mass = float(share.sum())
+        if mass > 0:
+            update(state, choices, rows[batch], slopes * share[:, None], mass)
+
+
+def _steps(weight: Array, batch_size: int) -> Iterator[tuple[slice, Array, bool]]:
+    """For every step its rows, the weight each has in it, and whether the rows are new.
+
+    A row of weight 3 makes three steps of weight 1, as three copies of it would; in a batch it just counts more.
+    """
+    for start in range(0, len(weight), batch_size):
+        batch = slice(start, min(start + batch_size, len(weight)))
+        heavy = batch_size == 1 and weight[start] > 1
+        repeats = math.ceil(min(weight[start], MOST_REPEATS)) if heavy else 1
+        for repeat in range(repeats):
+            yield batch, weight[batch] / repeats, repeat == 0
+
+
+def _losses(scores: Array, y: Array, choices: Choices) -> tuple[Array, Array]:
+    """The loss of every row, summed over its outputs, and the slopes."""
+    n_outputs = scores.shape[1]
+    if choices.target_kind == "softmax":
+        shifted = scores - scores.max(axis=1, keepdims=True)
+        log_sum = np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        label = np.eye(n_outputs)[y.astype(int)]
+        return ((log_sum - shifted) * label).sum(axis=1), np.exp(shifted - log_sum) - label
+    if choices.target_kind == "one_vs_rest":
+        targets = np.where(np.arange(n_outputs) == y[:, None], 1.0, -1.0)
+    else:
+        targets = y.reshape(scores.shape)
+    values, slopes = choices.loss(scores, targets)
+    return values.sum(axis=1), slopes
+
+
+def _soft_threshold(w: Array, amount: float) -> Array:
+    return np.sign(w) * np.maximum(np.abs(w) - amount, 0.0)
+
+
+def _sgd_update(state: State, choices: Choices, rows: Array, slopes: Array, mass: float) -> None:
+    eta = choices.eta(state.t)
+    state.w = state.w - eta * (rows.T @ slopes)
+    _move_bias(state, choices, slopes, eta)
+
+    decay = 1.0 / (1.0 + eta * choices.l2 * mass)
+    state.w = state.w * decay
+    state.shrink_debt = decay * (state.shrink_debt + eta * choices.l1 * mass)
+    state.steps += 1
+    state.t += mass
+    if state.steps % choices.shrink_period == 0:
+        within = np.abs(state.w) <= choices.threshold
+        state.w = np.where(within, _soft_threshold(state.w, state.shrink_debt), state.w)
+        state.shrink_debt = 0.0
+    _add_to_average(state, choices, mass, eta)
+
+
+def _add_to_average(state: State, choices: Choices, mass: float, eta: float) -> None:
+    if choices.average == "none":
+        return
+    weight = mass * {"uniform": 1.0, "by_step": eta, "polynomial": (1.0 + state.t) ** 3}[choices.average]
+    state.total = state.total + weight * state.w
+    state.total_bias = state.total_bias + weight * state.bias
+    state.total_weight += weight
+
+
+def _move_bias(state: State, choices: Choices, slopes: Array, eta: float) -> None:
+    """bias_scale 0: the common step; positive: AdaGrad of that size, row by row; negative: no bias."""
+    if choices.bias_scale < 0:
+        return
+    for slope in slopes:
+        if choices.bias_scale == 0:
+            state.bias = state.bias - eta * slope
+            continue
+        state.bias_square = state.bias_square + slope**2
+        size = np.sqrt(np.where(state.bias_square > 0, state.bias_square, 1.0))
+        state.bias = state.bias - choices.bias_scale * slope / size
+
+
+def _adaptive_weights(state: State, choices: Choices, t: float) -> Array:
+    curvature = (1.0 + np.sqrt(state.gradient_square)) / choices.eta0 + t * choices.l2
+    return -_soft_threshold(state.gradient_sum, t * choices.l1) / curvature
+
+
+def _adagrad_update(state: State, choices: Choices, rows: Array, slopes: Array, mass: float) -> None:
+    for x, slope in zip(rows, slopes, strict=True):
+        g = np.outer(x, slope)
+        state.gradient_sum = state.gradient_sum + g
+        state.gradient_square = state.gradient_square + g**2
+    _finish_adaptive_step(state, choices, slopes, mass)
+
+
+def _ftrl_update(state: State, choices: Choices, rows: Array, slopes: Array, mass: float) -> None:
+    for x, slope in zip(rows, slopes, strict=True):
+        g = np.outer(x, slope)
+        grown = state.gradient_square + g**2
+        sigma = (np.sqrt(grown) - np.sqrt(state.gradient_square)) / choices.eta0
+        # In a batch the rows are added one after the other, each pulling towards the weights of that moment.
+        state.gradient_sum = state.gradient_sum + g - sigma * _adaptive_weights(state, choices, state.t)
+        state.gradient_square = grown
+    _finish_adaptive_step(state, choices, slopes, mass)
+
+
+def _finish_adaptive_step(state: State, choices: Choices, slopes: Array, mass: float) -> None:
+    _move_bias(state, choices, slopes, choices.eta0)
+    state.t += mass
+    state.steps += 1
+    state.w = _adaptive_weights(state, choices, state.t)

@@ -1,0 +1,73 @@
+"""The step size eta as a function of t, the rows seen so far counted by their weight, and of nothing else.
+
+constant  eta0                                adaptive  eta0, which the training loop lowers when the loss stalls
+invsqrt   eta0 / sqrt(1 + t)                  bottou    eta0 / (1 + eta0 alpha t)^power
+optimal   bottou with power 1 and the eta0 of `typical_eta0`, which is 1 / (alpha (t0 + t)) with t0 = 1 / (eta0 alpha)
+auto      bottou where there is a penalty to set its pace, else invsqrt
+Reference: Bottou, "Stochastic gradient descent tricks", 2012; power 3/4 is his choice for averaged weights.
+The kernels compute the same numbers from the codes given here (schedules.h); the tests compare the two.
+"""
+
+from __future__ import annotations
+
+import math
+
+from steepest.data.chunk import DataError
+from steepest.learners.losses import Loss
+from steepest.learners.penalties import check_alpha
+
+SCHEDULES = ("auto", "constant", "invsqrt", "bottou", "optimal", "adaptive")
+
+_CODES = {"constant": 0, "adaptive": 0, "invsqrt": 1, "bottou": 2, "optimal": 2}  # the kernels' ScheduleId
+
+
+def resolve(schedule: str, alpha: float) -> str:
+    """The name of the schedule that runs: `auto` becomes one of the others."""
+    if schedule not in SCHEDULES:
+        raise DataError(f"schedule={schedule!r} is not known; choose one of {', '.join(SCHEDULES)}")
+    alpha = check_alpha(alpha)
+    if schedule == "optimal" and alpha == 0:
+        raise DataError("schedule='optimal' takes its pace from alpha, which is 0; give alpha > 0 or choose invsqrt")
+    if schedule == "auto":
+        return "bottou" if alpha > 0 else "invsqrt"
+    return schedule
+
+
+def schedule_code(schedule: str, alpha: float) -> int:
+    """The number by which the kernels know the schedule."""
+    return _CODES[resolve(schedule, alpha)]
+
+
+def step_size(schedule: str, t: float, eta0: float, alpha: float, power: float = 1.0) -> float:
+    """The step after t rows.
+
+    >>> step_size("bottou", t=100, eta0=0.5, alpha=0.02)
+    0.25
+    """
+    code = schedule_code(schedule, alpha)
+    if code == _CODES["invsqrt"]:
+        return eta0 / math.sqrt(1.0 + t)
+    if code == _CODES["bottou"]:
+        return float(eta0 * (1.0 + eta0 * alpha * t) ** -power)
+    return eta0
+
+
+def typical_eta0(loss: Loss, alpha: float, parameter: float | None = None) -> float:
+    """The first step of `optimal`: it moves a weight about as far as weights are expected to be large.
+
+    Under the penalty alpha/2 w^2 a typical weight is w = sqrt(1 / sqrt(alpha)), and at the score -w a row of target +1
+    pulls with |slope(-w, 1)|; eta0 = w / max(1, |slope|).
+    """
+    if not check_alpha(alpha) > 0:
+        raise DataError("the first step of schedule='optimal' comes from alpha, which is 0; give alpha > 0 or eta0")
+    typical_weight = math.sqrt(1.0 / math.sqrt(alpha))
+    parameter = loss.default_parameter if parameter is None else parameter
+    pull = abs(float(loss.slope(-typical_weight, 1.0, parameter)))
+    if math.isinf(pull):
+        raise DataError(f"loss={loss.name!r} is too steep for schedule='optimal' at alpha={alpha}; choose bottou")
+    return typical_weight / max(1.0, pull)
+
+
+def typical_t0(eta0: float, alpha: float) -> float:
+    """The rows that `bottou` with power 1 pretends to have seen: eta = 1 / (alpha (t0 + t))."""
+    return 1.0 / (eta0 * alpha)
