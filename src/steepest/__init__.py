@@ -1,25 +1,30 @@
-"""Learning from big sparse data: linear models by stochastic gradients, from one text file to a saved model."""
+"""Learning from big sparse data: linear models by stochastic gradients, from one text file to a saved model.
+
+Public names only. Each is imported when it is first used, so that a command which needs one room does not open all.
+"""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from steepest.data.chunk import Chunk, DataError
-from steepest.data.source import Source, from_arrays
-from steepest.engine.history import History
-from steepest.estimator import ParameterError, load
-from steepest.learners.base import Progress
-from steepest.linear import LinearClassifier, LinearRegressor
+if TYPE_CHECKING:
+    from steepest.data.chunk import Chunk, DataError, ParameterError
+    from steepest.data.libsvm import scan_libsvm
+    from steepest.data.scan import scan
+    from steepest.data.source import Source, from_arrays
+    from steepest.engine.history import History
+    from steepest.estimator import load
+    from steepest.learners.base import Learner, Progress
+    from steepest.linear import LinearClassifier, LinearRegressor
 
-try:
-    __version__ = version("steepest")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0+unknown"
+    __version__: str
 
 __all__ = [
     "Chunk",
     "DataError",
     "History",
+    "Learner",
     "LinearClassifier",
     "LinearRegressor",
     "ParameterError",
@@ -28,4 +33,41 @@ __all__ = [
     "__version__",
     "from_arrays",
     "load",
+    "scan",
+    "scan_libsvm",
 ]
+
+_HOMES = {
+    "Chunk": "data.chunk",
+    "DataError": "data.chunk",
+    "History": "engine.history",
+    "Learner": "learners.base",
+    "LinearClassifier": "linear",
+    "LinearRegressor": "linear",
+    "ParameterError": "data.chunk",
+    "Progress": "learners.base",
+    "Source": "data.source",
+    "from_arrays": "data.source",
+    "load": "estimator",
+    "scan": "data.scan",
+    "scan_libsvm": "data.libsvm",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("steepest")
+        except PackageNotFoundError:  # run from a source tree that was never installed
+            return "0+unknown"
+    if name not in _HOMES:
+        raise AttributeError(f"module 'steepest' has no attribute {name!r}")
+    value = getattr(import_module(f"steepest.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -13,14 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from steepest import model_file
-from steepest.data.chunk import Array, DataError
+from steepest.data.chunk import Array, DataError, ParameterError
 
 # Which module holds the class that wrote a file; a name that is not here is never imported.
 HOMES: dict[str, str] = {"LinearClassifier": "linear", "LinearRegressor": "linear", "Hasher": "hashing"}
-
-
-class ParameterError(ValueError):
-    """A parameter has a value that cannot work; the message names it and the choices."""
 
 
 class Estimator:
@@ -53,7 +49,7 @@ class Estimator:
         for name, value in params.items():
             own, _, inner = name.partition("__")
             if own not in self._parameters():
-                raise ValueError(
+                raise ParameterError(
                     f"{type(self).__name__} has no parameter {own!r}; it has {', '.join(self._parameters())}"
                 )
             if inner:

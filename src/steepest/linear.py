@@ -7,6 +7,7 @@ penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -15,12 +16,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.chunk import Array, Chunk, DataError, ParameterError
 from steepest.data.source import SHUFFLES, ArraySource, Source, as_targets, from_arrays
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor, Plan, mean_loss, train
-from steepest.estimator import Estimator, ParameterError
+from steepest.estimator import Estimator
 from steepest.learners.base import join_words, split_words
 from steepest.learners.labels import distinct
 from steepest.learners.linear import AVERAGES, RULES, LinearLearner, LinearSettings
@@ -167,8 +168,8 @@ class _Linear(Estimator):
     def _seed(self) -> int:
         wish = self.random_state
         if wish is None:
-            return int(np.random.SeedSequence().entropy) & 0x7FFFFFFF  # type: ignore[operator]
-        if isinstance(wish, int | np.integer):
+            return int.from_bytes(os.urandom(4)) >> 1
+        if isinstance(wish, int | np.integer) and wish >= 0:
             return int(wish)
         if isinstance(wish, np.random.RandomState):
             return int(wish.randint(0, 2**31 - 1))
@@ -824,8 +825,6 @@ def _more_than(name: str, value: Any, bound: float) -> float:
 
 
 def _threads(n_jobs: int | None) -> int:
-    import os
-
     if n_jobs is None:
         return 1
     return int(n_jobs) if n_jobs > 0 else os.cpu_count() or 1

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="steepest", description="Learn from big sparse data.", epilog="steepest VERB --help explains a verb."
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action=_Version)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     wanted = next((a for a in arguments if not a.startswith("-")), None)
     for verb, help_text in VERBS.items():
@@ -70,7 +70,14 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def _version() -> str:
-    from steepest import __version__
+class _Version(argparse.Action):
+    """Prints the version, which is looked up only when it is asked for."""
 
-    return f"steepest {__version__}"
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from steepest import __version__
+
+        print(f"steepest {__version__}")
+        parser.exit()

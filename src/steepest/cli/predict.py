@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     model.n_jobs = options.jobs
     if options.proba and not hasattr(model, "predict_proba"):
         raise st.ParameterError(f"--proba needs a classifier, and {options.model} is a {type(model).__name__}")
-    source = open_data(options, model.recipe_, with_labels="auto")
+    source = open_data(options, model.recipe_, with_labels=False)
     with open_output(options.output) as out:
         if options.proba:
             print("\t".join(map(str, model.classes_)), file=out)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steepest.data.chunk import Chunk
+from steepest.data.chunk import Chunk, ParameterError
 from steepest.data.files import Paths, Text, TextFile, open_files
 from steepest.data.lines import BadLine, LineSource, Parsed
 from steepest.kernels import parse_libsvm
@@ -77,9 +77,9 @@ def scan_libsvm(
     (2, 3, [0, 2, 1], [1.0, -1.0])
     """
     if zero_based not in (True, False, "auto"):
-        raise ValueError(f'zero_based={zero_based!r} is unknown; choose True, False or "auto"')
+        raise ParameterError(f'zero_based={zero_based!r} is unknown; choose True, False or "auto"')
     if n_features is not None and not 1 <= n_features <= MAX_FEATURES:
-        raise ValueError(f"n_features={n_features} must lie between 1 and {MAX_FEATURES}")
+        raise ParameterError(f"n_features={n_features} must lie between 1 and {MAX_FEATURES}")
     return LibsvmSource(open_files(path), _IndexBase(zero_based), n_features, on_bad_line, with_labels)
 
 

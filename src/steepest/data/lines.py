@@ -23,7 +23,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from steepest.data.ahead import map_ahead
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.chunk import Array, Chunk, DataError, ParameterError
 from steepest.data.files import Block, Text, TextFile, describe
 from steepest.data.source import Order, Source
 
@@ -144,7 +144,7 @@ class LineSource(Source):
 
     def __init__(self, files: list[TextFile], on_bad_line: str = "error") -> None:
         if on_bad_line not in ON_BAD_LINE:
-            raise ValueError(f"on_bad_line={on_bad_line!r} is unknown; choose one of {', '.join(ON_BAD_LINE)}")
+            raise ParameterError(f"on_bad_line={on_bad_line!r} is unknown; choose one of {', '.join(ON_BAD_LINE)}")
         self.files = files
         self.on_bad_line = on_bad_line
         self.skipped = Skipped()
@@ -166,7 +166,7 @@ class LineSource(Source):
     def shards(self, n: int) -> list[Source]:
         """N sources that together hold each line exactly once."""
         if n < 1:
-            raise ValueError(f"shards({n}) needs at least one shard")
+            raise ParameterError(f"shards({n}) needs at least one shard")
         n_blocks = sum(file.n_blocks() for file in self.files) // math.prod(of for _, of in self._parts)
         if n_blocks < SHARD_BLOCKS * n:
             return super().shards(n)

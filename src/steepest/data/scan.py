@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from steepest.data.chunk import DataError
-from steepest.data.files import first_bytes
+from steepest.data.files import Paths, TextFile, open_files
 from steepest.data.libsvm import scan_libsvm
 from steepest.data.source import Source
 
@@ -18,7 +18,7 @@ COMPRESSED = (".gz", ".zst", ".bz2")
 LIBSVM_LINE = re.compile(rb"\s*[-+]?[\d.eE+-]+(\s+(qid:\d+\s+)?\d+:|\s*$)")
 
 
-def scan(path: str | Path | Sequence[str | Path], format: str = "auto", **options: Any) -> Source:
+def scan(path: Paths, format: str = "auto", **options: Any) -> Source:
     """A lazy source over files of any known format; globs, lists of paths and "-" for standard input are accepted.
 
     Parameters
@@ -29,28 +29,27 @@ def scan(path: str | Path | Sequence[str | Path], format: str = "auto", **option
     options
         Passed to the reader of the format.
     """
+    files = open_files(path)
     if format == "auto":
-        format = guess_format(path)
+        format = guess_format(files[0])
     if format not in READERS:
         raise DataError(f"format={format!r} is unknown; choose one of auto, {', '.join(READERS)}")
-    return READERS[format](path, **options)
+    return READERS[format](files, **options)
 
 
-def guess_format(path: str | Path | Sequence[str | Path]) -> str:
-    """The format's name, from the first file's ending or its first line."""
-    first = path if isinstance(path, str | Path) else next(iter(path), "")
-    name = str(first)
+def guess_format(file: TextFile) -> str:
+    """The format's name, from a file's ending or its first line."""
+    name = file.path
     for ending in COMPRESSED:
         name = name.removesuffix(ending)
     by_name = SUFFIXES.get(Path(name).suffix.lower())
     if by_name:
         return by_name
-    if name == "-":
-        return "libsvm"
-    start = first_bytes(path, 4096)
+    start = file.head(4096)
     if LIBSVM_LINE.match(start):
         return "libsvm"
+    first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
     raise DataError(
-        f"{first}: the format cannot be told from the name or the first line {start.splitlines()[:1]!r}; "
+        f"{file.name}: the format cannot be told from the name or from the first line, {first!r}; "
         f"say which it is with format= or --format ({', '.join(READERS)})"
     )

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.chunk import Array, Chunk, DataError, ParameterError
 
 SHUFFLES = ("never", "once", "blocks", "rows")
 # Rows that stay together under shuffle="blocks": long enough to read at speed, short enough to mix well.
@@ -37,14 +37,14 @@ class Order:
 
     def permute(self, n_rows: int, epoch: int, *path: int) -> Array | None:
         """Visiting order of n rows, or None for as they come."""
-        if self.shuffle == "never" or n_rows < 2:
+        if self.shuffle == "never" or n_rows < 2 or (self.shuffle == "blocks" and n_rows <= BLOCK_ROWS):
             return None
         generator = self.generator(epoch, *path)
         if self.shuffle in ("rows", "once"):
             return generator.permutation(n_rows)
         # Blocks start at a new offset in every epoch, so that neighbours do not stay neighbours.
-        offset = int(generator.integers(0, BLOCK_ROWS)) if n_rows > BLOCK_ROWS else 0
-        starts = np.arange(offset - BLOCK_ROWS if offset else 0, n_rows, BLOCK_ROWS)
+        offset = int(generator.integers(0, BLOCK_ROWS))
+        starts = np.arange(offset - BLOCK_ROWS, n_rows, BLOCK_ROWS)
         rows = (generator.permutation(starts)[:, None] + np.arange(BLOCK_ROWS)).ravel()
         return rows[(rows >= 0) & (rows < n_rows)]
 
@@ -89,7 +89,7 @@ class Source(ABC):
     def shuffle(self, how: str = "blocks", seed: int = 0) -> Self:
         """The same rows in another order: "never", "once", or each epoch anew by "blocks" or "rows"."""
         if how not in SHUFFLES:
-            raise ValueError(f"shuffle={how!r} is unknown; choose one of {', '.join(SHUFFLES)}")
+            raise ParameterError(f"shuffle={how!r} is unknown; choose one of {', '.join(SHUFFLES)}")
         source = self._copy()
         source.order = Order(how, seed)
         return source
@@ -97,13 +97,13 @@ class Source(ABC):
     def limit(self, n_rows: int) -> Source:
         """The first n rows."""
         if n_rows < 0:
-            raise ValueError(f"limit({n_rows}) must not be negative")
+            raise ParameterError(f"limit({n_rows}) must not be negative")
         return Limited(self, n_rows)
 
     def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
         """Two sources: most rows, and the given fraction of them. A row's side depends on its place and the seed only."""
         if not 0 < fraction < 1:
-            raise ValueError(f"holdout={fraction} must lie between 0 and 1")
+            raise ParameterError(f"holdout={fraction} must lie between 0 and 1")
         mark = np.uint64(int(fraction * 2**64))
         return (
             Selected(self, lambda ids: mix(ids, seed) >= mark),
@@ -113,7 +113,7 @@ class Source(ABC):
     def shards(self, n: int) -> list[Source]:
         """N sources that together hold each row exactly once."""
         if n < 1:
-            raise ValueError(f"shards({n}) needs at least one shard")
+            raise ParameterError(f"shards({n}) needs at least one shard")
 
         def part(shard: int) -> Source:
             return Selected(self, lambda ids: ids // BLOCK_ROWS % n == shard)
@@ -220,13 +220,13 @@ class ArraySource(Source):
     def limit(self, n_rows: int) -> Source:
         """The first n rows."""
         if n_rows < 0:
-            raise ValueError(f"limit({n_rows}) must not be negative")
+            raise ParameterError(f"limit({n_rows}) must not be negative")
         return self._pick(self._row_numbers()[:n_rows])
 
     def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
         """Two sources: most rows, and the given fraction of them, both never empty if there are two rows."""
         if not 0 < fraction < 1:
-            raise ValueError(f"holdout={fraction} must lie between 0 and 1")
+            raise ParameterError(f"holdout={fraction} must lie between 0 and 1")
         rows = self._row_numbers()
         held = np.zeros(len(rows), bool)
         n_held = min(max(1, round(fraction * len(rows))), max(len(rows) - 1, 0))
