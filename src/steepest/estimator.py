@@ -60,9 +60,8 @@ class Estimator:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        changed = [
-            f"{name}={value!r}" for name, value in self.get_params(deep=False).items() if value is not defaults[name].default
-        ]
+        params = self.get_params(deep=False)
+        changed = [f"{name}={value!r}" for name, value in params.items() if repr(value) != repr(defaults[name].default)]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __sklearn_tags__(self) -> Any:

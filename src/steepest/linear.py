@@ -112,10 +112,13 @@ class _Linear(Estimator):
         learner, history = train(
             learner, source, plan, validation=validation, monitor=monitor or self._monitor(), checkpoints=checkpoints
         )
-        if learner.rows_learned == 0:
-            raise DataError("the data holds no rows; nothing can be learned from it")
+        self._check_learned(learner)
         self._adopt(learner, history, source)
         return self
+
+    def _check_learned(self, learner: LinearLearner) -> None:
+        if learner.rows_learned == 0:
+            raise DataError("the data holds no rows; nothing can be learned from it")
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner stands."""
@@ -524,12 +527,15 @@ class LinearClassifier(_Linear):
         if labels is None:
             return LinearLearner(settings, source.n_features or 0)
         if len(labels) < 2:
-            raise DataError(
-                f"y holds one class only, {labels.tolist()[:1]}; a classifier needs at least two classes to tell apart"
-            )
+            raise _one_class(labels.tolist())
         if settings.class_weight == "balanced" and isinstance(source, ArraySource) and classes is None:
             settings = replace(settings, class_weight=_balanced(source, labels))
         return LinearLearner(settings, source.n_features or 0, labels.tolist())
+
+    def _check_learned(self, learner: LinearLearner) -> None:
+        super()._check_learned(learner)
+        if len(learner.book) < 2 and not learner.several_targets:
+            raise _one_class(learner.book.labels)
 
     def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         targets = None if y is None else _class_targets(y)
@@ -875,6 +881,10 @@ def _check_names(known: Array, given: list[Any]) -> None:
     if not new and not missing:
         message += "Feature names must be in the same order as they were in fit.\n"
     raise DataError(message)
+
+
+def _one_class(labels: list[Any]) -> DataError:
+    return DataError(f"y holds one class only, {labels[:1]}; a classifier needs at least two classes to tell apart")
 
 
 def _balanced(source: ArraySource, labels: Array) -> dict[Any, float]:

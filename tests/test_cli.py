@@ -1,0 +1,262 @@
+"""The command line: what it prints, where, with which exit status, and what it leaves alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import sparse_problem
+from sklearn.datasets import dump_svmlight_file
+
+import steepest as st
+from steepest.cli import main
+from steepest.cli.flags import parse_value
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    X, y = sparse_problem(n_rows=3000, noise=0.0, seed=50)
+    dump_svmlight_file(X[:2500], np.where(y[:2500] == 1, 1, -1), str(folder / "train.svm"), zero_based=False)
+    dump_svmlight_file(X[2500:], np.where(y[2500:] == 1, 1, -1), str(folder / "test.svm"), zero_based=False)
+    target = X @ np.arange(200) / 100
+    dump_svmlight_file(X[:2500], target[:2500], str(folder / "real.svm"), zero_based=False)
+    assert main(["train", str(folder / "train.svm"), "-m", str(folder / "model.steepest"), "--quiet"]) == 0
+    return folder
+
+
+def run(*arguments, **more):
+    command = [sys.executable, "-m", "steepest", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **more)
+
+
+def test_train_is_silent_for_scripts(files):
+    done = run("train", files / "train.svm", "-m", files / "silent.steepest")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert st.load(files / "silent.steepest").n_features_in_ == 200
+
+
+def test_train_twice_gives_the_same_file(files, capsys):
+    for name in ("a", "b"):
+        assert main(["train", str(files / "train.svm"), "-m", str(files / name), "--epochs", "2"]) == 0
+    a, b = st.load(files / "a"), st.load(files / "b")
+    np.testing.assert_array_equal(a.coef_, b.coef_)
+
+
+def test_json_is_one_object_a_line(files, capsys):
+    arguments = ["train", str(files / "train.svm"), "-m", str(files / "m"), "--json", "--epochs", "2", "--holdout", "0.2"]
+    assert main(arguments) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["epoch"] for line in lines[:2]] == [1, 2]
+    assert {"loss", "holdout_loss", "objective", "eta", "nonzeros", "rows", "rows_per_second", "seconds"} <= set(lines[0])
+    assert lines[-1]["model"] == str(files / "m")
+
+
+def test_predictions_are_one_a_line_and_agree_with_python(files, capsys):
+    assert main(["predict", str(files / "model.steepest"), str(files / "test.svm")]) == 0
+    printed = [int(line) for line in capsys.readouterr().out.splitlines()]
+    model = st.load(files / "model.steepest")
+    source = st.scan(files / "test.svm", **model.recipe_)
+    assert printed == np.concatenate(list(model.predict_stream(source))).tolist()
+
+
+def test_probabilities_have_a_header_and_sum_to_one(files, capsys):
+    assert main(["predict", str(files / "model.steepest"), str(files / "test.svm"), "--proba"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header == "-1\t1"
+    np.testing.assert_allclose([sum(map(float, row.split("\t"))) for row in rows], 1)
+
+
+def test_output_file_appears_only_when_complete(files):
+    out = files / "predictions.txt"
+    assert main(["predict", str(files / "model.steepest"), str(files / "test.svm"), "-o", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == 500
+    bad = files / "bad.svm"
+    bad.write_text("1 1:1\n1 x:1\n")
+    kept = out.read_text()
+    assert main(["predict", str(files / "model.steepest"), str(bad), "-o", str(out)]) == 2
+    assert out.read_text() == kept
+    assert not list(files.glob("*.part"))
+
+
+def test_evaluate_json_has_rows_loss_and_accuracy(files, capsys):
+    assert main(["evaluate", str(files / "model.steepest"), str(files / "test.svm"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["rows"] == 500
+    assert result["accuracy"] > 0.9
+    assert 0 < result["loss"] < 0.7
+
+
+def test_regression_and_its_measures(files, capsys):
+    model = str(files / "real.steepest")
+    assert main(["train", str(files / "real.svm"), "-m", model, "--task", "regress", "--epochs", "20"]) == 0
+    assert main(["evaluate", model, str(files / "real.svm"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["rmse"] < 0.2
+    assert result["r2"] > 0.9
+
+
+def test_inspect_tells_what_the_model_is(files, capsys):
+    assert main(["inspect", str(files / "model.steepest"), "--top", "2"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("LinearClassifier(random_state=0)")
+    assert "heaviest for 1:" in text
+    assert main(["inspect", str(files / "model.steepest"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["features"] == 200
+    assert len(facts["top"]["1"]) == 10
+
+
+def test_standard_input_and_compressed_files(files, capsys):
+    packed = files / "test.svm.gz"
+    packed.write_bytes(gzip.compress((files / "test.svm").read_bytes()))
+    assert main(["predict", str(files / "model.steepest"), str(packed)]) == 0
+    from_gz = capsys.readouterr().out
+    with open(files / "test.svm") as stdin:
+        piped = run("predict", files / "model.steepest", "-", stdin=stdin)
+    assert piped.stdout == from_gz
+
+
+def test_several_files_and_a_glob(files):
+    for part in ("1", "2"):
+        (files / f"part-{part}.svm").write_bytes((files / "test.svm").read_bytes())
+    assert main(["train", str(files / "part-*.svm"), "-m", str(files / "g"), "--epochs", "1"]) == 0
+    assert st.load(files / "g").history_[0]["rows"] == 1000
+
+
+def test_flags_follow_the_estimators_signature(files, capsys):
+    arguments = ["--loss", "hinge", "--penalty", "elasticnet", "--l1-ratio", "0.5", "--alpha", "1e-3", "--no-fit-intercept"]
+    more = ["--jobs", "2", "--seed", "7", "--epochs", "1", "--class-weight", "balanced"]
+    assert main(["train", str(files / "train.svm"), "-m", str(files / "f"), *arguments, *more]) == 0
+    model = st.load(files / "f")
+    assert (model.loss, model.l1_ratio, model.alpha, model.fit_intercept) == ("hinge", 0.5, 1e-3, False)
+    assert (model.n_jobs, model.random_state, model.class_weight) == (2, 7, "balanced")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("3", 3), ("1e-3", 1e-3), ("true", True), ("None", None), ("hinge", "hinge"), ("inf", float("inf"))]
+)
+def test_flag_values(text, value):
+    assert parse_value(text) == value
+
+
+BAD_FILES = {
+    "not-a-number.svm": ("1 1:1\nmaybe 2:1\n", "line 2: the label 'maybe' is not a number"),
+    "negative.svm": ("1 1:1\n1 -2:1\n", "line 2"),
+    "huge.svm": ("1 99999999999:1\n-1 1:1\n", "line 1"),
+    "nan.svm": ("1 1:nan\n-1 1:1\n", "line 1: the value 'nan' is not"),
+    "inf.svm": ("1 1:1\n-1 1:1e999\n", "line 2"),
+    "half.svm": ("1 1:1\n-1 2:1\n1 3:", "line 3"),
+    "empty.svm": ("", "is empty"),
+    "binary.svm": ("\x00\x01\x02\x03", "line 1"),
+    "one-class.svm": ("1 1:1\n1 2:1\n", "one class only"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_input_is_one_sentence_status_two_and_the_old_model_stays(name, tmp_path, capsys):
+    text, message = BAD_FILES[name]
+    data, model = tmp_path / name, tmp_path / "m.steepest"
+    data.write_text(text)
+    model.write_bytes(b"the old model")
+    assert main(["train", str(data), "-m", str(model), "--format", "libsvm"]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("steepest: ")
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+    assert model.read_bytes() == b"the old model"
+
+
+def test_skipped_lines_are_counted_and_shown(tmp_path, capsys):
+    data = tmp_path / "some-bad.svm"
+    data.write_text("1 1:1\n-1 2:1\nbad\n1 1:x\n" * 50)
+    assert main(["train", str(data), "-m", str(tmp_path / "m"), "--on-bad-line", "skip"]) == 0
+    error = capsys.readouterr().err
+    assert "100 bad lines skipped" in error
+    assert "line 3" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "nowhere.svm", "-m", "m"], "nowhere.svm"),
+        (["train", "{train}", "-m", "no/such/folder/m"], "does not exist"),
+        (["train", "{train}", "-m", "{folder}"], "is a folder"),
+        (["train", "{train}", "-m", "m", "--loss", "hinje"], "loss='hinje' is unknown"),
+        (["train", "{train}", "-m", "m", "--alpha", "-1"], "alpha=-1 must be at least 0"),
+        (["train", "{train}", "-m", "m", "--resume"], "--checkpoint"),
+        (["train", "{train}", "-m", "m", "--task", "regress", "--multi-class", "ovr"], "no meaning with --task regress"),
+        (["train", "{train}", "-m", "m", "--holdout", "2"], "holdout=2.0 must lie between 0 and 1"),
+        (["train", "{train}", "-m", "m", "--format", "xls"], "format='xls' is unknown"),
+        (["predict", "nowhere.steepest", "{train}"], "nowhere.steepest"),
+        (["predict", "{train}", "{train}"], "not a steepest model"),
+        (["evaluate", "{model}", "{real}"], "never seen in training"),
+        (["inspect", "{train}"], "not a steepest model"),
+    ],
+)
+def test_bad_usage_is_one_sentence_and_status_two(arguments, message, files, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    known = dict(train=files / "train.svm", real=files / "real.svm", model=files / "model.steepest", folder=tmp_path)
+    assert main([part.format(**known) for part in arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_unknown_verbs_and_flags_exit_with_two(files):
+    assert run("trian").returncode == 2
+    assert run("train", files / "train.svm", "-m", "m", "--lossy", "hinge").returncode == 2
+    assert run("--version").stdout.startswith("steepest ")
+    assert "train" in run("--help").stdout
+
+
+def test_a_full_disk_keeps_the_old_model(files, tmp_path, capsys, monkeypatch):
+    model = tmp_path / "m.steepest"
+    assert main(["train", str(files / "train.svm"), "-m", str(model)]) == 0
+    before = model.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["train", str(files / "train.svm"), "-m", str(model), "--epochs", "1"]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert model.read_bytes() == before
+
+
+def test_a_reader_that_goes_away_is_no_error(files):
+    command = f"{sys.executable} -m steepest predict {files}/model.steepest {files}/train.svm | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+
+
+def test_debug_shows_the_traceback():
+    done = run("train", "nowhere.svm", "-m", "m", "--debug")
+    assert "Traceback" in done.stderr
+
+
+def test_a_person_sees_a_line_an_epoch(files):
+    import pty
+
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "steepest", "train", str(files / "train.svm"), "-m", str(files / "tty")]
+    process = subprocess.Popen(command, stderr=child, stdout=subprocess.DEVNULL)
+    os.close(child)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(parent, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        seen += piece
+    assert process.wait() == 0
+    assert b"epoch 5, 2,500 rows, loss" in seen
+    assert b"non-zero weights" in seen
