@@ -6,9 +6,11 @@
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <stdexcept>
-#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -25,7 +27,7 @@ using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 using Table = nb::ndarray<nb::c_contig, nb::device::cpu>;  // float32 or float64
-using ReadOnlyTable = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using ConstTable = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
 void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
@@ -47,23 +49,40 @@ struct Block {
   std::optional<In<int64_t>> order;
 };
 
+// Only the visited rows are checked, so that a short visit to a large block stays short.
+void check_rows(const Rows& rows, int64_t n_rows, int64_t n_entries, bool codes) {
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const int64_t i = rows.order ? rows.order[q] : q;
+    require(0 <= i && i < n_rows, "the order names a row that is not there");
+    const int64_t start = rows.indptr[i], stop = rows.indptr[i + 1];
+    require(0 <= start && stop <= n_entries, "indptr does not fit indices and values");
+    require(start <= stop, "indptr must not decrease");
+    if (codes)
+      require(rows.y[i] >= 0 && rows.y[i] < static_cast<double>(rows.n_outputs),
+              "a class code is out of range");
+    if (rows.weight)
+      require(rows.weight[i] >= 0 && std::isfinite(rows.weight[i]),
+              "a weight must be finite and not negative");
+  }
+}
+
 Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int32_t target_kind) {
   const int64_t n_rows = static_cast<int64_t>(block.indptr.size()) - 1;
+  require(n_rows >= 0, "indptr does not fit indices and values");
   const int64_t n_entries = static_cast<int64_t>(std::min(block.indices.size(), block.values.size()));
-  const int64_t* indptr = block.indptr.data();
-  require(n_rows >= 0 && indptr[0] >= 0 && indptr[n_rows] <= n_entries,
-          "indptr does not fit indices and values");
-  for (int64_t i = 0; i < n_rows; ++i) require(indptr[i] <= indptr[i + 1], "indptr must not decrease");
-  Rows rows = {
-      indptr,   block.indices.data(), block.values.data(), nullptr, nullptr, nullptr, n_rows, n_features,
-      n_outputs};
+  const bool codes = block.y && target_kind != kTargets;
+  Rows rows = {};
+  rows.indptr = block.indptr.data();
+  rows.indices = block.indices.data();
+  rows.values = block.values.data();
+  rows.n = n_rows;
+  rows.n_features = n_features;
+  rows.n_outputs = n_outputs;
   if (block.y) {
-    const bool codes = target_kind != kTargets;
+    require(!codes || n_outputs > 1, "class codes need two outputs or more");
     require(static_cast<int64_t>(block.y->size()) == n_rows * (codes ? 1 : n_outputs),
             "y does not fit the rows");
     rows.y = block.y->data();
-    for (int64_t i = 0; codes && i < n_rows; ++i)
-      require(rows.y[i] >= 0 && rows.y[i] < static_cast<double>(n_outputs), "a class code is out of range");
   }
   if (block.weight) {
     require(static_cast<int64_t>(block.weight->size()) == n_rows, "weight does not fit the rows");
@@ -72,9 +91,8 @@ Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int32_t 
   if (block.order) {
     rows.order = block.order->data();
     rows.n = static_cast<int64_t>(block.order->size());
-    for (int64_t q = 0; q < rows.n; ++q)
-      require(rows.order[q] >= 0 && rows.order[q] < n_rows, "the order names a row that is not there");
   }
+  check_rows(rows, n_rows, n_entries, codes);
   return rows;
 }
 
@@ -87,8 +105,7 @@ T* optional_data(std::optional<Out<T>>& array, size_t size, const char* message)
 
 nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, const Block& block, Table v,
                 std::optional<Out<double>> shrunk, std::optional<Table> average, Out<double> bias,
-                Out<double> bias_square, Out<double> bias_average, Out<double> clock,
-                const Choices& choices) {
+                Out<double> bias_square, Out<double> bias_average, Out<double> clock, Choices choices) {
   const int type = float_type(v);
   const size_t n_outputs = bias.size();
   require(n_outputs > 0 && v.size() % (n_outputs * entries_per_weight) == 0,
@@ -99,11 +116,17 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
   require(choices.batch_size >= 1, "batch_size must be at least 1");
   require((choices.average != kNoAverage) == average.has_value(), "averaging needs its array");
   require((choices.l1 > 0) == shrunk.has_value() || entries_per_weight == 2, "l1 needs its clocks");
+  // A weight that decays between two visits may pass the threshold there, which shrinkage paid late cannot
+  // see.
+  require(entries_per_weight == 2 || choices.l2 == 0 ||
+              choices.threshold == std::numeric_limits<double>::infinity(),
+          "a truncation threshold needs l2 = 0");
   if (average)
     require(average->size() == v.size() && float_type(*average) == type, "the average does not fit");
   const Rows rows =
       rows_of(block, static_cast<int64_t>(n_features), static_cast<int64_t>(n_outputs), choices.target_kind);
-  require(rows.y != nullptr, "learning needs y");
+  // A batch longer than the visit is the visit; but never 1, which learns heavy rows in another way.
+  choices.batch_size = std::min(choices.batch_size, std::max<int64_t>(rows.n, 2));
   std::vector<double> scratch((choices.batch_size + 3) * n_outputs);
   const LinearState state = {v.data(),
                              optional_data(shrunk, n_features, "shrunk does not fit"),
@@ -122,7 +145,7 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
 }
 
 // Rows are scored in contiguous parts, one a thread; each row's score does not depend on the split.
-int64_t score(const Block& block, ReadOnlyTable weights, In<double> bias, Out<double> scores, int n_threads) {
+int64_t score(const Block& block, ConstTable weights, In<double> bias, Out<double> scores, int n_threads) {
   const int type = float_type(weights);
   const int64_t n_outputs = static_cast<int64_t>(bias.size());
   require(n_outputs > 0 && weights.size() % n_outputs == 0, "the weights do not fit the bias");
@@ -144,7 +167,13 @@ int64_t score(const Block& block, ReadOnlyTable weights, In<double> bias, Out<do
     stopped[part] = done == mine.n ? rows.n : first + done;
   };
   std::vector<std::thread> others;
-  for (int64_t part = 1; part < parts; ++part) others.emplace_back(run, part);
+  for (int64_t part = 1; part < parts; ++part) {
+    try {
+      others.emplace_back(run, part);
+    } catch (const std::system_error&) {  // no more threads to be had
+      run(part);
+    }
+  }
   run(0);
   for (std::thread& other : others) other.join();
   return *std::min_element(stopped.begin(), stopped.end());
@@ -185,19 +214,20 @@ nb::tuple loss_value_slope(int loss, double parameter, In<double> scores, In<dou
 
 using namespace steepest;
 
-#define LEARNER(name, rule, entries)                                                                     \
-  module.def(                                                                                            \
-      name,                                                                                              \
-      [](In<int64_t> indptr, In<int32_t> indices, In<float> values, In<double> y,                        \
-         std::optional<In<double>> weight, std::optional<In<int64_t>> order, Table v,                    \
-         std::optional<Out<double>> shrunk, std::optional<Table> average, Out<double> bias,              \
-         Out<double> bias_square, Out<double> bias_average, Out<double> clock, const Choices& choices) { \
-        return learn(kernels().rule, entries, {indptr, indices, values, y, weight, order}, v, shrunk,    \
-                     average, bias, bias_square, bias_average, clock, choices);                          \
-      },                                                                                                 \
-      "indptr"_a, "indices"_a, "values"_a, "y"_a, "weight"_a.none(), "order"_a.none(), "v"_a,            \
-      "shrunk"_a.none(), "average"_a.none(), "bias"_a, "bias_square"_a, "bias_average"_a, "clock"_a,     \
-      "choices"_a)
+// What is changed in place is taken as it is: a converted copy would be learned into and thrown away.
+#define LEARNER(name, rule, entries)                                                                      \
+  module.def(                                                                                             \
+      name,                                                                                               \
+      [](In<int64_t> indptr, In<int32_t> indices, In<float> values, In<double> y,                         \
+         std::optional<In<double>> weight, std::optional<In<int64_t>> order, Table v,                     \
+         std::optional<Out<double>> shrunk, std::optional<Table> average, Out<double> bias,               \
+         Out<double> bias_square, Out<double> bias_average, Out<double> clock, const Choices& choices) {  \
+        return learn(kernels().rule, entries, {indptr, indices, values, y, weight, order}, v, shrunk,     \
+                     average, bias, bias_square, bias_average, clock, choices);                           \
+      },                                                                                                  \
+      "indptr"_a, "indices"_a, "values"_a, "y"_a, "weight"_a.none(), "order"_a.none(), "v"_a.noconvert(), \
+      "shrunk"_a.noconvert().none(), "average"_a.noconvert().none(), "bias"_a.noconvert(),                \
+      "bias_square"_a.noconvert(), "bias_average"_a.noconvert(), "clock"_a.noconvert(), "choices"_a)
 
 void bind_linear(nb::module_& module) {
   nb::class_<Choices>(module, "Choices")
@@ -218,13 +248,13 @@ void bind_linear(nb::module_& module) {
   module.def(
       "linear_scores",
       [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-         ReadOnlyTable weights, In<double> bias, Out<double> scores, int n_threads) {
+         ConstTable weights, In<double> bias, Out<double> scores, int n_threads) {
         return score({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, bias, scores,
                      n_threads);
       },
-      "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "weights"_a, "bias"_a, "scores"_a,
+      "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "weights"_a, "bias"_a, "scores"_a.noconvert(),
       "n_threads"_a);
   module.def("loss_value_slope", &loss_value_slope, "loss"_a, "parameter"_a, "scores"_a, "y"_a);
-  module.def("linear_settle", &settle, "v"_a, "shrunk"_a.none(), "clock"_a, "n_outputs"_a, "choices"_a,
-             "average"_a.none() = nb::none());
+  module.def("linear_settle", &settle, "v"_a.noconvert(), "shrunk"_a.noconvert().none(),
+             "clock"_a.noconvert(), "n_outputs"_a, "choices"_a, "average"_a.noconvert().none() = nb::none());
 }

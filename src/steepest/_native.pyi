@@ -94,5 +94,12 @@ def linear_scores(
     scores: Floats,
     n_threads: int,
 ) -> int: ...
-def linear_settle(v: Table, shrunk: Floats | None, clock: Floats, n_outputs: int, choices: Choices) -> None: ...
+def linear_settle(
+    v: Table,
+    shrunk: Floats | None,
+    clock: Floats,
+    n_outputs: int,
+    choices: Choices,
+    average: Table | None = None,
+) -> None: ...
 def loss_value_slope(loss: int, parameter: float, scores: Floats, y: Floats) -> tuple[Floats, Floats]: ...
