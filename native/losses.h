@@ -29,10 +29,15 @@ struct LossAndSlope {
   double slope;
 };
 
+// log(1 + e) for 0 <= e <= 1 to about 1e-12: the library's log1p costs twice as much, once a row.
+static inline double log_one_plus(double e) {
+  return e < 1e-4 ? e * (1 - e * (0.5 - e * (1.0 / 3))) : log(1 + e);
+}
+
 // log(1 + exp(-m)) and its derivative, from one exponential that cannot overflow.
 static inline LossAndSlope logistic(double m) {
   const double e = exp(-fabs(m));
-  const double value = log1p(e) + (m < 0 ? -m : 0.0);
+  const double value = log_one_plus(e) + (m < 0 ? -m : 0.0);
   return {value, -(m < 0 ? 1.0 : e) / (1.0 + e)};
 }
 
