@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import pickle
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -263,6 +264,16 @@ def test_counting_is_found_out_from_the_head(tmp_path):
         chunks = list(source.shuffle("rows"))
         assert source.recipe["zero_based"] is zero_based
         assert min((int(c.indices.min()) for c in chunks if len(c.indices)), default=0) == 0
+
+
+def test_an_empty_first_file_says_nothing_about_counting(tmp_path):
+    source = scan_libsvm([write(tmp_path / "a", b""), write(tmp_path / "b", b"1 0:1\n")])
+    assert [chunk.indices.tolist() for chunk in source] == [[0]]
+
+
+def test_a_source_can_be_sent_to_another_process(tmp_path):
+    source = pickle.loads(pickle.dumps(scan_libsvm(write(tmp_path / "data.svm", b"1 1:1\n")).shuffle("rows")))
+    assert [chunk.y.tolist() for chunk in source] == [[1.0]]
 
 
 def test_an_index_0_behind_the_head_says_what_to_pass(tmp_path):
