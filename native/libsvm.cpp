@@ -126,6 +126,7 @@ inline bool scan_decimal(const char*& p, const char* end, Decimal& x) {
   return true;
 }
 
+#if defined(__cpp_lib_to_chars)
 // What a number that no double holds becomes: infinity or zero.
 double beyond_double(const char* start, const char* stop) {
   int64_t size = 0;  // power of ten of the first digit that is not 0
@@ -148,6 +149,7 @@ double beyond_double(const char* start, const char* stop) {
   }
   return size > 0 ? HUGE_VAL : 0.0;
 }
+#endif
 
 // The text start..stop is a decimal number, as scan_decimal found.
 double slow_double(const char* start, const char* stop) {

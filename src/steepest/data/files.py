@@ -322,8 +322,10 @@ def _standard_input() -> Iterator[IO[bytes]]:
 def _unpacked(raw: Any, packing: str, name: str) -> Iterator[bytes]:
     if packing == "zst":
         return _unpack_zstd(raw, name)
-    file: Any = gzip.GzipFile(fileobj=raw) if packing == "gz" else bz2.BZ2File(raw) if packing == "bz2" else raw
-    return iter(lambda: file.read(_PIECE_BYTES), b"")
+    if packing == "":
+        return iter(lambda: raw.read(_PIECE_BYTES), b"")
+    file: Any = gzip.GzipFile(fileobj=raw) if packing == "gz" else bz2.BZ2File(raw)
+    return iter(lambda: file.read1(_PIECE_BYTES), b"")  # all that there is, up to where a file is cut short
 
 
 def _unpack_zstd(raw: Any, name: str) -> Iterator[bytes]:

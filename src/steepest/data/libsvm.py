@@ -89,10 +89,10 @@ class _IndexBase:
     def __init__(self, zero_based: bool | str) -> None:
         self.zero_based = zero_based
 
-    def settle(self, file: TextFile) -> None:
+    def settle(self, files: list[TextFile]) -> None:
         if self.zero_based == "auto":
-            head = _whole_lines(file.head(LOOK_BYTES))
-            indices = parse_libsvm([head], zero_based=True, with_labels=False, skip_bad=True)[1]
+            head = next(filter(None, (file.head(LOOK_BYTES) for file in files)), b"")
+            indices = parse_libsvm([_whole_lines(head)], zero_based=True, with_labels=False, skip_bad=True)[1]
             self.zero_based = bool((indices == 0).any())
 
 
@@ -119,7 +119,7 @@ class LibsvmSource(LineSource):
 
     def prepare(self) -> None:
         """Settles whether indices count from 0."""
-        self._base.settle(self.files[0])
+        self._base.settle(self.files)
 
     def parse(self, texts: list[Text]) -> Parsed:
         """Blocks of lines."""

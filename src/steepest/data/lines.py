@@ -233,12 +233,15 @@ class LineSource(Source):
 
     def _blocks(self, files: list[TextFile], order: Order, epoch: int) -> Iterator[Block]:
         if not files[0].seekable:
-            yield from (block for block in files[0].stream() if self._holds(block.file.position + block.number))
+            for block in files[0].stream():
+                if self._holds(np.array([block.file.position + block.number])).all():
+                    yield block
             return
         counts = [file.n_blocks() for file in files]
         which = np.repeat(np.arange(len(files)), counts)
-        numbers = np.concatenate([np.arange(count) for count in counts])
-        mine = np.flatnonzero(self._holds(np.array([file.position for file in files])[which] + numbers))
+        numbers = np.concatenate([np.arange(n) for n in counts])
+        positions = np.array([file.position for file in files])
+        mine = np.flatnonzero(self._holds(positions[which] + numbers))
         if order.shuffle != "never":
             mine = order.generator(epoch, _BLOCKS, files[0].position).permutation(mine)
         for place in mine:
@@ -246,12 +249,12 @@ class LineSource(Source):
             if len(block.text):
                 yield block
 
-    def _holds(self, place: int | Array) -> bool | Array:
-        """Whether the block, by file number + block number, belongs to this shard."""
-        held: bool | Array = place == place
+    def _holds(self, places: Array) -> Array:
+        """Which blocks, by file number + block number, belong to this shard."""
+        held = np.ones(len(places), bool)
         for shard, n in self._parts:
-            held = held & (place % n == shard)
-            place = place // n
+            held &= places % n == shard
+            places = places // n
         return held
 
     def _bad_lines(self, group: list[Block], parsed: Parsed) -> list[_BadLines]:
