@@ -22,11 +22,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
+import numpy as np
+
 from steepest.data.chunk import DataError
 
 # Large enough that seeking and calling cost nothing, small enough that shuffled blocks mix and stay in cache.
 BLOCK_BYTES = 1 << 20
-# A longer line is no line: the file is binary, or lost its newlines.
+# A line that goes on for more than this behind its block is no line: the file is binary, or lost its newlines.
 LINE_LIMIT = 256 << 20
 # Read beyond a block in the hope that its last line ends there.
 _SPARE_BYTES = 1 << 14
@@ -67,7 +69,7 @@ class Block:
         """The line, counted from 1, at a byte of the block; None if that takes another look at the file."""
         if self.lines_before is None:
             return None
-        return self.lines_before + bytes(self.text[:offset]).count(b"\n") + 1
+        return self.lines_before + _count_lines(self.text[:offset]) + 1
 
 
 class TextFile:
@@ -114,32 +116,21 @@ class TextFile:
 
     def stream(self) -> Generator[Block, None, None]:
         """All blocks, one after the other."""
-        start = lines = searched = 0
-        text = bytearray()
+        start = lines = 0
+        text: bytes = b""
         pieces = self.pieces()
-        ended = False
-        while not ended:
+        while True:
             number = start // BLOCK_BYTES
-            last = (number + 1) * BLOCK_BYTES - start - 1  # the block's last line ends here or later
-            searched = last
-            while (stop := text.find(b"\n", searched) + 1) == 0:
-                searched = max(last, len(text))
-                try:
-                    piece = next(pieces, b"")
-                except (OSError, EOFError, zlib.error) as error:
-                    raise self._explain(error, lines + text.count(b"\n")) from None
-                if not piece:
-                    stop, ended = len(text), True
-                    break
-                text += piece
-                if len(text) > LINE_LIMIT:
-                    self._check_line(text, last, lines)
-            skip = _mark_length(text) if start == 0 else 0
-            if stop > skip:
-                yield Block(self, number, start + skip, bytes(memoryview(text)[skip:stop]), lines)
-            lines += text.count(b"\n", 0, stop)
+            text, stop = self._gather(pieces, text, (number + 1) * BLOCK_BYTES - start - 1, lines)
+            if not text:
+                return
+            skip = 0 if start else _mark_length(text)
+            block = memoryview(text)[skip:stop]
+            if len(block):
+                yield Block(self, number, start + skip, block, lines)
+            lines += _count_lines(block)
             start += stop
-            del text[:stop]
+            text = text[stop:]
 
     def pieces(self) -> Iterator[bytes]:
         """The unpacked bytes in pieces of any size."""
@@ -150,13 +141,7 @@ class TextFile:
         """The first bytes, unpacked. A pipe gives them again when it is read."""
         pieces = self.pieces()
         taken: list[bytes] = []
-        while sum(map(len, taken)) < n_bytes:
-            try:
-                piece = next(pieces, b"")
-            except (OSError, EOFError, zlib.error) as error:
-                raise self._explain(error, b"".join(taken).count(b"\n")) from None
-            if not piece:
-                break
+        while sum(map(len, taken)) < n_bytes and (piece := self._next(pieces, taken, 0)):
             taken.append(piece)
         if self.once:
             self._waiting = itertools.chain(taken, pieces)
@@ -206,28 +191,49 @@ class TextFile:
             start = _read_fully(raw, _MAGIC_BYTES)
             yield from _unpacked(_Resumed(start, raw), _packing(start), self.name)
 
+    def _gather(self, pieces: Iterator[bytes], text: bytes, last: int, lines: int) -> tuple[bytes, int]:
+        """The text and more, and where in it the line that holds byte `last` ends: there, or with the stream."""
+        stop = text.find(b"\n", last) + 1
+        parts, size = [text], len(text)
+        while not stop:
+            piece = self._next(pieces, parts, lines)
+            if not piece:
+                stop = size
+                break
+            end = piece.find(b"\n", max(0, last - size)) + 1
+            stop = size + end if end else 0
+            parts.append(piece)
+            size += len(piece)
+            if (stop or size) - last > LINE_LIMIT:
+                raise self._endless(b"".join(parts), last, lines)
+        return b"".join(parts), stop
+
+    def _next(self, pieces: Iterator[bytes], before: list[bytes], lines: int) -> bytes:
+        try:
+            return next(pieces, b"")
+        except (OSError, EOFError, zlib.error) as error:
+            raise self._explain(error, lines + sum(map(_count_lines, before))) from None
+
     def _complete(self, raw: IO[bytes], data: bytes, last: int, offset: int) -> tuple[bytes, int]:
         """Reads on until the line that holds byte `last` has ended; returns all bytes and that end."""
         more = _SPARE_BYTES
         searched = last
-        while (stop := data.find(b"\n", searched) + 1) == 0:
-            searched = max(last, len(data))
+        while True:
+            stop = data.find(b"\n", searched) + 1
+            if (stop or len(data)) - last > LINE_LIMIT:
+                raise self._endless(data, last, (self.line_number(offset) or 1) - 1)
             more *= 2
-            added = _read_fully(raw, more) if len(data) > last else b""
+            added = _read_fully(raw, more) if len(data) > last and not stop else b""
             if not added:
-                return data, len(data)
+                return data, stop or len(data)
+            searched = len(data)
             data += added
-            if len(data) > LINE_LIMIT:
-                self._check_line(data, last, (self.line_number(offset) or 1) - 1)
-        return data, stop
 
-    def _check_line(self, data: bytes | bytearray, last: int, lines_before: int) -> None:
-        line_start = data.rfind(b"\n", 0, last) + 1
-        if len(data) - line_start > LINE_LIMIT:
-            line = lines_before + data.count(b"\n", 0, line_start) + 1
-            raise DataError(
-                f"{self.name}, line {line}: the line is longer than {LINE_LIMIT} bytes; check that this is a text file"
-            )
+    def _endless(self, data: bytes, last: int, lines_before: int) -> DataError:
+        line = lines_before + data.count(b"\n", 0, last) + 1
+        return DataError(
+            f"{self.name}, line {line}: the line is longer than {LINE_LIMIT} bytes; check that this is a text file"
+        )
 
     def _explain(self, error: Exception, lines: int = 0) -> DataError:
         if isinstance(error, EOFError):
@@ -274,7 +280,11 @@ def _expand(path: str) -> list[str]:
     return found
 
 
-def _mark_length(data: bytes | bytearray) -> int:
+def _count_lines(text: Text) -> int:
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
+
+
+def _mark_length(data: bytes) -> int:
     return len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
 
 
