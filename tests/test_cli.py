@@ -10,10 +10,10 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import sparse_problem
 from sklearn.datasets import dump_svmlight_file
 
 import steepest as st
+from conftest import sparse_problem
 from steepest.cli import main
 from steepest.cli.flags import parse_value
 
@@ -49,11 +49,23 @@ def test_train_twice_gives_the_same_file(files, capsys):
 
 
 def test_json_is_one_object_a_line(files, capsys):
-    arguments = ["train", str(files / "train.svm"), "-m", str(files / "m"), "--json", "--epochs", "2", "--holdout", "0.2"]
+    arguments = [
+        "train",
+        str(files / "train.svm"),
+        "-m",
+        str(files / "m"),
+        "--json",
+        "--epochs",
+        "2",
+        "--holdout",
+        "0.2",
+    ]
     assert main(arguments) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["epoch"] for line in lines[:2]] == [1, 2]
-    assert {"loss", "holdout_loss", "objective", "eta", "nonzeros", "rows", "rows_per_second", "seconds"} <= set(lines[0])
+    assert {"loss", "holdout_loss", "objective", "eta", "nonzeros", "rows", "rows_per_second", "seconds"} <= set(
+        lines[0]
+    )
     assert lines[-1]["model"] == str(files / "m")
 
 
@@ -130,7 +142,17 @@ def test_several_files_and_a_glob(files):
 
 
 def test_flags_follow_the_estimators_signature(files, capsys):
-    arguments = ["--loss", "hinge", "--penalty", "elasticnet", "--l1-ratio", "0.5", "--alpha", "1e-3", "--no-fit-intercept"]
+    arguments = [
+        "--loss",
+        "hinge",
+        "--penalty",
+        "elasticnet",
+        "--l1-ratio",
+        "0.5",
+        "--alpha",
+        "1e-3",
+        "--no-fit-intercept",
+    ]
     more = ["--jobs", "2", "--seed", "7", "--epochs", "1", "--class-weight", "balanced"]
     assert main(["train", str(files / "train.svm"), "-m", str(files / "f"), *arguments, *more]) == 0
     model = st.load(files / "f")
@@ -139,7 +161,8 @@ def test_flags_follow_the_estimators_signature(files, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("3", 3), ("1e-3", 1e-3), ("true", True), ("None", None), ("hinge", "hinge"), ("inf", float("inf"))]
+    ("text", "value"),
+    [("3", 3), ("1e-3", 1e-3), ("true", True), ("None", None), ("hinge", "hinge"), ("inf", float("inf"))],
 )
 def test_flag_values(text, value):
     assert parse_value(text) == value
@@ -189,9 +212,12 @@ def test_skipped_lines_are_counted_and_shown(tmp_path, capsys):
         (["train", "{train}", "-m", "no/such/folder/m"], "does not exist"),
         (["train", "{train}", "-m", "{folder}"], "is a folder"),
         (["train", "{train}", "-m", "m", "--loss", "hinje"], "loss='hinje' is unknown"),
-        (["train", "{train}", "-m", "m", "--alpha", "-1"], "alpha=-1 must be at least 0"),
+        (["train", "{train}", "-m", "m", "--alpha", "-1"], "alpha=-1.0 is no strength"),
         (["train", "{train}", "-m", "m", "--resume"], "--checkpoint"),
-        (["train", "{train}", "-m", "m", "--task", "regress", "--multi-class", "ovr"], "no meaning with --task regress"),
+        (
+            ["train", "{train}", "-m", "m", "--task", "regress", "--multi-class", "ovr"],
+            "no meaning with --task regress",
+        ),
         (["train", "{train}", "-m", "m", "--holdout", "2"], "holdout=2.0 must lie between 0 and 1"),
         (["train", "{train}", "-m", "m", "--format", "xls"], "format='xls' is unknown"),
         (["predict", "nowhere.steepest", "{train}"], "nowhere.steepest"),
@@ -232,7 +258,9 @@ def test_a_full_disk_keeps_the_old_model(files, tmp_path, capsys, monkeypatch):
 
 def test_a_reader_that_goes_away_is_no_error(files):
     command = f"{sys.executable} -m steepest predict {files}/model.steepest {files}/train.svm | head -1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stderr == ""
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest import kernels
-from steepest.data.chunk import DataError
+from steepest.data.parameters import ParameterError
 from steepest.learners.losses import LOSSES, get_loss
 
 NAMES = tuple(LOSSES)
@@ -269,19 +269,19 @@ def test_a_loss_survives_pickling_and_plotting(name):
 
 
 def test_unknown_loss():
-    with pytest.raises(DataError, match=r"loss='logit' is not known; choose one of hinge, .*, poisson"):
+    with pytest.raises(ParameterError, match=r"loss='logit' is unknown; choose one of hinge, .*, poisson"):
         get_loss("logit")
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1, np.nan])
 def test_bad_quantile(value):
-    with pytest.raises(DataError, match="quantile="):
+    with pytest.raises(ParameterError, match="quantile="):
         get_loss("quantile").check_parameter(value)
 
 
 @pytest.mark.parametrize("value", [-0.1, np.inf, np.nan])
 def test_bad_epsilon(value):
-    with pytest.raises(DataError, match="epsilon="):
+    with pytest.raises(ParameterError, match="epsilon="):
         get_loss("huber").check_parameter(value)
 
 

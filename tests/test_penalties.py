@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.data.chunk import DataError
+from steepest.data.parameters import ParameterError
 from steepest.learners.penalties import (
     PENALTIES,
     Penalty,
@@ -133,7 +133,7 @@ def test_prox_of_elasticnet_is_the_two_after_each_other():
 
 @pytest.mark.parametrize("step", [-1.0, np.nan, np.inf])
 def test_bad_step(step):
-    with pytest.raises(DataError, match="step="):
+    with pytest.raises(ParameterError, match="step="):
         Penalty("l1").prox([1.0], step)
 
 
@@ -174,35 +174,35 @@ def test_split_is_the_same_penalty(penalty):
 
 @pytest.mark.parametrize("alpha", [np.nan, -1e-9, np.inf])
 def test_bad_alpha(alpha):
-    with pytest.raises(DataError, match=r"alpha=.* not negative"):
+    with pytest.raises(ParameterError, match=r"alpha=.* not negative"):
         Penalty("l2").split(alpha)
-    with pytest.raises(DataError, match="alpha="):
+    with pytest.raises(ParameterError, match="alpha="):
         check_alpha(alpha)
 
 
 @pytest.mark.parametrize("p", [0.999, 0.0, -2.0, np.nan, np.inf])
 def test_bad_p(p):
-    with pytest.raises(DataError, match=r"p=.* at least 1"):
+    with pytest.raises(ParameterError, match=r"p=.* at least 1"):
         Penalty("lp", p=p)
 
 
 @pytest.mark.parametrize("ratio", [-0.01, 1.01, np.nan])
 def test_bad_l1_ratio(ratio):
-    with pytest.raises(DataError, match=r"l1_ratio=.* outside \[0, 1\]"):
+    with pytest.raises(ParameterError, match=r"l1_ratio=.* outside \[0, 1\]"):
         Penalty("elasticnet", l1_ratio=ratio)
-    with pytest.raises(DataError, match="l1_ratio="):
+    with pytest.raises(ParameterError, match="l1_ratio="):
         Penalty("elasticnet").split(1.0, ratio)
 
 
 def test_unknown_penalty():
-    with pytest.raises(DataError, match="penalty='ridge' is not known; choose one of none, l2, l1, elasticnet, lp"):
+    with pytest.raises(ParameterError, match="penalty='ridge' is unknown; choose one of none, l2, l1, elasticnet, lp"):
         get_penalty("ridge")
 
 
 def test_stochastic_rules_refuse_lp_in_general():
-    with pytest.raises(DataError, match=r"p=1.5: .* p=1 and p=2 only; choose"):
+    with pytest.raises(ParameterError, match=r"p=1.5: .* p=1 and p=2 only; choose"):
         Penalty("lp", p=1.5).for_stochastic()
-    with pytest.raises(DataError, match="p=3"):
+    with pytest.raises(ParameterError, match="p=3"):
         Penalty("lp", p=3.0).split(1.0)
     assert [name for name in PENALTIES if refuse_stochastic(name)] == ["lp"]
     assert Penalty("lp", p=1).for_stochastic().name == "l1"

@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from conftest import sparse_problem
 from hypothesis import given, settings
 from hypothesis import strategies as st_
 
 import steepest as st
+from conftest import sparse_problem
 
 VARIANTS = {
     "sgd": dict(solver="sgd"),
@@ -85,7 +86,7 @@ def test_any_cuts_give_the_same_bits(cuts, name):
     X, y = sparse_problem(n_rows=1500, n_features=60, n_classes=3, density=0.1, seed=8)
     edges = [0, *sorted(set(cuts)), 1500]
     pieces = make(name)
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         pieces.partial_fit(X[start:stop], y[start:stop])
     same_bits(make(name).partial_fit(X, y), pieces)
 
@@ -181,7 +182,14 @@ model.save({out!r})
 """
 
 
-@pytest.mark.parametrize("options", ["epochs=4", "epochs=4, solver='ftrl', penalty='l1', alpha=1e-4, batch_size=9"])
+RUNS = [
+    "epochs=4",
+    "epochs=4, solver='ftrl', penalty='l1', alpha=1e-4, batch_size=9",
+    "epochs=4, early_stopping=True, patience=1, solver='sgd', eta0=50.0, schedule='adaptive'",
+]
+
+
+@pytest.mark.parametrize("options", RUNS)
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path, options):
     def script(folder, out, pause, resume):
         values = dict(folder=str(folder), out=str(out), pause=pause, resume=resume, options=options)
@@ -207,10 +215,11 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, options):
 def test_resume_refuses_a_checkpoint_of_another_run(tmp_path):
     X, y = sparse_problem(n_rows=1200, seed=21)
     from steepest.engine.checkpoint import Checkpoints, Place
+    from steepest.engine.stopping import Watch
 
     model = st.LinearClassifier(random_state=0).fit(X, y)
     saved = Checkpoints(tmp_path, lambda state: state, {"another": "run"})
-    saved.save(model._learner, model.history_, Place(0, 1, 10))
+    saved.save(model._learner, model.history_, Place(0, 1, 10), Watch())
     with pytest.raises(st.DataError, match="other data or parameters"):
         st.LinearClassifier(random_state=0).fit_stream(st.from_arrays(X, y), checkpoint=tmp_path, resume=True)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest import kernels
-from steepest.data.chunk import DataError
+from steepest.data.parameters import ParameterError
 from steepest.learners.losses import LOSSES, get_loss
 from steepest.learners.schedules import SCHEDULES, resolve, schedule_code, step_size, typical_eta0, typical_t0
 
@@ -97,26 +97,26 @@ def test_typical_eta0_is_positive(loss, alpha):
 
 
 def test_a_loss_too_steep_for_optimal():
-    with pytest.raises(DataError, match="exponential"):
+    with pytest.raises(ParameterError, match="exponential"):
         typical_eta0(get_loss("exponential"), 1e-12)
 
 
 def test_alpha_zero():
-    with pytest.raises(DataError, match=r"schedule='optimal'.*alpha"):
+    with pytest.raises(ParameterError, match=r"schedule='optimal'.*alpha"):
         resolve("optimal", 0.0)
-    with pytest.raises(DataError, match="alpha > 0"):
+    with pytest.raises(ParameterError, match="alpha > 0"):
         typical_eta0(get_loss("log"), 0.0)
     assert resolve("auto", 0.0) == "invsqrt"
     assert resolve("auto", 1e-6) == "bottou"
 
 
 def test_unknown_schedule():
-    with pytest.raises(DataError, match="schedule='fast' is not known; choose one of auto, constant, invsqrt, bottou"):
+    with pytest.raises(ParameterError, match="schedule='fast' is unknown; choose one of auto, constant"):
         step_size("fast", 0, 1, 1, 1)
 
 
 def test_bad_alpha():
-    with pytest.raises(DataError, match="alpha=nan"):
+    with pytest.raises(ParameterError, match="alpha=nan"):
         resolve("bottou", float("nan"))
 
 

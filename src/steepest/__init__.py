@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steepest.data.chunk import Chunk, DataError, ParameterError
+    from steepest.data.chunk import Chunk, DataError
     from steepest.data.libsvm import scan_libsvm
+    from steepest.data.parameters import ParameterError
     from steepest.data.scan import scan
     from steepest.data.source import Source, from_arrays
     from steepest.engine.history import History
@@ -44,7 +45,7 @@ _HOMES = {
     "Learner": "learners.base",
     "LinearClassifier": "linear",
     "LinearRegressor": "linear",
-    "ParameterError": "data.chunk",
+    "ParameterError": "data.parameters",
     "Progress": "learners.base",
     "Source": "data.source",
     "from_arrays": "data.source",

@@ -103,3 +103,12 @@ def linear_settle(
     average: Table | None = None,
 ) -> None: ...
 def loss_value_slope(loss: int, parameter: float, scores: Floats, y: Floats) -> tuple[Floats, Floats]: ...
+def parse_libsvm(
+    buffers: list[Any],
+    zero_based: bool,
+    with_labels: bool,
+    skip_bad: bool,
+    n_features: int = ...,
+) -> tuple[
+    Ints, Indices, Values, Floats | None, Ints | None, int, list[int], list[int], list[tuple[int, int, int, int, str]]
+]: ...

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from steepest import model_file
-from steepest.data.chunk import Array, DataError, ParameterError
+from steepest.data.chunk import Array, DataError
+from steepest.data.parameters import ParameterError
 
 # Which module holds the class that wrote a file; a name that is not here is never imported.
 HOMES: dict[str, str] = {"LinearClassifier": "linear", "LinearRegressor": "linear", "Hasher": "hashing"}
@@ -126,4 +127,6 @@ def load(path: str | Path) -> Any:
     try:
         return getattr(home, name)._from_file_parts(header, arrays)
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise DataError(f"{path} is not a complete {name} ({type(error).__name__}: {error}); take a fresh copy") from None
+        raise DataError(
+            f"{path} is not a complete {name} ({type(error).__name__}: {error}); take a fresh copy"
+        ) from None

@@ -9,31 +9,27 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError, ParameterError
+from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.parameters import ParameterError, at_least, choice, whole
 from steepest.data.source import SHUFFLES, ArraySource, Source, as_targets, from_arrays
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
-from steepest.engine.loop import Monitor, Plan, mean_loss, train
+from steepest.engine.loop import Monitor, mean_loss, train
+from steepest.engine.stopping import Plan
 from steepest.estimator import Estimator
 from steepest.learners.base import join_words, split_words
 from steepest.learners.labels import distinct
-from steepest.learners.linear import AVERAGES, RULES, LinearLearner, LinearSettings
+from steepest.learners.linear import LinearLearner
+from steepest.learners.linear_settings import LinearSettings, resolve_settings
 from steepest.learners.losses import LOSSES
 from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
-
-BINARY_LOSSES = tuple(name for name, loss in LOSSES.items() if loss.kind == "binary")
-REAL_LOSSES = tuple(name for name, loss in LOSSES.items() if loss.kind != "binary")
-PENALTIES = ("none", "l2", "l1", "elasticnet", "lp")
-SOLVERS = ("auto", *RULES)
-SCHEDULES = ("auto", "constant", "invsqrt", "bottou", "optimal", "adaptive")
-SCHEDULE_CODES = {"constant": 0, "adaptive": 0, "invsqrt": 1, "bottou": 2, "optimal": 2}
 
 
 class _Linear(Estimator):
@@ -87,25 +83,25 @@ class _Linear(Estimator):
     ) -> Self:
         """Learns from a source of chunks, `epochs` times over it.
 
-        `validation` is measured after every epoch; `checkpoint` names a folder in which the state is saved now and then,
-        and `resume=True` goes on from there, to the same bits as if nothing had happened.
+        `validation` is measured after every epoch. `checkpoint` names a folder in which the state is saved now and
+        then; `resume=True` goes on from there, to the same bits as if nothing had happened.
         """
         settings = self._settings(source.n_rows)
         seed = self._seed()
         if validation is None and self.early_stopping:
             source, validation = source.holdout(self.validation_fraction, seed)
-        source = source.shuffle(_choice("shuffle", self.shuffle, SHUFFLES), seed)
+        source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
         learner = self._new_learner(settings, source)
         plan = Plan(
-            epochs=_at_least("epochs", self.epochs, 1),
-            tol=None if self.tol is None else _at_least("tol", self.tol, 0.0),
-            patience=_at_least("patience", self.patience, 1),
+            epochs=whole("epochs", self.epochs, 1),
+            tol=None if self.tol is None else at_least("tol", self.tol, 0.0),
+            patience=whole("patience", self.patience, 1),
             early_stopping=bool(self.early_stopping),
             lower_step_on_stall=self.schedule == "adaptive",
         )
         checkpoints = None
         if checkpoint is not None:
-            fingerprint = {"settings": _plain_settings(learner.settings), "seed": seed, "recipe": source.recipe}
+            fingerprint = {"settings": learner.settings.as_dict(), "seed": seed, "recipe": source.recipe}
             checkpoints = Checkpoints(
                 checkpoint, lambda state: LinearLearner.from_state(learner.settings, state), fingerprint, resume=resume
             )
@@ -187,121 +183,10 @@ class _Linear(Estimator):
 
         return PrintMonitor()
 
-    # ------------------------------------------------------------------------------------------------- parameters
-
     def _settings(self, n_rows: int | None) -> LinearSettings:
         """The constructor's arguments, checked and resolved."""
-        loss = _choice("loss", self.loss, BINARY_LOSSES if self._task == "classify" else REAL_LOSSES)
-        rule = _choice("solver", self.solver, SOLVERS)
-        alpha = self._alpha(n_rows)
-        l1, l2 = self._penalty_parts(alpha)
-        if rule == "auto":
-            rule = self._auto_rule(l1)
-        average = self._average_kind(rule, l1, loss)
-        if rule == "sgd" and average != "no":
-            rule = "asgd"
-        schedule = self._schedule(rule, alpha, loss)
-        if rule == "truncated" and l2 > 0:
-            raise ParameterError(
-                f"solver='truncated' shrinks by the 1-norm only; give penalty='l1' instead of {self.penalty!r}"
-            )
-        _choice("parallel", self.parallel, ("serial",))
-        return LinearSettings(
-            task=self._task,
-            loss=loss,
-            loss_parameter=self._loss_parameter(loss),
-            rule=rule,
-            schedule=SCHEDULE_CODES[schedule],
-            eta0=self._eta0(schedule, loss, alpha),
-            alpha=alpha,
-            l1=l1,
-            l2=l2,
-            threshold=float(self.truncate_below) if rule == "truncated" else math.inf,
-            shrink_period=_at_least("truncate_every", self.truncate_every, 1) if rule == "truncated" else 1,
-            average=average,
-            batch_size=_at_least("batch_size", self.batch_size, 1),
-            fit_intercept=bool(self.fit_intercept),
-            dtype=_choice("dtype", str(np.dtype(self.dtype)) if self.dtype else "", ("float32", "float64")),
-        )
-
-    def _auto_rule(self, l1: float) -> str:
-        """Averaging forgives a step that is too large, but would fill in the zeros of the 1-norm; FTRL makes most zeros."""
-        if self.average is False:
-            return "sgd"
-        return "ftrl" if l1 > 0 and self.average == "auto" else "asgd"
-
-    def _alpha(self, n_rows: int | None) -> float:
-        if self.C is None:
-            return _at_least("alpha", self.alpha, 0.0)
-        if n_rows is None:
-            raise ParameterError(f"C={self.C} needs the number of rows, which this source does not know; give alpha")
-        return 1.0 / (max(1, n_rows) * _more_than("C", self.C, 0.0))
-
-    def _penalty_parts(self, alpha: float) -> tuple[float, float]:
-        """(strength of the 1-norm, strength of half the squared 2-norm)."""
-        name = _choice("penalty", "none" if self.penalty is None else self.penalty, PENALTIES)
-        if name == "lp":
-            p = _at_least("p", self.p, 1.0)
-            if p not in (1.0, 2.0):
-                raise ParameterError(
-                    f"penalty='lp' with p={p:g} has no lazy form in stochastic solvers; use p=1, p=2 or another penalty"
-                )
-            name = "l1" if p == 1.0 else "l2"
-        if name == "elasticnet":
-            ratio = _at_least("l1_ratio", self.l1_ratio, 0.0)
-            if ratio > 1:
-                raise ParameterError(f"l1_ratio={ratio} must lie between 0 and 1")
-            return alpha * ratio, alpha * (1 - ratio)
-        return (alpha if name == "l1" else 0.0), (alpha if name == "l2" else 0.0)
-
-    def _average_kind(self, rule: str, l1: float, loss: str) -> str:
-        wish = self.average
-        if wish == "auto":
-            wish = rule == "asgd"
-        if isinstance(wish, bool | np.bool_):
-            wish = "poly" if wish else "no"
-            if wish == "poly" and loss == "perceptron":
-                wish = "uniform"  # the averaged perceptron is the plain mean
-        kind = _choice("average", wish, tuple(AVERAGES))
-        if kind == "no" and rule == "asgd":
-            raise ParameterError("solver='asgd' averages; average=False contradicts it, use solver='sgd'")
-        if kind != "no" and rule not in ("sgd", "asgd"):
-            raise ParameterError(f"average={self.average!r} works with solver='sgd' or 'asgd', not {rule!r}")
-        if kind != "no" and l1 > 0:
-            raise ParameterError(
-                f"averaging does not keep the zeros of penalty={self.penalty!r}; set average=False, or use solver='ftrl'"
-            )
-        return str(kind)
-
-    def _schedule(self, rule: str, alpha: float, loss: str) -> str:
-        name = _choice("schedule", self.schedule, SCHEDULES)
-        if name == "auto":
-            if loss == "perceptron":
-                return "constant"
-            return "bottou" if alpha > 0 else ("constant" if rule == "asgd" else "invsqrt")
-        if name == "optimal" and alpha == 0:
-            raise ParameterError("schedule='optimal' needs alpha > 0; choose 'invsqrt' or 'constant'")
-        return str(name)
-
-    def _eta0(self, schedule: str, loss: str, alpha: float) -> float | None:
-        if isinstance(self.eta0, str):
-            _choice("eta0", self.eta0, ("auto",))
-            if loss == "perceptron":
-                return 1.0  # without a penalty its step size only scales the weights
-            if schedule == "optimal":
-                from steepest.learners.schedules import typical_eta0
-
-                return typical_eta0(LOSSES[loss], alpha)
-            return None
-        return _more_than("eta0", self.eta0, 0.0)
-
-    def _loss_parameter(self, loss: str) -> float:
-        if loss == "quantile":
-            value = _more_than("quantile", self.quantile, 0.0)
-            if value >= 1:
-                raise ParameterError(f"quantile={value} must lie between 0 and 1")
-            return value
-        return _at_least("epsilon", self.epsilon, 0.0)
+        choice("parallel", self.parallel, ("serial",))
+        return resolve_settings(self._task, self.get_params(deep=False), n_rows)
 
     # ------------------------------------------------------------------------------------------------- prediction
 
@@ -335,8 +220,8 @@ class _Linear(Estimator):
     @property
     def coef_(self) -> Array:
         """Weights, one row an output: shape (1, d) for two classes or one target."""
-        override = self.__dict__.get("_coef")
-        return override if override is not None else self._output_weights()[0]
+        shown: Any = vars(self).get("_sparse_coef")
+        return self._output_weights()[0] if shown is None else shown
 
     @property
     def intercept_(self) -> Array:
@@ -380,12 +265,12 @@ class _Linear(Estimator):
         from scipy.sparse import csr_matrix
 
         self._check_fitted()
-        self._coef = csr_matrix(self._output_weights()[0])
+        self._sparse_coef: Any = csr_matrix(self._output_weights()[0])
         return self
 
     def densify(self) -> Self:
         """Shows `coef_` as an array again."""
-        self._coef = None
+        self._sparse_coef = None
         return self
 
     def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -402,7 +287,7 @@ class _Linear(Estimator):
         header = {
             "words": words,
             "params": _plain_params(params),
-            "settings": _plain_settings(self._learner.settings),
+            "settings": self._learner.settings.as_dict(),
             "history": self.history_.as_dict(),
             "n_iter": self.n_iter_,
             "recipe": self.recipe_,
@@ -413,7 +298,7 @@ class _Linear(Estimator):
     @classmethod
     def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         estimator = cls(**_params_from_plain(header["params"]))
-        settings = _settings_from_plain(header["settings"])
+        settings = LinearSettings.from_dict(header["settings"])
         estimator._learner = LinearLearner.from_state(settings, join_words(header["words"], arrays))
         estimator.recipe_ = header["recipe"]
         estimator.history_ = History.from_dict(header["history"])
@@ -508,20 +393,7 @@ class LinearClassifier(_Linear):
     ) -> None:
         self._store(locals())
 
-    def _settings(self, n_rows: int | None) -> LinearSettings:
-        from dataclasses import replace
-
-        multi_class = _choice("multi_class", self.multi_class, ("ovr", "softmax"))
-        if multi_class == "softmax" and self.loss != "log":
-            raise ParameterError(f"multi_class='softmax' is a form of loss='log'; loss={self.loss!r} needs 'ovr'")
-        weight = self.class_weight
-        if weight is not None and weight != "balanced" and not isinstance(weight, dict):
-            raise ParameterError(f"class_weight={weight!r} is unknown; give None, 'balanced' or a dictionary")
-        return replace(super()._settings(n_rows), multi_class=multi_class, class_weight=weight)
-
     def _new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
-        from dataclasses import replace
-
         labels = source.labels if classes is None else np.unique(np.asarray(classes))
         self._label_dtype = None if labels is None else labels.dtype
         if labels is None:
@@ -600,8 +472,9 @@ class LinearClassifier(_Linear):
         if self._learner.several_targets:
             return (decisions > 0).astype(np.int64)
         if decisions.ndim == 1:
-            return self.classes_[(decisions > 0).astype(np.int64) if len(self.classes_) > 1 else np.zeros(len(decisions), int)]
-        return self.classes_[decisions.argmax(axis=1)]
+            second = (decisions > 0) & (len(self.classes_) > 1)
+            return np.asarray(self.classes_[second.astype(np.int64)])
+        return np.asarray(self.classes_[decisions.argmax(axis=1)])
 
     def predict(self, X: Any) -> Array:
         """The most likely class of every row, or 0/1 columns for multi-label."""
@@ -610,7 +483,7 @@ class LinearClassifier(_Linear):
     @property
     def predict_proba(self) -> Callable[[Any], Array]:
         """Probabilities of the classes, shape (n, classes); only losses that have them have this method."""
-        if LOSSES[_choice("loss", self.loss, BINARY_LOSSES)].link is None:
+        if self.loss in LOSSES and LOSSES[self.loss].link is None:
             raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'modified_huber'")
         return lambda X: self._probabilities(self.decision_function(X))
 
@@ -642,7 +515,7 @@ class LinearClassifier(_Linear):
         """Accuracy on these rows."""
         right = np.asarray(self.predict(X) == np.asarray(y))
         if right.ndim == 2:
-            right = right.all(axis=1)
+            right = np.asarray(right.all(axis=1))
         return float(np.average(right, weights=sample_weight))
 
     def predict_stream(self, source: Source, *, proba: bool = False) -> Iterator[Array]:
@@ -793,41 +666,7 @@ class LinearRegressor(_Linear):
         return metrics.result()
 
 
-# ------------------------------------------------------------------------------------------------ checks of values
-
-
-def _choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    if isinstance(value, str) and value in choices:
-        return value
-    raise ParameterError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name}={value!r} is not a number") from None
-    if math.isnan(number):
-        raise ParameterError(f"{name}={value!r} is not a number")
-    return number
-
-
-def _at_least(name: str, value: Any, least: Any) -> Any:
-    number = _number(name, value)
-    if number < least or math.isinf(number):
-        raise ParameterError(f"{name}={value!r} must be at least {least}")
-    if isinstance(least, int):
-        if number != int(number):
-            raise ParameterError(f"{name}={value!r} must be a whole number")
-        return int(number)
-    return number
-
-
-def _more_than(name: str, value: Any, bound: float) -> float:
-    number = _number(name, value)
-    if not number > bound or math.isinf(number):
-        raise ParameterError(f"{name}={value!r} must be more than {bound:g}")
-    return number
+# ------------------------------------------------------------------------------------------------ checks of input
 
 
 def _threads(n_jobs: int | None) -> int:
@@ -848,7 +687,7 @@ def _class_targets(y: Any) -> Array:
         )
     if targets.dtype.kind == "O" and targets.ndim == 1 and not all(isinstance(label, str) for label in targets):
         kinds = {type(label).__name__ for label in targets}
-        raise DataError(f"Unknown label type: y mixes or holds objects ({', '.join(sorted(kinds))}); give strings or numbers")
+        raise DataError(f"Unknown label type: y holds objects ({', '.join(sorted(kinds))}); give strings or numbers")
     if targets.dtype.kind in "biufOUS":
         as_targets(targets)
     return targets
@@ -877,7 +716,9 @@ def _check_names(known: Array, given: list[Any]) -> None:
     if new:
         message += "Feature names unseen at fit time:\n" + "".join(f"- {name}\n" for name in sorted(new)[:5])
     if missing:
-        message += "Feature names seen at fit time, yet now missing:\n" + "".join(f"- {n}\n" for n in sorted(missing)[:5])
+        message += "Feature names seen at fit time, yet now missing:\n" + "".join(
+            f"- {n}\n" for n in sorted(missing)[:5]
+        )
     if not new and not missing:
         message += "Feature names must be in the same order as they were in fit.\n"
     raise DataError(message)
@@ -899,22 +740,6 @@ def _balanced(source: ArraySource, labels: Array) -> dict[Any, float]:
 # -------------------------------------------------------------------------------------------- plain values for files
 
 
-def _plain_settings(settings: LinearSettings) -> dict[str, Any]:
-    plain = asdict(settings)
-    plain["threshold"] = None if math.isinf(settings.threshold) else settings.threshold
-    if isinstance(settings.class_weight, dict):
-        plain["class_weight"] = [[label, weight] for label, weight in settings.class_weight.items()]
-    return plain
-
-
-def _settings_from_plain(plain: dict[str, Any]) -> LinearSettings:
-    values = dict(plain)
-    values["threshold"] = math.inf if values["threshold"] is None else values["threshold"]
-    if isinstance(values["class_weight"], list):
-        values["class_weight"] = {label: weight for label, weight in values["class_weight"]}
-    return LinearSettings(**values)
-
-
 def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
     plain = {k: (v.item() if isinstance(v, np.generic) else v) for k, v in params.items()}
     plain["truncate_below"] = None if math.isinf(plain["truncate_below"]) else plain["truncate_below"]
@@ -928,5 +753,5 @@ def _params_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
     params = dict(plain)
     params["truncate_below"] = math.inf if params["truncate_below"] is None else params["truncate_below"]
     if isinstance(params.get("class_weight"), list):
-        params["class_weight"] = {label: weight for label, weight in params["class_weight"]}
+        params["class_weight"] = dict(params["class_weight"])
     return params

@@ -56,7 +56,7 @@ def estimator_arguments(options: argparse.Namespace, estimator: type[Estimator])
     return {name: given[name] for name in known if given.get(name) is not None}
 
 
-def unknown_arguments(options: argparse.Namespace, estimator: type[Estimator], others: list[type[Estimator]]) -> list[str]:
+def foreign_arguments(options: argparse.Namespace, estimator: type[Estimator], others: list[type[Any]]) -> list[str]:
     """Flags that were given but belong to another estimator."""
     known = inspect.signature(estimator).parameters
     foreign = {name for other in others for name in inspect.signature(other).parameters} - set(known)

@@ -13,10 +13,8 @@ from steepest.cli import flags
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
 
-TASKS: dict[str, type[st.LinearClassifier] | type[st.LinearRegressor]] = {
-    "classify": st.LinearClassifier,
-    "regress": st.LinearRegressor,
-}
+Model = st.LinearClassifier | st.LinearRegressor
+TASKS: dict[str, type[Model]] = {"classify": st.LinearClassifier, "regress": st.LinearRegressor}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Trains, saves, and says where the model is."""
     estimator_class = TASKS[options.task]
-    foreign = flags.unknown_arguments(options, estimator_class, list(TASKS.values()))
+    foreign = flags.foreign_arguments(options, estimator_class, list(TASKS.values()))
     if foreign:
         raise st.ParameterError(f"--{foreign[0].replace('_', '-')} has no meaning with --task {options.task}")
     if options.resume and not options.checkpoint:
@@ -49,9 +47,7 @@ def run(options: argparse.Namespace) -> int:
     if options.holdout:
         source, validation = source.holdout(options.holdout, int(arguments["random_state"]))
     monitor = choose_monitor(options.json, options.quiet)
-    estimator.fit_stream(
-        source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume
-    )
+    estimator.fit_stream(source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume)
     estimator.save(options.model)
     tell_skipped(source)
     _summarise(estimator, options, time.perf_counter() - started)
@@ -67,7 +63,9 @@ def _check_writable(model: str) -> None:
         raise st.DataError(f"{model} is a folder; give a file name for the model")
 
 
-def _summarise(estimator: st.LinearClassifier | st.LinearRegressor, options: argparse.Namespace, seconds: float) -> None:
+def _summarise(
+    estimator: st.LinearClassifier | st.LinearRegressor, options: argparse.Namespace, seconds: float
+) -> None:
     size = Path(options.model).stat().st_size
     if options.json:
         print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds}))

@@ -23,10 +23,6 @@ class DataError(ValueError):
     """The data cannot be used; the message names the place, the value and the way out."""
 
 
-class ParameterError(ValueError):
-    """A parameter has a value that cannot work; the message names it and the choices."""
-
-
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Rows to learn from or to score."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from steepest.data.chunk import Chunk, ParameterError
+from steepest.data.chunk import Chunk
 from steepest.data.files import Paths, Text, TextFile, open_files
 from steepest.data.lines import BadLine, LineSource, Parsed
+from steepest.data.parameters import ParameterError
 from steepest.kernels import parse_libsvm
 
 # What zero_based="auto" looks at.

@@ -23,8 +23,9 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from steepest.data.ahead import map_ahead
-from steepest.data.chunk import Array, Chunk, DataError, ParameterError
+from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.files import Block, Text, TextFile, describe
+from steepest.data.parameters import ParameterError
 from steepest.data.source import Order, Source
 
 # Blocks that are shuffled together: four megabytes of text, which stay in the last level of cache once parsed.

@@ -14,7 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError, ParameterError
+from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.parameters import choice, inside, whole
 
 SHUFFLES = ("never", "once", "blocks", "rows")
 # Rows that stay together under shuffle="blocks": long enough to read at speed, short enough to mix well.
@@ -88,22 +89,17 @@ class Source(ABC):
 
     def shuffle(self, how: str = "blocks", seed: int = 0) -> Self:
         """The same rows in another order: "never", "once", or each epoch anew by "blocks" or "rows"."""
-        if how not in SHUFFLES:
-            raise ParameterError(f"shuffle={how!r} is unknown; choose one of {', '.join(SHUFFLES)}")
         source = self._copy()
-        source.order = Order(how, seed)
+        source.order = Order(choice("shuffle", how, SHUFFLES), seed)
         return source
 
     def limit(self, n_rows: int) -> Source:
         """The first n rows."""
-        if n_rows < 0:
-            raise ParameterError(f"limit({n_rows}) must not be negative")
-        return Limited(self, n_rows)
+        return Limited(self, whole("limit", n_rows, 0))
 
     def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
-        """Two sources: most rows, and the given fraction of them. A row's side depends on its place and the seed only."""
-        if not 0 < fraction < 1:
-            raise ParameterError(f"holdout={fraction} must lie between 0 and 1")
+        """Two sources: most rows, and the given fraction of them; a row's side depends on its place and seed only."""
+        fraction = inside("holdout", fraction, 0.0, 1.0)
         mark = np.uint64(int(fraction * 2**64))
         return (
             Selected(self, lambda ids: mix(ids, seed) >= mark),
@@ -112,8 +108,7 @@ class Source(ABC):
 
     def shards(self, n: int) -> list[Source]:
         """N sources that together hold each row exactly once."""
-        if n < 1:
-            raise ParameterError(f"shards({n}) needs at least one shard")
+        n = whole("shards", n, 1)
 
         def part(shard: int) -> Source:
             return Selected(self, lambda ids: ids // BLOCK_ROWS % n == shard)
@@ -219,14 +214,11 @@ class ArraySource(Source):
 
     def limit(self, n_rows: int) -> Source:
         """The first n rows."""
-        if n_rows < 0:
-            raise ParameterError(f"limit({n_rows}) must not be negative")
-        return self._pick(self._row_numbers()[:n_rows])
+        return self._pick(self._row_numbers()[: whole("limit", n_rows, 0)])
 
     def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
         """Two sources: most rows, and the given fraction of them, both never empty if there are two rows."""
-        if not 0 < fraction < 1:
-            raise ParameterError(f"holdout={fraction} must lie between 0 and 1")
+        fraction = inside("holdout", fraction, 0.0, 1.0)
         rows = self._row_numbers()
         held = np.zeros(len(rows), bool)
         n_held = min(max(1, round(fraction * len(rows))), max(len(rows) - 1, 0))
@@ -256,11 +248,10 @@ def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows:
     if targets is not None and len(targets) != n_rows:
         raise DataError(f"X has {n_rows} rows but y has {len(targets)}; give one target a row")
     weight = None if sample_weight is None else as_weights(sample_weight, n_rows)
-    source = ArraySource(Chunk(indptr, indices, values, n_features, targets, weight), chunk_rows=chunk_rows)
-    return source
+    return ArraySource(Chunk(indptr, indices, values, n_features, targets, weight), chunk_rows=chunk_rows)
 
 
-class NotANumber(DataError, TypeError):
+class NotANumberError(DataError, TypeError):
     """An object stands where a number should; scikit-learn's callers expect a TypeError of that."""
 
 
@@ -338,7 +329,7 @@ def _from_dense(X: Any) -> tuple[Array, Array, Array, int]:
             matrix = matrix.astype(np.float64)
         except (TypeError, ValueError) as error:
             message = f"X holds a value that is not a number ({error}); encode or hash it first"
-            raise (NotANumber if isinstance(error, TypeError) else DataError)(message) from None
+            raise (NotANumberError if isinstance(error, TypeError) else DataError)(message) from None
     if matrix.ndim != 2:
         raise DataError(
             f"Expected 2D array, got {matrix.ndim}D array instead: X has shape {matrix.shape}. "

@@ -16,9 +16,11 @@ from typing import Any
 from steepest import model_file
 from steepest.data.chunk import Array, DataError
 from steepest.engine.history import History
+from steepest.engine.stopping import Watch
 from steepest.learners.base import Progress, join_words, split_words
 
 FILE_NAME = "checkpoint.steepest"
+BEST = "best epoch: "  # marks the arrays of the learner that early stopping would return to
 
 
 @dataclass(slots=True)
@@ -54,25 +56,29 @@ class Checkpoints:
         except OSError as error:
             raise DataError(f"the checkpoint folder {folder} cannot be made ({error.strerror})") from None
 
-    def maybe_save(self, learner: Any, history: History, place: Place) -> None:
+    def maybe_save(self, learner: Any, history: History, place: Place, watch: Watch) -> None:
         """Saves if the last time is long enough ago."""
         if time.monotonic() - self._last >= self.seconds:
-            self.save(learner, history, place)
+            self.save(learner, history, place, watch)
 
-    def save(self, learner: Any, history: History, place: Place) -> None:
+    def save(self, learner: Any, history: History, place: Place, watch: Watch) -> None:
         """Saves now; the file is complete or the old one stays."""
-        words, arrays = split_words(learner.state)
+        state = dict(learner.state)
+        if watch.kept is not None:
+            state |= {BEST + name: array for name, array in watch.kept.state.items()}
+        words, arrays = split_words(state)
         header = {
             "kind": "checkpoint",
             "fingerprint": self.fingerprint,
             "place": asdict(place),
             "history": history.as_dict(),
+            "watch": watch.as_dict(),
             "words": words,
         }
         model_file.write(self.path, header, arrays)
         self._last = time.monotonic()
 
-    def resume(self) -> tuple[Any, History, Place] | None:
+    def resume(self) -> tuple[Any, History, Place, Watch] | None:
         """What the last checkpoint holds, or None to start anew."""
         if not self.wanted or not self.path.exists():
             return None
@@ -82,9 +88,12 @@ class Checkpoints:
                 f"{self.path} belongs to a run with other data or parameters; "
                 "remove it, give another --checkpoint folder, or resume with the same command"
             )
+        state = join_words(header["words"], arrays)
+        best = {name.removeprefix(BEST): array for name, array in state.items() if name.startswith(BEST)}
+        watch = Watch.from_dict(header["watch"], self.restore(best) if best else None)
         progress = Progress(**header["place"].pop("progress"))
         place = Place(**header["place"], progress=progress)
-        return self.restore(join_words(header["words"], arrays)), History.from_dict(header["history"]), place
+        return self.restore(state), History.from_dict(header["history"]), place, watch
 
     def clear(self) -> None:
         """The run is complete: nothing is left to resume."""

@@ -1,41 +1,22 @@
 """The training loop: hands chunks to a learner's step, watches the losses, and decides when to stop.
 
-It never hears of hinge or logistic: a learner is something with `step`, `learn_pending` and a few measures.
+It never hears of hinge or logistic: a learner is something that has the methods of `Learner`.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk
 from steepest.data.source import Source
 from steepest.engine.checkpoint import Checkpoints, Place
 from steepest.engine.history import History, Record
-from steepest.learners.base import Progress
-
-
-class Trainable(Protocol):
-    """What the loop needs of a learner."""
-
-    def step(self, chunk: Chunk) -> Progress: ...
-    def learn_pending(self) -> Progress: ...
-    def keep_good_state(self) -> None: ...
-    def lower_step(self, factor: float) -> None: ...
-    def penalty(self) -> float: ...
-    def weights(self) -> tuple[Array, Array]: ...
-    def code_for_scoring(self, rows: Chunk) -> Chunk: ...
-    def losses(self, coded: Chunk) -> tuple[Array, Array]: ...
-    def clone(self) -> Any: ...
-    @property
-    def step_size(self) -> float: ...
-    @property
-    def state(self) -> dict[str, Array]: ...
+from steepest.engine.stopping import Plan, Watch
+from steepest.learners.base import Learner, Progress
 
 
 class Monitor:
@@ -51,19 +32,8 @@ class Monitor:
         """Something worth telling happened."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How long to train, and when to stop earlier."""
-
-    epochs: int = 5
-    tol: float | None = None
-    patience: int = 2
-    early_stopping: bool = False
-    lower_step_on_stall: bool = False
-
-
 def train(
-    learner: Trainable,
+    learner: Learner,
     source: Source,
     plan: Plan,
     *,
@@ -71,81 +41,81 @@ def train(
     monitor: Monitor | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Any, History]:
-    """Trains for the planned epochs; returns the learner to keep (the best one under early stopping) and the history."""
-    monitor = monitor or Monitor()
-    history, place = History(), Place()
+    """Trains for the planned epochs; returns the learner to keep (the best under early stopping) and the history."""
+    run = _Run(learner, source, history=History(), monitor=monitor or Monitor(), checkpoints=checkpoints, watch=Watch())
+    place = Place()
     if checkpoints is not None and (found := checkpoints.resume()) is not None:
-        learner, history, place = found
-        monitor.event(f"resumed after {place.rows:,} rows, in epoch {place.epoch + 1}")
-    best: tuple[float, Any] = (math.inf, None)
-    stalled = 0
+        run.learner, run.history, place, run.watch = found
+        run.monitor.event(f"resumed in epoch {place.epoch + 1}, after {place.rows:,} of its rows")
     for epoch in range(place.epoch, plan.epochs):
-        skip, place.chunks = place.chunks, 0
-        record = _run_epoch(learner, source, epoch, skip, history, monitor, checkpoints, place)
+        record = run.epoch(epoch, place)
+        place = Place()
+        watched = record["loss"]
         if validation is not None:
-            record["holdout_loss"] = mean_loss(learner, validation)
-        record["objective"] = record.get("holdout_loss", record["loss"]) + learner.penalty()
-        history.records.append(record)
-        monitor.epoch_done(record)
-        watched = record.get("holdout_loss", record["loss"])
-        improved = watched < best[0] - (plan.tol or 0.0) * abs(best[0] if math.isfinite(best[0]) else 0.0)
-        stalled = 0 if improved else stalled + 1
-        if watched < best[0]:
-            best = (watched, learner.clone() if plan.early_stopping else None)
-        if stalled and plan.lower_step_on_stall:
-            learner.lower_step(2.0)
-        if (plan.early_stopping or plan.tol is not None) and stalled >= plan.patience:
-            history.events.append(f"stopped after epoch {epoch + 1}: no improvement in {plan.patience} epochs")
-            monitor.event(history.events[-1])
+            watched = record["holdout_loss"] = mean_loss(run.learner, validation)
+        record["objective"] = watched + run.learner.penalty()
+        run.history.records.append(record)
+        run.monitor.epoch_done(record)
+        run.watch.see(watched, run.learner, plan)
+        if run.watch.stalled and plan.lower_step_on_stall:
+            run.learner.lower_step(2.0)
+        if plan.may_stop and run.watch.stalled >= plan.patience:
+            run.tell(f"stopped after epoch {epoch + 1}: no improvement in {plan.patience} epochs")
             break
     if checkpoints is not None:
         checkpoints.clear()
-    return (best[1] if best[1] is not None else learner), history
+    return (run.learner if run.watch.kept is None else run.watch.kept), run.history
 
 
-def _run_epoch(
-    learner: Trainable,
-    source: Source,
-    epoch: int,
-    skip: int,
-    history: History,
-    monitor: Monitor,
-    checkpoints: Checkpoints | None,
-    place: Place,
-) -> Record:
-    started = time.perf_counter()
-    total = Progress() if not skip else place.progress
-    if epoch > 0 and not skip:
-        learner.keep_good_state()
+@dataclass(slots=True)
+class _Run:
+    """One training run: who learns from what, and who is told."""
 
-    def take(progress: Progress) -> None:
+    learner: Any
+    source: Source
+    history: History
+    monitor: Monitor
+    checkpoints: Checkpoints | None
+    watch: Watch
+
+    def tell(self, event: str) -> None:
+        self.history.events.append(event)
+        self.monitor.event(event)
+
+    def epoch(self, epoch: int, place: Place) -> Record:
+        """All chunks of an epoch but those that a resumed run has seen; what became of it."""
+        started, total = time.perf_counter(), place.progress
+        if epoch > 0 and not place.chunks:
+            self.learner.keep_good_state()
+        for number, chunk in enumerate(self.source.epoch(epoch)):
+            if number < place.chunks:
+                continue
+            self._take(self.learner.step(chunk), total)
+            self.monitor.chunk_done(epoch, total, time.perf_counter() - started, self.source.n_rows)
+            if self.checkpoints is not None:
+                here = Place(epoch, number + 1, total.rows, total)
+                self.checkpoints.maybe_save(self.learner, self.history, here, self.watch)
+        if epoch == 0:
+            self._take(self.learner.learn_pending(), total)
+        seconds = time.perf_counter() - started
+        return {
+            "epoch": epoch + 1,
+            "rows": total.rows,
+            "loss": total.mean_loss,
+            "eta": self.learner.step_size,
+            "nonzeros": int(np.count_nonzero(self.learner.weights()[0])),
+            "seconds": seconds,
+            "rows_per_second": total.rows / seconds if seconds > 0 else math.nan,
+        }
+
+    def _take(self, progress: Progress, total: Progress) -> None:
         for event in progress.events:
-            history.events.append(event)
-            monitor.event(event)
+            self.tell(event)
+        progress.events.clear()
         total.add(progress)
 
-    for number, chunk in enumerate(source.epoch(epoch)):
-        if number < skip:
-            continue
-        take(learner.step(chunk))
-        monitor.chunk_done(epoch, total, time.perf_counter() - started, source.n_rows)
-        if checkpoints is not None:
-            checkpoints.maybe_save(learner, history, Place(epoch, number + 1, total.rows, total))
-    if epoch == 0:
-        take(learner.learn_pending())
-    seconds = time.perf_counter() - started
-    return {
-        "epoch": epoch + 1,
-        "rows": total.rows,
-        "loss": total.mean_loss,
-        "eta": learner.step_size,
-        "nonzeros": int(np.count_nonzero(learner.weights()[0])),
-        "seconds": seconds,
-        "rows_per_second": total.rows / seconds if seconds > 0 else math.nan,
-    }
 
-
-def mean_loss(learner: Trainable, source: Source) -> float:
+def mean_loss(learner: Learner, source: Source) -> float:
     """Weighted mean loss over a source, without learning from it."""
     loss = weight = 0.0
     for chunk in source:
@@ -153,6 +123,3 @@ def mean_loss(learner: Trainable, source: Source) -> float:
         loss += float((losses * weights).sum())
         weight += float(weights.sum())
     return loss / weight if weight > 0 else math.nan
-
-
-Callback = Callable[[Record], None]

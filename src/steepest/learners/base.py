@@ -54,13 +54,43 @@ class Progress:
 class Learner(Protocol):
     """The contract between executors and the mathematics."""
 
-    state: State
+    @property
+    def state(self) -> State:
+        """Everything that was learned or is needed to go on."""
+
+    @property
+    def step_size(self) -> float:
+        """The step that the next row will take."""
 
     def step(self, chunk: Chunk) -> Progress:
-        """Learns the rows of a chunk, in order."""
+        """Learns the rows of a chunk, in order; some may wait until there are more."""
+
+    def learn_pending(self) -> Progress:
+        """Learns the rows that wait, as if no others were to come."""
 
     def scores(self, chunk: Chunk) -> Array:
         """Raw scores, one row of outputs for each row visited."""
 
+    def losses(self, coded: Chunk) -> tuple[Array, Array]:
+        """(loss, weight) of each row visited, whose targets `code_for_scoring` has coded."""
+
+    def code_for_scoring(self, rows: Chunk) -> Chunk:
+        """Rows with their targets as `losses` wants them."""
+
+    def weights(self) -> tuple[Array, Array]:
+        """(weights, bias) as they would predict."""
+
+    def penalty(self) -> float:
+        """What the penalty adds to the mean loss."""
+
+    def keep_good_state(self) -> None:
+        """Remembers the state to return to if learning diverges."""
+
+    def lower_step(self, factor: float) -> None:
+        """Divides the step size."""
+
     def merge(self, states: Sequence[State]) -> Self:
         """A learner whose state combines those of several that learned other rows."""
+
+    def clone(self) -> Self:
+        """An independent copy."""

@@ -21,17 +21,17 @@ from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError, concatenate
 from steepest.learners.base import Progress, State
 from steepest.learners.labels import LabelBook
+from steepest.learners.linear_settings import ADAPTIVE, AVERAGES, LinearSettings
 from steepest.learners.losses import LOSSES, Loss
+from steepest.learners.schedules import step_size_by_code
 
-RULES = {
+KERNELS = {
     "sgd": kernels.linear_sgd,
     "asgd": kernels.linear_sgd,
     "truncated": kernels.linear_sgd,
     "adagrad": kernels.linear_adagrad,
     "ftrl": kernels.linear_ftrl,
 }
-ADAPTIVE = ("adagrad", "ftrl")
-AVERAGES = {"no": 0, "uniform": 1, "eta": 2, "poly": 3}
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
 # Rows on which the first step size is tried out; Bottou's programs use as many.
 CALIBRATION_ROWS = 1000
@@ -43,30 +43,6 @@ FIRST_SNAPSHOT_ROWS = 1 << 16
 LARGEST_TABLE_BYTES = 1 << 33
 MOST_ROLLBACKS = 60
 CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "average_weight")
-
-
-@dataclass(frozen=True, slots=True)
-class LinearSettings:
-    """The choices that make a linear learner; all of them plain values that stand in the model file."""
-
-    task: str = "classify"  # or "regress"
-    loss: str = "log"
-    loss_parameter: float = 0.0
-    rule: str = "sgd"
-    schedule: int = 2
-    eta0: float | None = None  # None: calibrate
-    power: float = 1.0
-    alpha: float = 1e-6
-    l1: float = 0.0
-    l2: float = 1e-6
-    threshold: float = math.inf
-    shrink_period: int = 1
-    average: str = "no"
-    batch_size: int = 1
-    fit_intercept: bool = True
-    multi_class: str = "ovr"
-    dtype: str = "float32"
-    class_weight: Any = None  # None, "balanced" (running), or {label: weight}
 
 
 @dataclass(slots=True)
@@ -155,7 +131,12 @@ class LinearLearner:
         if self.settings.rule not in ADAPTIVE:
             arrays = self.arrays
             kernels.linear_settle(
-                arrays["v"], arrays.get("shrunk"), arrays["clock"], self.n_outputs, self._choices(), arrays.get("average")
+                arrays["v"],
+                arrays.get("shrunk"),
+                arrays["clock"],
+                self.n_outputs,
+                self._choices(),
+                arrays.get("average"),
             )
 
     @property
@@ -261,12 +242,10 @@ class LinearLearner:
     @property
     def step_size(self) -> float:
         """The step that the next row will take."""
-        eta0, t, s = self.eta0 or 0.0, self._clock("t"), self.settings
-        if s.rule in ADAPTIVE or s.schedule == 0:
+        settings, eta0 = self.settings, self.eta0 or 0.0
+        if settings.rule in ADAPTIVE:
             return eta0
-        if s.schedule == 1:
-            return eta0 / math.sqrt(1 + t)
-        return eta0 / (1 + eta0 * s.alpha * t) ** s.power
+        return step_size_by_code(settings.schedule, self._clock("t"), eta0, settings.alpha, settings.power)
 
     def lower_step(self, factor: float) -> None:
         """Divides the step size (the adaptive schedule does so when the loss stalls)."""
@@ -324,7 +303,8 @@ class LinearLearner:
             self.rows_learned += 1
 
     def _kernel_call(self, rows: Chunk, arrays: dict[str, Array], choices: Any) -> tuple[int, int, float, float]:
-        return RULES[self.settings.rule](
+        assert rows.y is not None
+        return KERNELS[self.settings.rule](
             rows.indptr,
             rows.indices,
             rows.values,
@@ -376,8 +356,8 @@ class LinearLearner:
         wrong = (indices < 0) | (indices >= len(self.arrays["v"]))
         if wrong.any():
             raise DataError(
-                f"{name} has the column index {int(indices[wrong][0])}, but columns run from 0 to {rows.n_features - 1}; "
-                "check how the matrix was built"
+                f"{name} has the column index {int(indices[wrong][0])}, but columns run from 0 "
+                f"to {rows.n_features - 1}; check how the matrix was built"
             )
         wrong = ~np.isfinite(values)
         if wrong.any():

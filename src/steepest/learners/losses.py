@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from steepest.data.chunk import DataError
+from steepest.data.parameters import ParameterError
 
 Array = npt.NDArray[np.float64]
 
@@ -61,9 +61,11 @@ class Loss:
         """The value if the loss can use it; otherwise a sentence that says what it can use."""
         value = float(value)
         if self.parameter == "quantile" and not 0 < value < 1:
-            raise DataError(f"quantile={value} lies outside (0, 1); 0.5 asks for the median")
+            raise ParameterError(f"quantile={value} lies outside (0, 1); 0.5 asks for the median")
         if self.parameter == "epsilon" and not 0 <= value < np.inf:
-            raise DataError(f"epsilon={value} is no width for loss {self.name!r}; give a number that is not negative")
+            raise ParameterError(
+                f"epsilon={value} is no width for loss {self.name!r}; give a number that is not negative"
+            )
         return value
 
 
@@ -271,5 +273,5 @@ def get_loss(name: str) -> Loss:
     2
     """
     if name not in LOSSES:
-        raise DataError(f"loss={name!r} is not known; choose one of {', '.join(LOSSES)}")
+        raise ParameterError(f"loss={name!r} is unknown; choose one of {', '.join(LOSSES)}")
     return LOSSES[name]

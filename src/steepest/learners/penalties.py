@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steepest.data.chunk import DataError
+from steepest.data.parameters import ParameterError
 
 Array = npt.NDArray[np.float64]
 
@@ -38,7 +38,7 @@ def check_alpha(alpha: float) -> float:
     """The strength of a penalty, if it is one."""
     alpha = float(alpha)
     if not 0 <= alpha < math.inf:
-        raise DataError(f"alpha={alpha} is no strength for a penalty; give a finite number that is not negative")
+        raise ParameterError(f"alpha={alpha} is no strength for a penalty; give a finite number that is not negative")
     return alpha
 
 
@@ -58,11 +58,11 @@ class Penalty:
 
     def __post_init__(self) -> None:
         if self.name not in PENALTIES:
-            raise DataError(f"penalty={self.name!r} is not known; choose one of {', '.join(PENALTIES)}")
+            raise ParameterError(f"penalty={self.name!r} is unknown; choose one of {', '.join(PENALTIES)}")
         if self.name == "elasticnet" and not 0 <= self.l1_ratio <= 1:
-            raise DataError(f"l1_ratio={self.l1_ratio} lies outside [0, 1]; 0 is l2 and 1 is l1")
+            raise ParameterError(f"l1_ratio={self.l1_ratio} lies outside [0, 1]; 0 is l2 and 1 is l1")
         if self.name == "lp" and not 1 <= self.p < math.inf:
-            raise DataError(f"p={self.p} gives no convex penalty lp; give a finite number that is at least 1")
+            raise ParameterError(f"p={self.p} gives no convex penalty lp; give a finite number that is at least 1")
 
     def value(self, w: Any) -> float:
         """R(w)."""
@@ -84,7 +84,9 @@ class Penalty:
     def prox(self, w: Any, step: float) -> Array:
         """The minimiser of (1/2) ||x - w||^2 + step R(x)."""
         if not 0 <= step < math.inf:
-            raise DataError(f"step={step} is no step for a proximal map; give a finite number that is not negative")
+            raise ParameterError(
+                f"step={step} is no step for a proximal map; give a finite number that is not negative"
+            )
         simple = self if self.name != "lp" or self.p not in (1, 2) else self.for_stochastic()
         if simple.name == "lp":
             return _prox_lp(np.asarray(w, np.float64), step, self.p)
@@ -127,7 +129,7 @@ class Penalty:
         if self.name != "lp":
             return self
         if self.p not in (1, 2):
-            raise DataError(f"p={self.p}: {refuse_stochastic(self.name)}")
+            raise ParameterError(f"p={self.p}: {refuse_stochastic(self.name)}")
         return Penalty("l1" if self.p == 1 else "l2")
 
     def _mixture(self) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from steepest.data.chunk import DataError
+from steepest.data.parameters import ParameterError
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import check_alpha
 
@@ -24,10 +24,12 @@ _CODES = {"constant": 0, "adaptive": 0, "invsqrt": 1, "bottou": 2, "optimal": 2}
 def resolve(schedule: str, alpha: float) -> str:
     """The name of the schedule that runs: `auto` becomes one of the others."""
     if schedule not in SCHEDULES:
-        raise DataError(f"schedule={schedule!r} is not known; choose one of {', '.join(SCHEDULES)}")
+        raise ParameterError(f"schedule={schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}")
     alpha = check_alpha(alpha)
     if schedule == "optimal" and alpha == 0:
-        raise DataError("schedule='optimal' takes its pace from alpha, which is 0; give alpha > 0 or choose invsqrt")
+        raise ParameterError(
+            "schedule='optimal' takes its pace from alpha, which is 0; give alpha > 0 or choose invsqrt"
+        )
     if schedule == "auto":
         return "bottou" if alpha > 0 else "invsqrt"
     return schedule
@@ -44,7 +46,11 @@ def step_size(schedule: str, t: float, eta0: float, alpha: float, power: float =
     >>> step_size("bottou", t=100, eta0=0.5, alpha=0.02)
     0.25
     """
-    code = schedule_code(schedule, alpha)
+    return step_size_by_code(schedule_code(schedule, alpha), t, eta0, alpha, power)
+
+
+def step_size_by_code(code: int, t: float, eta0: float, alpha: float, power: float = 1.0) -> float:
+    """The same, for a schedule known by the kernels' number."""
     if code == _CODES["invsqrt"]:
         return eta0 / math.sqrt(1.0 + t)
     if code == _CODES["bottou"]:
@@ -59,12 +65,14 @@ def typical_eta0(loss: Loss, alpha: float, parameter: float | None = None) -> fl
     pulls with |slope(-w, 1)|; eta0 = w / max(1, |slope|).
     """
     if not check_alpha(alpha) > 0:
-        raise DataError("the first step of schedule='optimal' comes from alpha, which is 0; give alpha > 0 or eta0")
+        raise ParameterError(
+            "the first step of schedule='optimal' comes from alpha, which is 0; give alpha > 0 or eta0"
+        )
     typical_weight = math.sqrt(1.0 / math.sqrt(alpha))
     parameter = loss.default_parameter if parameter is None else parameter
     pull = abs(float(loss.slope(-typical_weight, 1.0, parameter)))
     if math.isinf(pull):
-        raise DataError(f"loss={loss.name!r} is too steep for schedule='optimal' at alpha={alpha}; choose bottou")
+        raise ParameterError(f"loss={loss.name!r} is too steep for schedule='optimal' at alpha={alpha}; choose bottou")
     return typical_weight / max(1.0, pull)
 
 

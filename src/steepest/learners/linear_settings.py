@@ -1,0 +1,192 @@
+"""What makes a linear learner: the parameters of an estimator, checked and resolved to plain values.
+
+Everything that "auto" stands for is decided here, and everything that cannot work together is refused here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from steepest.data.parameters import ParameterError, at_least, choice, inside, more_than, number, whole
+from steepest.learners.losses import LOSSES
+from steepest.learners.penalties import Penalty, check_alpha, get_penalty
+from steepest.learners.schedules import resolve, schedule_code, typical_eta0
+
+RULES = ("sgd", "asgd", "adagrad", "ftrl", "truncated")
+ADAPTIVE = ("adagrad", "ftrl")
+AVERAGES = {"no": 0, "uniform": 1, "eta": 2, "poly": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class LinearSettings:
+    """The choices that make a linear learner; all of them plain values that stand in the model file."""
+
+    task: str = "classify"  # or "regress"
+    loss: str = "log"
+    loss_parameter: float = 0.0
+    rule: str = "sgd"
+    schedule: int = 2
+    eta0: float | None = None  # None: calibrate
+    power: float = 1.0
+    alpha: float = 1e-6
+    l1: float = 0.0
+    l2: float = 1e-6
+    threshold: float = math.inf
+    shrink_period: int = 1
+    average: str = "no"
+    batch_size: int = 1
+    fit_intercept: bool = True
+    multi_class: str = "ovr"
+    dtype: str = "float32"
+    class_weight: Any = None  # None, "balanced" (running), or {label: weight}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a file, which holds neither infinity nor keys that are not words."""
+        plain = asdict(self)
+        plain["threshold"] = None if math.isinf(self.threshold) else self.threshold
+        if isinstance(self.class_weight, dict):
+            plain["class_weight"] = [[label, weight] for label, weight in self.class_weight.items()]
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> LinearSettings:
+        """The settings that `as_dict` wrote."""
+        values = dict(plain)
+        values["threshold"] = math.inf if values["threshold"] is None else values["threshold"]
+        if isinstance(values["class_weight"], list):
+            values["class_weight"] = dict(values["class_weight"])
+        return cls(**values)
+
+
+def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -> LinearSettings:
+    """Settings from an estimator's parameters; `n_rows` is needed for C only."""
+    kinds = ("binary",) if task == "classify" else ("real", "count")
+    loss = choice("loss", params["loss"], tuple(name for name, loss in LOSSES.items() if loss.kind in kinds))
+    alpha = _alpha(params, n_rows)
+    l1, l2 = _penalty(params).split(alpha)
+    rule = _rule(params, l1, l2)
+    average = _average(params, rule, l1, loss)
+    if rule == "sgd" and average != "no":
+        rule = "asgd"
+    schedule = _schedule(params, rule, alpha, loss)
+    truncated = rule == "truncated"
+    return LinearSettings(
+        task=task,
+        loss=loss,
+        loss_parameter=_loss_parameter(params, loss),
+        rule=rule,
+        schedule=schedule_code(schedule, alpha),
+        eta0=_eta0(params, schedule, loss, alpha),
+        alpha=alpha,
+        l1=l1,
+        l2=l2,
+        threshold=more_than_zero_or_infinite(params["truncate_below"]) if truncated else math.inf,
+        shrink_period=whole("truncate_every", params["truncate_every"], 1) if truncated else 1,
+        average=average,
+        batch_size=whole("batch_size", params["batch_size"], 1),
+        fit_intercept=bool(params["fit_intercept"]),
+        multi_class=_multi_class(params, loss),
+        dtype=_dtype(params["dtype"]),
+        class_weight=_class_weight(params.get("class_weight")),
+    )
+
+
+def more_than_zero_or_infinite(value: Any) -> float:
+    """The threshold of the truncated gradient."""
+    return math.inf if value == math.inf else more_than("truncate_below", value, 0.0)
+
+
+def _alpha(params: Mapping[str, Any], n_rows: int | None) -> float:
+    c = params["C"]
+    if c is None:
+        return check_alpha(number("alpha", params["alpha"]))
+    if n_rows is None:
+        raise ParameterError(f"C={c} needs the number of rows, which this source does not know; give alpha")
+    return 1.0 / (max(1, n_rows) * more_than("C", c, 0.0))
+
+
+def _rule(params: Mapping[str, Any], l1: float, l2: float) -> str:
+    """Averaging forgives a step that is too large, but fills in the zeros of the 1-norm; FTRL keeps most of them."""
+    rule = choice("solver", params["solver"], ("auto", *RULES))
+    if rule == "auto":
+        if params["average"] is False:
+            return "sgd"
+        return "ftrl" if l1 > 0 and params["average"] == "auto" else "asgd"
+    if rule == "truncated" and l2 > 0:
+        penalty = params["penalty"]
+        raise ParameterError(f"solver='truncated' shrinks by the 1-norm only; give penalty='l1', not {penalty!r}")
+    return rule
+
+
+def _average(params: Mapping[str, Any], rule: str, l1: float, loss: str) -> str:
+    wish = params["average"]
+    if wish == "auto":
+        wish = rule == "asgd"
+    if isinstance(wish, bool | np.bool_):
+        late = "uniform" if loss == "perceptron" else "poly"  # the averaged perceptron is the plain mean
+        wish = late if wish else "no"
+    kind = choice("average", wish, tuple(AVERAGES))
+    if kind == "no" and rule == "asgd":
+        raise ParameterError("solver='asgd' averages; average=False contradicts it, use solver='sgd'")
+    if kind != "no" and rule not in ("sgd", "asgd"):
+        raise ParameterError(f"average={params['average']!r} works with solver='sgd' or 'asgd', not {rule!r}")
+    if kind != "no" and l1 > 0:
+        penalty = params["penalty"]
+        raise ParameterError(f"averaging fills in the zeros of penalty={penalty!r}; set average=False or solver='ftrl'")
+    return kind
+
+
+def _penalty(params: Mapping[str, Any]) -> Penalty:
+    name = "none" if params["penalty"] is None else str(params["penalty"])
+    return get_penalty(name, l1_ratio=number("l1_ratio", params["l1_ratio"]), p=number("p", params["p"]))
+
+
+def _schedule(params: Mapping[str, Any], rule: str, alpha: float, loss: str) -> str:
+    wish = str(params["schedule"])
+    if wish == "auto" and (loss == "perceptron" or (rule == "asgd" and alpha == 0)):
+        return "constant"  # the perceptron's step only scales the weights, and the average needs no smaller steps
+    return resolve(wish, alpha)
+
+
+def _eta0(params: Mapping[str, Any], schedule: str, loss: str, alpha: float) -> float | None:
+    eta0 = params["eta0"]
+    if not isinstance(eta0, str):
+        return more_than("eta0", eta0, 0.0)
+    choice("eta0", eta0, ("auto",))
+    if loss == "perceptron":
+        return 1.0  # without a penalty its step size only scales the weights
+    return typical_eta0(LOSSES[loss], alpha) if schedule == "optimal" else None
+
+
+def _loss_parameter(params: Mapping[str, Any], loss: str) -> float:
+    if loss == "quantile":
+        return inside("quantile", params["quantile"], 0.0, 1.0)
+    return at_least("epsilon", params["epsilon"], 0.0)
+
+
+def _multi_class(params: Mapping[str, Any], loss: str) -> str:
+    kind = choice("multi_class", params.get("multi_class", "ovr"), ("ovr", "softmax"))
+    if kind == "softmax" and loss != "log":
+        raise ParameterError(f"multi_class='softmax' is a form of loss='log'; loss={loss!r} needs 'ovr'")
+    return kind
+
+
+def _dtype(wish: Any) -> str:
+    try:
+        name = str(np.dtype(wish))
+    except TypeError:
+        name = str(wish)
+    return choice("dtype", name, ("float32", "float64"))
+
+
+def _class_weight(weight: Any) -> Any:
+    if weight is None or weight == "balanced":
+        return weight
+    if not isinstance(weight, dict):
+        raise ParameterError(f"class_weight={weight!r} is unknown; give None, 'balanced' or a dictionary")
+    return {label: at_least(f"class_weight[{label!r}]", value, 0.0) for label, value in weight.items()}
