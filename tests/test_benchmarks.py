@@ -1,0 +1,194 @@
+"""The benchmarks' data has the shape it promises, the harness tells results from troubles, and our runners run."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import benchmarks
+import numpy as np
+import pytest
+from benchmarks import compare, generate, linear
+from benchmarks.compare import Job, Settings, Target
+from sklearn.datasets import load_svmlight_file
+
+TINY = Settings(rows=600, text_rows=300, large_rows=500, launches=1)
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return generate.rcv1(2000)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    for module in (benchmarks, generate, linear):
+        monkeypatch.setattr(module, "CACHE", tmp_path)
+    monkeypatch.setattr(linear, "TEST_ROWS", 200)
+    return tmp_path
+
+
+def test_rows_have_the_shape_of_rcv1(sample):
+    X, y, flipped = sample
+    assert X.shape == (2000, 47_236)
+    assert X.dtype == np.float32
+    assert X.has_canonical_format
+    assert 72 < X.nnz / 2000 < 80
+    assert np.diff(X.indptr).std() > 30  # lengths vary as those of documents do
+    np.testing.assert_allclose(X.multiply(X).sum(axis=1), 1, atol=1e-5)
+    assert abs(flipped.mean() - 0.05) < 0.02  # four standard deviations
+    assert abs((y == 1).mean() - 0.473) < 0.05
+    assert set(y) == {-1, 1}
+
+
+def test_words_follow_the_zipf_mandelbrot_law(sample):
+    rows_with_word = np.sort(np.asarray((sample[0] > 0).sum(axis=0)).ravel())[::-1]
+    law = (np.arange(47_236) + 60.0) ** -1.05
+    expected = 2000 * 76 * law / law.sum()
+    for rank in (0, 30, 300):
+        assert 0.5 < rows_with_word[rank] / expected[rank] < 2
+    ids = np.argsort(-np.asarray((sample[0] > 0).sum(axis=0)).ravel())[:100]
+    assert ids.min() < 5000 < 40_000 < ids.max()  # frequent words stand anywhere
+
+
+def test_labels_can_be_learned_but_for_their_noise():
+    X, y, _ = generate.rcv1(16_000)
+    from sklearn.linear_model import SGDClassifier
+
+    X_test, y_test, flipped = generate.rcv1(2000, part="test")
+    right = SGDClassifier(alpha=1e-4, random_state=0).fit(X, y).predict(X_test) == y_test
+    assert right[~flipped].mean() > 0.96
+    assert right[flipped].mean() < 0.04
+
+
+def test_fewer_rows_are_the_first_of_more_rows(sample):
+    X, y, _ = generate.rcv1(generate.BATCH_ROWS + 5)
+    assert (X[:2000] != sample[0]).nnz == 0
+    assert (y[:2000] == sample[1]).all()
+    assert (X[:5] != X[-5:]).nnz > 0  # the next batch is not the first one again
+
+
+def test_text_holds_the_numbers_of_the_matrix(sample, tmp_path):
+    X, y = sample[0][:300], sample[1][:300]
+    generate.write_text(X, y, tmp_path / "a.svm", tmp_path / "a.vw")
+    read, labels = load_svmlight_file(str(tmp_path / "a.svm"), dtype=np.float32, n_features=X.shape[1])
+    assert (labels == y).all()
+    np.testing.assert_array_equal(read.indices, X.indices)
+    np.testing.assert_array_equal(read.data, X.data)
+    svm, vw = ((tmp_path / name).read_text().splitlines() for name in ("a.svm", "a.vw"))
+    assert [line.replace(" | ", " ") for line in vw] == svm
+
+
+def test_large_tables_are_used_from_end_to_end():
+    X, y = generate.large(22, 500)
+    assert X.shape == (500, 2**22)
+    assert X.has_canonical_format
+    assert X.indices.min() < 2**16
+    assert X.indices.max() > 2**22 - 2**16
+    assert 0.2 < (y == 1).mean() < 0.8
+
+
+def test_arrays_are_made_once(cache):
+    first, labels = generate.load_rcv1(50)
+    made = {path.name: path.stat().st_mtime_ns for path in cache.iterdir()}
+    again, same = generate.load_rcv1(50)
+    assert (first != again).nnz == 0
+    assert (labels == same).all()
+    assert {path.name: path.stat().st_mtime_ns for path in cache.iterdir()} == made
+    assert sorted(made) == ["rcv1-train-50-y.npy", "rcv1-train-50.npz"]
+
+
+def test_rounds_alternate_and_medians_are_reported(monkeypatch):
+    seen, seconds = [], iter([1.0, 10.0, 30.0, 2.0, 9.0, 20.0])
+
+    def measure(module, job, runner, settings):
+        seen.append(runner)
+        return {"seconds": next(seconds), "peak_mb": 1.0}
+
+    monkeypatch.setattr(compare, "measure_in_child", measure)
+    results = compare.measure_job("m", "job", Job({"a": None, "b": None}), TINY, repeat=3)
+    assert seen == ["a", "b", "b", "a", "a", "b"]
+    assert results["a"]["seconds"] == 2.0
+    assert results["b"]["seconds"] == 20.0
+    assert "10.00x" in compare.table_lines("job", results)[1]
+
+
+def test_trouble_is_shown_and_not_tried_again(monkeypatch):
+    seen = []
+
+    def measure(module, job, runner, settings):
+        seen.append(runner)
+        return {"trouble": "not installed"} if runner == "b" else {"seconds": 1.0, "peak_mb": 1.0}
+
+    monkeypatch.setattr(compare, "measure_in_child", measure)
+    results = compare.measure_job("m", "job", Job({"a": None, "b": None}), TINY, repeat=3)
+    assert seen == ["a", "b", "a", "a"]
+    assert compare.table_lines("job", results)[1].split(maxsplit=2)[2] == "not installed"
+    target = Target("ratio", lambda r: r["b"]["seconds"], "at least", 4)
+    assert target.verdict(results) == "ratio: not measured (at least 4 wanted)"
+
+
+@pytest.mark.parametrize(("side", "bound", "met"), [("at least", 2, True), ("at most", 2, False), ("at most", 3, True)])
+def test_targets_judge(side, bound, met):
+    verdict = Target("speed", lambda r: r["a"], side, bound).verdict({"a": 3.0})
+    assert verdict == f"speed: 3 ({side} {bound} wanted) {'met' if met else 'MISSED'}"
+
+
+def test_a_missing_peer_is_not_a_failure(capsys):
+    job = Job(
+        {"absent": lambda settings: __import__("no_such_peer"), "ours": lambda settings: __import__("steepest.none")}
+    )
+    compare.measure_here(job, "absent", TINY)
+    assert json.loads(capsys.readouterr().out.removeprefix(compare.MARK)) == {"trouble": "not installed"}
+    with pytest.raises(ModuleNotFoundError):
+        compare.measure_here(job, "ours", TINY)
+
+
+def test_processes_report_success_failure_and_absence():
+    ended = compare.run_python("-c", "x = bytearray(64 << 20); print('done')")
+    assert ended.output == "done\n"
+    assert ended.peak_mb > 64
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compare.run_python("-c", "1 / 0")
+    with pytest.raises(ModuleNotFoundError, match="no_such_peer"):
+        compare.run_python("-m", "no_such_peer")
+
+
+@pytest.mark.parametrize("loss", ["hinge", "log"])
+def test_our_fits_and_kernels_run(cache, loss):
+    for result in (
+        linear.epoch(TINY, make=linear.steepest_model, loss=loss),
+        linear.epoch(TINY, make=linear.steepest_model, loss=loss, bits=22),
+        linear.kernel(TINY, bits=22, loss=loss),
+        linear.predict(TINY, make=linear.steepest_model),
+        linear.predict(TINY, make=linear.steepest_model, method="decision_function", batch=100),
+    ):
+        assert result["seconds"] > 0
+
+
+def test_our_objective_comes_near_the_optimum(cache):
+    pytest.importorskip("liblinear", reason="LIBLINEAR finds the optimum")
+    linear.find_optimum("hinge", TINY)
+    gap = partial(linear.estimator_gap, TINY, make=linear.steepest_model, loss="hinge")
+    assert -0.01 < gap(epochs=50)["% gap"] < gap(epochs=1)["% gap"]
+
+
+def test_our_reader_and_command_line_run(cache):
+    generate.prepare_text(TINY.rows)
+    generate.prepare_text(TINY.text_rows)
+    generate.prepare_text(200, "test")
+    read = linear.parse(TINY, read=linear.steepest_read)
+    assert read["entries"] == generate.load_rcv1(TINY.text_rows)[0].nnz
+    streamed = linear.JOBS["stream"].runners["steepest"](TINY)
+    assert streamed["% test error"] < 45
+    assert streamed["peak_mb"] > 0
+    for runner in ("steepest import and fit", "steepest predict, ten rows"):
+        assert linear.JOBS["start"].runners[runner](TINY)["seconds"] > 0
+
+
+def test_every_target_names_runners_of_its_job():
+    for name, job in linear.JOBS.items():
+        made = {"seconds": 1.0, "peak_mb": 1.0, "MB/s": 1.0, "Mrows/s": 1.0, "ns/nnz": 1.0, "% gap": 1.0, "entries": 1}
+        for target in job.targets:
+            assert "not measured" not in target.verdict(dict.fromkeys(job.runners, made)), (name, target.text)
+        assert all(isinstance(runner, partial) or callable(runner) for runner in job.runners.values())
