@@ -75,7 +75,8 @@ def test_native_equals_numpy(name, parameter):
         for ours, theirs in zip(
             numpy_loss(name, parameter, scores, y), native_loss(name, parameter, scores, y), strict=True
         ):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-14, atol=1e-300)
+            # The kernels' log(1 + e) is good to 1e-12, see losses.h; everything else is the same arithmetic.
+            np.testing.assert_allclose(ours, theirs, rtol=2e-12 if name == "log" else 1e-14, atol=1e-300)
 
 
 @both
