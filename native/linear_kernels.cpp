@@ -61,19 +61,21 @@ static inline Row get_row(const Rows& rows, int64_t row) {
   return {rows.indices + start, rows.values + start, rows.indptr[row + 1] - start};
 }
 
+// Whether every index is below n_features; a negative one is a huge unsigned one.
 static inline bool indices_fit(const Row& row, int64_t n_features) {
-  uint32_t largest = 0;  // a negative index is a huge unsigned one
-  int64_t k = 0;
 #if defined(__AVX2__)
-  __m256i largest8 = _mm256_setzero_si256();
-  for (; k + 8 <= row.n; k += 8)
-    largest8 =
-        _mm256_max_epu32(largest8, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k)));
-  uint32_t lanes[8];
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), largest8);
-  for (uint32_t lane : lanes) largest = lane > largest ? lane : largest;
+  if (row.n >= 8 && n_features > 0) {
+    const __m256i limit = _mm256_set1_epi32(static_cast<int32_t>(n_features - 1));
+    __m256i largest = limit;
+    for (int64_t k = 0; k < row.n - 8; k += 8)
+      largest = _mm256_max_epu32(largest, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k)));
+    const int32_t* last = row.index + row.n - 8;  // overlaps what was seen before, so that no tail is left
+    largest = _mm256_max_epu32(largest, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(last)));
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi32(largest, limit)) == -1;
+  }
 #endif
-  for (; k < row.n; ++k) {
+  uint32_t largest = 0;
+  for (int64_t k = 0; k < row.n; ++k) {
     const uint32_t j = static_cast<uint32_t>(row.index[k]);
     largest = j > largest ? j : largest;
   }
@@ -94,6 +96,8 @@ static inline double dot(const W* v, const Row& row) {
 }
 
 #if defined(__AVX2__)
+static const int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1};  // eight lanes on, then eight off
+
 template <>
 inline double dot<float>(const float* v, const Row& row) {
   __m256 a = _mm256_setzero_ps(), b = _mm256_setzero_ps();
@@ -109,12 +113,15 @@ inline double dot<float>(const float* v, const Row& row) {
     a = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, 4), _mm256_loadu_ps(row.value + k), a);
     k += 8;
   }
+  if (k < row.n) {  // the last entries under a mask: index 0 with value 0 stands for those that are not there
+    const __m256i mask = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - (row.n - k)));
+    const __m256i i = _mm256_maskload_epi32(row.index + k, mask);
+    b = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, 4), _mm256_maskload_ps(row.value + k, mask), b);
+  }
   a = _mm256_add_ps(a, b);
   const __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   const __m128 quarter = _mm_add_ps(half, _mm_movehl_ps(half, half));
-  float sum = _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
-  for (; k < row.n; ++k) sum += v[row.index[k]] * row.value[k];
-  return sum;
+  return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
 }
 #endif
 
@@ -203,6 +210,26 @@ static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t r
   }
   return loss;
 }
+
+// A weighted sum of losses; those of weight one are gathered as a sum and a product (see losses.h).
+struct LossSum {
+  double sum = 0;
+  double product = 1;
+
+  void add(double weight, double value, double factor) {
+    if (weight == 1) {
+      sum += value;
+      product *= factor;
+      if (product > 1e250) {  // before the next factor, at most 2, could overflow it
+        sum += log(product);
+        product = 1;
+      }
+    } else {
+      sum += weight * (value + log(factor));
+    }
+  }
+  double total() const { return sum + log(product); }
+};
 
 static inline void move_bias(const Choices& c, const LinearState& s, int64_t k, double slope, double eta) {
   if (c.bias_scale < 0 || slope == 0) return;
@@ -349,82 +376,46 @@ static inline bool score_row(const LinearState& s, const Row& row, int64_t n_out
 }
 
 template <typename W, bool kMany>
-static Outcome sgd(const Rows& rows, const Choices& c, const LinearState& s) {
-  const int64_t K = kMany ? rows.n_outputs : 1;
-  W* v = static_cast<W*>(s.v);
-  W* u = static_cast<W*>(s.average);
-  Clock& k = *s.clock;
-  double* slopes = s.scratch;
-  double* scores = s.scratch + c.batch_size * K;
-  W* dense = reinterpret_cast<W*>(scores + K);
-  int32_t* active = reinterpret_cast<int32_t*>(scores + 2 * K);
-  const Ahead<W> ahead(rows, v, K);
-  Outcome out = {0, kFine, 0, 0};
+struct Sgd {
+  static constexpr bool kOneOutput = !kMany;
+  static constexpr int64_t kEntries = 1;
+  typedef W Weight;
+  const Rows& rows;
+  const Choices& c;
+  const LinearState& s;
+  W* dense;
+  int32_t* active;
+  double eta = 0;
+  double step = 0;
 
-  for (int64_t q = 0; q < rows.n; q += c.batch_size) {
-    const int64_t n = smaller(c.batch_size, rows.n - q);
-    const double repeats = repeats_for(c, weight_at(rows, row_at(rows, q)));
-    for (double repeat = 0; repeat < repeats; ++repeat) {
-      const double eta = step_size(c, k.t);
-      double mass = 0;
+  Sgd(const Rows& rows, const Choices& c, const LinearState& s, double* scratch)
+      : rows(rows),
+        c(c),
+        s(s),
+        dense(reinterpret_cast<W*>(scratch)),
+        active(reinterpret_cast<int32_t*>(scratch + rows.n_outputs)) {}
 
-      // Score every row of the batch at the same weights; the loss counts before anything is learned from the
-      // row.
-      for (int64_t i = 0; i < n; ++i) {
-        const int64_t r = row_at(rows, q + i);
-        const Row row = get_row(rows, r);
-        double* slope = slopes + i * K;
-        const double weight = weight_at(rows, r) / repeats;
-        if (repeat == 0) {
-          ahead.fetch(q + i);
-          if (!indices_fit(row, rows.n_features)) return out.status = kBadIndex, out.rows_done = q + i, out;
-        }
-        if (weight == 0) {
-          for (int64_t o = 0; o < K; ++o) slope[o] = 0;
-          continue;
-        }
-        if (s.shrunk) settle_row<W>(c, s, row, K);
-        if (!score_row<W, kMany>(s, row, K, k.scale, scores))
-          return out.status = kNotFinite, out.rows_done = q + i, out;
-        double loss;
-        if (kMany) {
-          loss = losses_of_row(rows, c, r, scores, slope);
-        } else {
-          const LossAndSlope l = evaluate_loss(c.loss, c.loss_parameter, scores[0], rows.y[r]);
-          loss = l.value;
-          slope[0] = l.slope;
-        }
-        if (!isfinite(loss)) return out.status = kNotFinite, out.rows_done = q + i, out;
-        if (weight != 1)
-          for (int64_t o = 0; o < K; ++o) slope[o] *= weight;
-        mass += weight;
-        if (repeat == 0) {
-          out.loss_sum += weight * repeats * loss;
-          out.weight_sum += weight * repeats;
-        }
-      }
-      if (mass == 0) continue;
-
-      // Add; in units of v the step is eta / P.
-      const double step = -eta / k.scale;
-      for (int64_t i = 0; i < n; ++i) {
-        const Row row = get_row(rows, row_at(rows, q + i));
-        const double* slope = slopes + i * K;
-        if (kMany) {
-          add_row_many(v, row, K, slope, step, dense, active);
-          if (u) add_row_many(u, row, K, slope, step * k.average_scale, dense, active);
-        } else if (slope[0] != 0) {
-          add_row(v, row, step * slope[0]);
-          if (u) add_row(u, row, step * slope[0] * k.average_scale);
-        }
-        for (int64_t o = 0; o < K; ++o) move_bias(c, s, o, slope[o], eta);
-      }
-      advance<W>(c, s, rows, eta, mass);
-    }
-    out.rows_done = q + n;
+  void begin() {
+    eta = step_size(c, s.clock->t);
+    step = -eta / s.clock->scale;  // in units of v
   }
-  return out;
-}
+  bool score(const Row& row, double* scores) const {
+    if (s.shrunk) settle_row<W>(c, s, row, rows.n_outputs);
+    return score_row<W, kMany>(s, row, rows.n_outputs, s.clock->scale, scores);
+  }
+  void add(const Row& row, const double* slopes) const {
+    W* v = static_cast<W*>(s.v);
+    W* u = static_cast<W*>(s.average);
+    if (kMany) {
+      add_row_many(v, row, rows.n_outputs, slopes, step, dense, active);
+      if (u) add_row_many(u, row, rows.n_outputs, slopes, step * s.clock->average_scale, dense, active);
+    } else if (slopes[0] != 0) {
+      add_row(v, row, step * slopes[0]);
+      if (u) add_row(u, row, step * slopes[0] * s.clock->average_scale);
+    }
+  }
+  void end(double mass) const { advance<W>(c, s, rows, eta, mass); }
+};
 
 // ------------------------------------------------------------------------------------------ adagrad and ftrl
 
@@ -438,79 +429,127 @@ static inline double adaptive_weight(W sum, W square, double eta, double l1_tota
 }
 
 template <typename W, bool kProximal>
-static Outcome adaptive(const Rows& rows, const Choices& c, const LinearState& s) {
-  const int64_t K = rows.n_outputs;
-  W* sums = static_cast<W*>(s.v);
-  Clock& k = *s.clock;
+struct Adaptive {
+  static constexpr bool kOneOutput = false;
+  static constexpr int64_t kEntries = 2;
+  typedef W Weight;
+  const Rows& rows;
+  const Choices& c;
+  const LinearState& s;
+  double eta;
+  double l1_total = 0;
+  double l2_total = 0;
+
+  Adaptive(const Rows& rows, const Choices& c, const LinearState& s, double*)
+      : rows(rows), c(c), s(s), eta(c.eta0) {}
+
+  void begin() {
+    l1_total = s.clock->t * c.l1;
+    l2_total = s.clock->t * c.l2;
+  }
+  double weight(const W* sum) const {
+    return adaptive_weight(sum[0], sum[rows.n_outputs], eta, l1_total, l2_total);
+  }
+  W* sums(int64_t j) const { return static_cast<W*>(s.v) + j * 2 * rows.n_outputs; }
+
+  bool score(const Row& row, double* scores) const {
+    const int64_t K = rows.n_outputs;
+    for (int64_t o = 0; o < K; ++o) scores[o] = s.bias[o];
+    for (int64_t e = 0; e < row.n; ++e) {
+      const W* sum = sums(row.index[e]);
+      for (int64_t o = 0; o < K; ++o) scores[o] += weight(sum + o) * row.value[e];
+    }
+    bool finite = true;
+    for (int64_t o = 0; o < K; ++o) finite = finite && isfinite(scores[o]);
+    return finite;
+  }
+  void add(const Row& row, const double* slopes) const {
+    const int64_t K = rows.n_outputs;
+    for (int64_t o = 0; o < K; ++o) {
+      if (slopes[o] == 0) continue;
+      for (int64_t e = 0; e < row.n; ++e) {
+        W* sum = sums(row.index[e]) + o;
+        const double g = slopes[o] * row.value[e];
+        const double square = static_cast<double>(sum[K]), grown = square + g * g;
+        double change = g;
+        if (kProximal) change -= (sqrt(grown) - sqrt(square)) / eta * weight(sum);
+        sum[0] = static_cast<W>(sum[0] + change);
+        sum[K] = static_cast<W>(grown);
+      }
+    }
+  }
+  void end(double mass) const {
+    s.clock->t += mass;
+    s.clock->steps += 1;
+  }
+};
+
+// ------------------------------------------------------------------------------------------------------------
+// learn
+
+// Loss and slopes of a row from its scores; one output is the case that must be fast.
+template <bool kOneOutput>
+static inline LossAndSlope judge(const Rows& rows, const Choices& c, int64_t r, const double* scores,
+                                 double* slopes) {
+  if (!kOneOutput) return {losses_of_row(rows, c, r, scores, slopes), 0};
+  const LossAndSlope l = evaluate_loss<true>(c.loss, c.loss_parameter, scores[0], rows.y[r]);
+  slopes[0] = l.slope;
+  return l;
+}
+
+// One pass of a rule over the rows, in batches: score at the same weights, add, then let the penalty act. The
+// loss of a row counts before anything is learned from it. A row in trouble ends the pass, and its batch
+// teaches nothing.
+template <typename Rule>
+static Outcome learn(const Rows& rows, const Choices& c, const LinearState& s) {
+  const int64_t K = Rule::kOneOutput ? 1 : rows.n_outputs;
   double* slopes = s.scratch;
   double* scores = s.scratch + c.batch_size * K;
-  const Ahead<W> ahead(rows, sums, 2 * K);
-  Outcome out = {0, kFine, 0, 0};
+  Rule rule(rows, c, s, scores + K);
+  const Ahead<typename Rule::Weight> ahead(rows, static_cast<typename Rule::Weight*>(s.v),
+                                           Rule::kEntries * K);
+  LossSum losses;
+  double weight_sum = 0;
 
   for (int64_t q = 0; q < rows.n; q += c.batch_size) {
     const int64_t n = smaller(c.batch_size, rows.n - q);
     const double repeats = repeats_for(c, weight_at(rows, row_at(rows, q)));
     for (double repeat = 0; repeat < repeats; ++repeat) {
-      const double l1_total = k.t * c.l1, l2_total = k.t * c.l2;
       double mass = 0;
+      rule.begin();
       for (int64_t i = 0; i < n; ++i) {
         const int64_t r = row_at(rows, q + i);
         const Row row = get_row(rows, r);
-        double* slope = slopes + i * K;
         const double weight = weight_at(rows, r) / repeats;
+        double* slope = slopes + i * K;
         if (repeat == 0) {
           ahead.fetch(q + i);
-          if (!indices_fit(row, rows.n_features)) return out.status = kBadIndex, out.rows_done = q + i, out;
+          if (!indices_fit(row, rows.n_features)) return {q + i, kBadIndex, losses.total(), weight_sum};
         }
         if (weight == 0) {
           for (int64_t o = 0; o < K; ++o) slope[o] = 0;
           continue;
         }
-        bool finite = true;
-        for (int64_t o = 0; o < K; ++o) scores[o] = s.bias[o];
-        for (int64_t e = 0; e < row.n; ++e) {
-          const W* sum = sums + row.index[e] * (2 * K);
-          for (int64_t o = 0; o < K; ++o)
-            scores[o] += adaptive_weight(sum[o], sum[K + o], c.eta0, l1_total, l2_total) * row.value[e];
-        }
-        for (int64_t o = 0; o < K; ++o) finite = finite && isfinite(scores[o]);
-        if (!finite) return out.status = kNotFinite, out.rows_done = q + i, out;
-        const double loss = losses_of_row(rows, c, r, scores, slope);
-        if (!isfinite(loss)) return out.status = kNotFinite, out.rows_done = q + i, out;
-        for (int64_t o = 0; o < K; ++o) slope[o] *= weight;
+        if (!rule.score(row, scores)) return {q + i, kNotFinite, losses.total(), weight_sum};
+        const LossAndSlope l = judge<Rule::kOneOutput>(rows, c, r, scores, slope);
+        if (!isfinite(l.value)) return {q + i, kNotFinite, losses.total(), weight_sum};
+        if (weight != 1)
+          for (int64_t o = 0; o < K; ++o) slope[o] *= weight;
         mass += weight;
         if (repeat == 0) {
-          out.loss_sum += weight * repeats * loss;
-          out.weight_sum += weight * repeats;
+          losses.add(weight * repeats, l.value, l.factor);
+          weight_sum += weight * repeats;
         }
       }
       if (mass == 0) continue;
-
       for (int64_t i = 0; i < n; ++i) {
-        const Row row = get_row(rows, row_at(rows, q + i));
-        for (int64_t o = 0; o < K; ++o) {
-          const double slope = slopes[i * K + o];
-          if (slope == 0) continue;
-          for (int64_t e = 0; e < row.n; ++e) {
-            W* sum = sums + row.index[e] * (2 * K) + o;
-            const double g = slope * row.value[e], square = static_cast<double>(sum[K]),
-                         grown = square + g * g;
-            double change = g;
-            if (kProximal)
-              change -= (sqrt(grown) - sqrt(square)) / c.eta0 *
-                        adaptive_weight(sum[0], sum[K], c.eta0, l1_total, l2_total);
-            sum[0] = static_cast<W>(sum[0] + change);
-            sum[K] = static_cast<W>(grown);
-          }
-          move_bias(c, s, o, slope, c.eta0);
-        }
+        rule.add(get_row(rows, row_at(rows, q + i)), slopes + i * K);
+        for (int64_t o = 0; o < K; ++o) move_bias(c, s, o, slopes[i * K + o], rule.eta);
       }
-      k.t += mass;
-      k.steps += 1;
+      rule.end(mass);
     }
-    out.rows_done = q + n;
   }
-  return out;
+  return {rows.n, kFine, losses.total(), weight_sum};
 }
 
 // --------------------------------------------------------------------------------------------------------
@@ -545,8 +584,8 @@ static void losses(int32_t loss, double parameter, int64_t n, const double* scor
 }
 
 template <typename W>
-static Outcome sgd_any(const Rows& rows, const Choices& c, const LinearState& s) {
-  return rows.n_outputs == 1 ? sgd<W, false>(rows, c, s) : sgd<W, true>(rows, c, s);
+static Outcome learn_sgd(const Rows& rows, const Choices& c, const LinearState& s) {
+  return rows.n_outputs == 1 ? learn<Sgd<W, false>>(rows, c, s) : learn<Sgd<W, true>>(rows, c, s);
 }
 
 #define STRINGIFY(x) #x
@@ -555,9 +594,9 @@ static Outcome sgd_any(const Rows& rows, const Choices& c, const LinearState& s)
 extern const KernelTable table;
 const KernelTable table = {
     NAME_OF(STEEPEST_ISA),
-    {sgd_any<float>, sgd_any<double>},
-    {adaptive<float, false>, adaptive<double, false>},
-    {adaptive<float, true>, adaptive<double, true>},
+    {learn_sgd<float>, learn_sgd<double>},
+    {learn<Adaptive<float, false>>, learn<Adaptive<double, false>>},
+    {learn<Adaptive<float, true>>, learn<Adaptive<double, true>>},
     {scores<float>, scores<double>},
     {settle_sgd<float>, settle_sgd<double>},
     losses,

@@ -43,11 +43,17 @@ class Order:
         generator = self.generator(epoch, *path)
         if self.shuffle in ("rows", "once"):
             return generator.permutation(n_rows)
-        # Blocks start at a new offset in every epoch, so that neighbours do not stay neighbours.
+        # Blocks start at a new offset in every epoch, so that neighbours do not stay neighbours; the rows before the
+        # first and behind the last whole block are visited first, where they weigh least.
         offset = int(generator.integers(0, BLOCK_ROWS))
-        starts = np.arange(offset - BLOCK_ROWS, n_rows, BLOCK_ROWS)
-        rows = (generator.permutation(starts)[:, None] + np.arange(BLOCK_ROWS)).ravel()
-        return rows[(rows >= 0) & (rows < n_rows)]
+        n_blocks = (n_rows - offset) // BLOCK_ROWS
+        starts = offset + BLOCK_ROWS * generator.permutation(n_blocks)
+        n_edge = n_rows - n_blocks * BLOCK_ROWS
+        rows = np.empty(n_rows, np.int64)
+        rows[:offset] = np.arange(offset)
+        rows[offset:n_edge] = np.arange(offset + n_blocks * BLOCK_ROWS, n_rows)
+        np.add.outer(starts, np.arange(BLOCK_ROWS), out=rows[n_edge:].reshape(n_blocks, BLOCK_ROWS))
+        return rows
 
 
 class Source(ABC):

@@ -13,12 +13,10 @@ from steepest.data.chunk import Array
 def distinct(y: Array) -> Array:
     """The distinct values of y, sorted; two classes, the usual case, are found without sorting."""
     if y.ndim == 1 and len(y) and y.dtype.kind in "biuf":
-        first = y[0]
-        others = y[y != first]
-        if not len(others):
-            return y[:1]
-        if (others == others[0]).all():
-            return np.sort(np.array([first, others[0]], dtype=y.dtype))
+        other = y != y[0]
+        second = y[int(other.argmax())]
+        if (~other | (y == second)).all():
+            return np.unique(np.array([y[0], second], dtype=y.dtype))
     return np.unique(y)
 
 
@@ -42,6 +40,10 @@ class LabelBook:
 
     def codes(self, y: Array) -> Array:
         """The code of every target as float64; -1 for labels that are not in the book."""
+        if len(self.labels) == 2 and y.dtype.kind in "biuf" and not isinstance(self.labels[0], str):
+            second = y == self.labels[1]
+            known = second | (y == self.labels[0])
+            return second.astype(np.float64) if known.all() else np.where(known, second, -1.0)
         codes = np.full(len(y), -1.0)
         if len(self.labels) <= 4 and y.dtype.kind in "biuf":
             for code, label in enumerate(self.labels):

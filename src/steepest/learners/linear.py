@@ -366,6 +366,12 @@ class LinearLearner:
                 f"Input X contains {kind}: {name}, column {int(indices[wrong][0])}; drop the row or fill the value"
             )
 
+    def _refuse_bad_indices(self, rows: Chunk) -> None:
+        """Raises if any column index is out of range (packed rows; the kernels check the others one by one)."""
+        wrong = np.flatnonzero((rows.indices < 0) | (rows.indices >= self.n_features))
+        if len(wrong):
+            self._refuse_bad_row(rows, int(np.searchsorted(rows.indptr, wrong[0], side="right")) - 1)
+
     def _roll_back(self, progress: Progress) -> None:
         """Scores ran out of range: back to the last good state with half the step."""
         self.rollbacks += 1
@@ -415,8 +421,7 @@ class LinearLearner:
         if self.settings.task == "regress" or rows.y.ndim == 2:
             return self._code_targets(rows), rows.n_rows
         codes = self.book.codes(rows.y)
-        unknown = np.flatnonzero(rows.visited(codes) < 0)
-        if len(unknown):
+        if codes.min(initial=0) < 0 and len(unknown := np.flatnonzero(rows.visited(codes) < 0)):
             batch = self.settings.batch_size
             first = int(unknown[0]) - int(unknown[0]) % batch
             if first > 0:
@@ -425,7 +430,7 @@ class LinearLearner:
                 self._add_class(label)
             return self._code(rows)
         weight = self._class_weights(rows, codes)
-        codes[codes < 0] = 0  # rows of the block that are not visited
+        np.maximum(codes, 0, out=codes)  # rows of the block that are not visited
         y = 2.0 * codes - 1.0 if self.n_outputs == 1 else codes
         if rows.order is not None and self.settings.class_weight != "balanced":
             self._coded = (rows.y, rows.weight, y, weight)
@@ -560,8 +565,9 @@ class LinearLearner:
         counts = self.class_counts.copy()
         coded, _ = self._code(rows)
         self.class_counts = counts  # these rows are still to be learned
-        columns, inverse = np.unique(coded.indices, return_inverse=True)
-        sample = replace(coded, indices=inverse.astype(np.int32).reshape(-1), n_features=max(1, len(columns)))
+        self._refuse_bad_indices(coded)
+        indices, n_columns = _renumber(coded.indices, self.n_features)
+        sample = replace(coded, indices=indices, n_features=max(1, n_columns))
         finite = np.where(np.isfinite(sample.values), sample.values, 0)
         sample = replace(sample, values=finite)
         if self.settings.fit_intercept:
@@ -685,3 +691,14 @@ class LinearLearner:
 
     def _clock(self, name: str) -> float:
         return float(self.arrays["clock"][CLOCK.index(name)])
+
+
+def _renumber(indices: Array, n_features: int) -> tuple[Array, int]:
+    """The columns in use numbered from 0 on, so that trials need small tables only; and how many there are."""
+    if n_features <= 16 * len(indices):
+        used = np.zeros(n_features, bool)
+        used[indices] = True
+        numbers = np.cumsum(used, dtype=np.int32) - np.int32(1)
+        return numbers[indices], int(used.sum())
+    columns, inverse = np.unique(indices, return_inverse=True)
+    return inverse.astype(np.int32).reshape(-1), len(columns)
