@@ -43,10 +43,14 @@ static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t row_at(const Rows& rows, int64_t q) { return rows.order ? rows.order[q] : q; }
 static inline double weight_at(const Rows& rows, int64_t row) { return rows.weight ? rows.weight[row] : 1.0; }
 
+static inline float root(float x) { return sqrtf(x); }
+static inline double root(double x) { return sqrt(x); }
+
+// Towards zero by `amount`, and no further; without a branch, since signs and sizes are hard to predict.
 template <typename W>
-static inline double soft_threshold(W value, double amount) {
-  if (value > 0) return value > amount ? value - amount : 0.0;
-  return value < -amount ? value + amount : 0.0;
+static inline W soft_threshold(W value, W amount) {
+  const W left = static_cast<W>(fabs(value)) - amount;
+  return static_cast<W>(copysign(left > 0 ? left : 0, value));
 }
 
 // One row of the block.
@@ -68,7 +72,8 @@ static inline bool indices_fit(const Row& row, int64_t n_features) {
     const __m256i limit = _mm256_set1_epi32(static_cast<int32_t>(n_features - 1));
     __m256i largest = limit;
     for (int64_t k = 0; k < row.n - 8; k += 8)
-      largest = _mm256_max_epu32(largest, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k)));
+      largest =
+          _mm256_max_epu32(largest, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k)));
     const int32_t* last = row.index + row.n - 8;  // overlaps what was seen before, so that no tail is left
     largest = _mm256_max_epu32(largest, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(last)));
     return _mm256_movemask_epi8(_mm256_cmpeq_epi32(largest, limit)) == -1;
@@ -96,6 +101,12 @@ static inline double dot(const W* v, const Row& row) {
 }
 
 #if defined(__AVX2__)
+static inline float sum_lanes(__m256 a) {
+  const __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  const __m128 quarter = _mm_add_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
+}
+
 static const int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1};  // eight lanes on, then eight off
 
 template <>
@@ -118,10 +129,7 @@ inline double dot<float>(const float* v, const Row& row) {
     const __m256i i = _mm256_maskload_epi32(row.index + k, mask);
     b = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, 4), _mm256_maskload_ps(row.value + k, mask), b);
   }
-  a = _mm256_add_ps(a, b);
-  const __m128 half = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-  const __m128 quarter = _mm_add_ps(half, _mm_movehl_ps(half, half));
-  return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
+  return sum_lanes(_mm256_add_ps(a, b));
 }
 #endif
 
@@ -253,8 +261,8 @@ static inline double repeats_for(const Choices& c, double weight) {
 // gradient).
 template <typename W>
 static inline W settled(W v, double owed, double scale, double threshold) {
-  if (owed == 0 || fabs(static_cast<double>(v)) * scale > threshold) return v;
-  return static_cast<W>(soft_threshold(v, owed));
+  const W shrunk = static_cast<W>(soft_threshold(static_cast<double>(v), owed));
+  return fabs(static_cast<double>(v)) * scale > threshold ? v : shrunk;
 }
 
 // Pays all debts and brings P back to 1. The sum of the iterates moves from S v - u into u alone, and S
@@ -321,15 +329,16 @@ static inline void advance(const Choices& c, const LinearState& s, const Rows& r
     settle_sgd<W>(c, s, rows.n_features, rows.n_outputs);
 }
 
-template <typename W>
+template <typename W, bool kMany>
 static inline void settle_row(const Choices& c, const LinearState& s, const Row& row, int64_t n_outputs) {
   W* v = static_cast<W*>(s.v);
+  const int64_t K = kMany ? n_outputs : 1;
+  const double shrink = s.clock->shrink, scale = s.clock->scale;
   for (int64_t k = 0; k < row.n; ++k) {
     const int64_t j = row.index[k];
-    const double owed = s.clock->shrink - s.shrunk[j];
-    for (int64_t o = j * n_outputs; o < (j + 1) * n_outputs; ++o)
-      v[o] = settled(v[o], owed, s.clock->scale, c.threshold);
-    s.shrunk[j] = s.clock->shrink;
+    const double owed = shrink - s.shrunk[j];
+    for (int64_t o = 0; o < K; ++o) v[j * K + o] = settled(v[j * K + o], owed, scale, c.threshold);
+    s.shrunk[j] = shrink;
   }
 }
 
@@ -400,7 +409,7 @@ struct Sgd {
     step = -eta / s.clock->scale;  // in units of v
   }
   bool score(const Row& row, double* scores) const {
-    if (s.shrunk) settle_row<W>(c, s, row, rows.n_outputs);
+    if (s.shrunk) settle_row<W, kMany>(c, s, row, rows.n_outputs);
     return score_row<W, kMany>(s, row, rows.n_outputs, s.clock->scale, scores);
   }
   void add(const Row& row, const double* slopes) const {
@@ -420,61 +429,91 @@ struct Sgd {
 // ------------------------------------------------------------------------------------------ adagrad and ftrl
 
 // The two sums of a feature stand beside each other, [feature][sum, square][output], so that they share a
-// cache line.
+// cache line. Its weight is -soft(sum, t l1) / ((1 + sqrt(square)) / eta + t l2).
 template <typename W>
-static inline double adaptive_weight(W sum, W square, double eta, double l1_total, double l2_total) {
-  const double z = soft_threshold(sum, l1_total);
-  if (z == 0) return 0;
-  return -z / ((1 + sqrt(static_cast<double>(square))) / eta + l2_total);
-}
+struct AdaptiveWeight {
+  W l1, l2, per_eta;
 
-template <typename W, bool kProximal>
+  W operator()(W sum, W square) const {
+    return -soft_threshold(sum, l1) / ((1 + root(square)) * per_eta + l2);
+  }
+
+  // Sum of w_j x_j for one output.
+  double dot(const W* sums, const Row& row) const {
+    double score = 0;
+    for (int64_t e = 0; e < row.n; ++e) {
+      const W* sum = sums + 2 * static_cast<int64_t>(row.index[e]);
+      score += static_cast<double>((*this)(sum[0], sum[1])) * row.value[e];
+    }
+    return score;
+  }
+};
+
+#if defined(__AVX2__)
+template <>
+inline double AdaptiveWeight<float>::dot(const float* sums, const Row& row) const {
+  const __m256 sign = _mm256_set1_ps(-0.0f), one = _mm256_set1_ps(1), zero = _mm256_setzero_ps();
+  const __m256 shrink = _mm256_set1_ps(l1), decay = _mm256_set1_ps(l2), rate = _mm256_set1_ps(per_eta);
+  __m256 score = zero;
+  for (int64_t e = 0; e < row.n; e += 8) {
+    const int64_t n = smaller(8, row.n - e);
+    const __m256i mask = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - n));
+    const __m256i j = _mm256_maskload_epi32(row.index + e, mask);
+    const __m256 x = _mm256_maskload_ps(row.value + e, mask);
+    const __m256 sum = _mm256_i32gather_ps(sums, j, 8), square = _mm256_i32gather_ps(sums + 1, j, 8);
+    const __m256 left = _mm256_max_ps(_mm256_sub_ps(_mm256_andnot_ps(sign, sum), shrink), zero);
+    const __m256 soft = _mm256_or_ps(left, _mm256_and_ps(sign, sum));
+    const __m256 slow = _mm256_add_ps(_mm256_mul_ps(_mm256_add_ps(one, _mm256_sqrt_ps(square)), rate), decay);
+    score = _mm256_fnmadd_ps(_mm256_div_ps(soft, slow), x, score);
+  }
+  return sum_lanes(score);
+}
+#endif
+
+template <typename W, bool kProximal, bool kMany>
 struct Adaptive {
-  static constexpr bool kOneOutput = false;
+  static constexpr bool kOneOutput = !kMany;
   static constexpr int64_t kEntries = 2;
   typedef W Weight;
   const Rows& rows;
   const Choices& c;
   const LinearState& s;
+  const int64_t K;
   double eta;
-  double l1_total = 0;
-  double l2_total = 0;
+  AdaptiveWeight<W> weight = {0, 0, 0};
 
   Adaptive(const Rows& rows, const Choices& c, const LinearState& s, double*)
-      : rows(rows), c(c), s(s), eta(c.eta0) {}
+      : rows(rows), c(c), s(s), K(kMany ? rows.n_outputs : 1), eta(c.eta0) {}
 
   void begin() {
-    l1_total = s.clock->t * c.l1;
-    l2_total = s.clock->t * c.l2;
+    const double t = s.clock->t;
+    weight = {static_cast<W>(t * c.l1), static_cast<W>(t * c.l2), static_cast<W>(1 / eta)};
   }
-  double weight(const W* sum) const {
-    return adaptive_weight(sum[0], sum[rows.n_outputs], eta, l1_total, l2_total);
-  }
-  W* sums(int64_t j) const { return static_cast<W*>(s.v) + j * 2 * rows.n_outputs; }
+  W* sums(int64_t j) const { return static_cast<W*>(s.v) + j * 2 * K; }
 
   bool score(const Row& row, double* scores) const {
-    const int64_t K = rows.n_outputs;
+    if (!kMany) return isfinite(scores[0] = s.bias[0] + weight.dot(sums(0), row));
+    bool finite = true;
     for (int64_t o = 0; o < K; ++o) scores[o] = s.bias[o];
     for (int64_t e = 0; e < row.n; ++e) {
       const W* sum = sums(row.index[e]);
-      for (int64_t o = 0; o < K; ++o) scores[o] += weight(sum + o) * row.value[e];
+      for (int64_t o = 0; o < K; ++o)
+        scores[o] += static_cast<double>(weight(sum[o], sum[K + o])) * row.value[e];
     }
-    bool finite = true;
     for (int64_t o = 0; o < K; ++o) finite = finite && isfinite(scores[o]);
     return finite;
   }
   void add(const Row& row, const double* slopes) const {
-    const int64_t K = rows.n_outputs;
     for (int64_t o = 0; o < K; ++o) {
       if (slopes[o] == 0) continue;
+      const W slope = static_cast<W>(slopes[o]);
       for (int64_t e = 0; e < row.n; ++e) {
         W* sum = sums(row.index[e]) + o;
-        const double g = slopes[o] * row.value[e];
-        const double square = static_cast<double>(sum[K]), grown = square + g * g;
-        double change = g;
-        if (kProximal) change -= (sqrt(grown) - sqrt(square)) / eta * weight(sum);
-        sum[0] = static_cast<W>(sum[0] + change);
-        sum[K] = static_cast<W>(grown);
+        const W g = slope * static_cast<W>(row.value[e]), square = sum[K], grown = square + g * g;
+        // sigma = (sqrt(grown) - sqrt(square)) / eta, written so that nothing cancels
+        const W sigma = kProximal && g != 0 ? g * g / (root(grown) + root(square)) * weight.per_eta : 0;
+        sum[0] += kProximal ? g - sigma * weight(sum[0], square) : g;
+        sum[K] = grown;
       }
     }
   }
@@ -588,6 +627,12 @@ static Outcome learn_sgd(const Rows& rows, const Choices& c, const LinearState& 
   return rows.n_outputs == 1 ? learn<Sgd<W, false>>(rows, c, s) : learn<Sgd<W, true>>(rows, c, s);
 }
 
+template <typename W, bool kProximal>
+static Outcome learn_adaptive(const Rows& rows, const Choices& c, const LinearState& s) {
+  return rows.n_outputs == 1 ? learn<Adaptive<W, kProximal, false>>(rows, c, s)
+                             : learn<Adaptive<W, kProximal, true>>(rows, c, s);
+}
+
 #define STRINGIFY(x) #x
 #define NAME_OF(x) STRINGIFY(x)
 
@@ -595,8 +640,8 @@ extern const KernelTable table;
 const KernelTable table = {
     NAME_OF(STEEPEST_ISA),
     {learn_sgd<float>, learn_sgd<double>},
-    {learn<Adaptive<float, false>>, learn<Adaptive<double, false>>},
-    {learn<Adaptive<float, true>>, learn<Adaptive<double, true>>},
+    {learn_adaptive<float, false>, learn_adaptive<double, false>},
+    {learn_adaptive<float, true>, learn_adaptive<double, true>},
     {scores<float>, scores<double>},
     {settle_sgd<float>, settle_sgd<double>},
     losses,
