@@ -14,10 +14,12 @@ CODE_POINTS = range(0x80, 0x110000)
 
 
 def is_word(code: int) -> bool:
+    """Letters, marks and numbers."""
     return unicodedata.category(chr(code))[0] in "LMN"
 
 
 def fold(code: int) -> int:
+    """Simple case folding."""
     character = chr(code)
     for folded in (character.casefold(), character.lower()):
         if len(folded) == 1:
@@ -26,6 +28,7 @@ def fold(code: int) -> int:
 
 
 def word_ranges() -> list[tuple[int, int]]:
+    """(first, last) of each run of word characters."""
     ranges: list[tuple[int, int]] = []
     for code in filter(is_word, CODE_POINTS):
         if ranges and code == ranges[-1][1] + 1:
@@ -52,12 +55,16 @@ def fold_ranges() -> list[tuple[int, int, int, int]]:
 
 
 def rows(items: list[str], per_line: int) -> str:
+    """Several items a line."""
     return "\n".join("    " + " ".join(items[i : i + per_line]) for i in range(0, len(items), per_line))
 
 
 def main() -> None:
+    """Writes the header."""
     if unicodedata.unidata_version != "14.0.0":
-        sys.exit(f"this Python knows Unicode {unicodedata.unidata_version}; the frozen table is that of 14.0.0 (Python 3.11)")
+        sys.exit(
+            f"this Python knows Unicode {unicodedata.unidata_version}; the frozen table is that of 14.0.0 (Python 3.11)"
+        )
     words = [f"{{0x{a:X}, 0x{b:X}}}," for a, b in word_ranges()]
     folds = [f"{{0x{a:X}, 0x{b:X}, {stride}, {d}}}," for a, b, stride, d in fold_ranges()]
     print("// SPDX-License-Identifier: Apache-2.0")

@@ -42,9 +42,7 @@ class NameTable:
     def prune(self, importance: npt.NDArray[np.float64]) -> None: ...
     def state(
         self,
-    ) -> tuple[
-        npt.NDArray[np.uint32], npt.NDArray[np.uint8], npt.NDArray[np.uint64], npt.NDArray[np.uint64], int
-    ]: ...
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8], npt.NDArray[np.uint64], npt.NDArray[np.uint64], int]: ...
     def restore(
         self,
         numbers: npt.NDArray[np.uint32],

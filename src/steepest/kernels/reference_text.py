@@ -62,7 +62,9 @@ def place(feature: int, n_bits: int) -> tuple[int, int]:
 def is_ideograph(character: str) -> bool:
     """Han characters, each a word by itself."""
     code = ord(character)
-    return 0x4E00 <= code <= 0x9FFF or 0x3400 <= code <= 0x4DBF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF
+    return (
+        0x4E00 <= code <= 0x9FFF or 0x3400 <= code <= 0x4DBF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF
+    )
 
 
 def is_word(character: str) -> bool:
