@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from steepest.data.source import Source, from_arrays
     from steepest.engine.history import History
     from steepest.estimator import load
+    from steepest.hashing import Hasher
     from steepest.learners.base import Learner, Progress
     from steepest.linear import LinearClassifier, LinearRegressor
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Chunk",
     "DataError",
+    "Hasher",
     "History",
     "Learner",
     "LinearClassifier",
@@ -41,6 +43,7 @@ __all__ = [
 _HOMES = {
     "Chunk": "data.chunk",
     "DataError": "data.chunk",
+    "Hasher": "hashing",
     "History": "engine.history",
     "Learner": "learners.base",
     "LinearClassifier": "linear",

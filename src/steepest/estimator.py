@@ -82,14 +82,17 @@ class Estimator:
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
 
     def _check_fitted(self) -> None:
-        if self.__sklearn_is_fitted__():
-            return
-        message = f"This {type(self).__name__} is not fitted yet; call fit before using it"
+        if not self.__sklearn_is_fitted__():
+            raise self._not_fitted("call fit before using it")
+
+    def _not_fitted(self, way_out: str) -> Exception:
+        """An error that callers from scikit-learn know, if it is there."""
+        message = f"This {type(self).__name__} is not fitted yet; {way_out}"
         try:
             from sklearn.exceptions import NotFittedError
         except ImportError:
-            raise ParameterError(message) from None
-        raise NotFittedError(message)
+            return ParameterError(message)
+        return NotFittedError(message)  # type: ignore[no-any-return]
 
     # ---------------------------------------------------------------------------------------------------- files
 

@@ -24,12 +24,15 @@ from steepest.engine.history import History
 from steepest.engine.loop import Monitor, mean_loss, train
 from steepest.engine.stopping import Plan
 from steepest.estimator import Estimator
+from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
 from steepest.learners.base import join_words, split_words
 from steepest.learners.labels import distinct
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings, resolve_settings
 from steepest.learners.losses import LOSSES
 from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
+
+HASHER = "hasher."  # marks the hasher's arrays in a model file
 
 
 class _Linear(Estimator):
@@ -69,7 +72,11 @@ class _Linear(Estimator):
     # -------------------------------------------------------------------------------------------------- learning
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows."""
+        """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
+
+        With a hasher, X may be raw: texts, dicts, a DataFrame or an Arrow table.
+        """
+        vars(self).pop("hasher_", None)
         return self.fit_stream(self._source(X, y, sample_weight))
 
     def fit_stream(
@@ -142,13 +149,14 @@ class _Linear(Estimator):
 
     def _refresh(self) -> None:
         """Names that follow from the learner's state."""
-        self.n_features_in_ = self._learner.n_features
+        hasher = getattr(self, "hasher_", None)
+        self.n_features_in_ = self._learner.n_features if hasher is None else hasher.n_features_in_
 
     def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        if self.hasher is not None:
-            raise ParameterError("hasher: raw input is not supported by this estimator yet")
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        if self.hasher is not None:
+            return ArraySource(self._own_hasher().to_chunk(X, y, sample_weight, learn=True))
         self._note_names(X)
         source = from_arrays(X, y, sample_weight)
         if source.n_rows == 0:
@@ -156,6 +164,14 @@ class _Linear(Estimator):
         if source.n_features == 0:
             raise DataError(f"0 feature(s) (shape=({source.n_rows}, 0)) while a minimum of 1 is required: X is empty")
         return source
+
+    def _own_hasher(self) -> Any:
+        """A copy of the hasher given: what it learns belongs to this model."""
+        if not hasattr(self, "hasher_"):
+            if not hasattr(self.hasher, "to_chunk"):
+                raise ParameterError(f"hasher={self.hasher!r} is no Hasher; give steepest.Hasher(...) or None")
+            self.hasher_ = type(self.hasher)(**self.hasher.get_params(deep=False))
+        return self.hasher_
 
     def _note_names(self, X: Any) -> None:
         names = getattr(X, "columns", None)
@@ -192,16 +208,21 @@ class _Linear(Estimator):
 
     def _chunk(self, X: Any) -> Chunk:
         self._check_fitted()
+        if getattr(self, "hasher_", None) is not None:
+            return self.hasher_.to_chunk(X)  # type: ignore[no-any-return]
         names = getattr(self, "feature_names_in_", None)
         if names is not None and hasattr(X, "columns"):
             _check_names(names, list(X.columns))
         source = from_arrays(X)
-        if source.n_features != self.n_features_in_:
-            raise DataError(
-                f"X has {source.n_features} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input"
-            )
+        self._check_width(source)
         return source.block
+
+    def _check_width(self, source: Source) -> None:
+        known = self._learner.n_features if hasattr(self, "_learner") else source.n_features
+        if source.n_features != known:
+            raise DataError(
+                f"X has {source.n_features} features, but {type(self).__name__} is expecting {known} features as input"
+            )
 
     def _scores(self, chunk: Chunk) -> Array:
         scores = self._learner.scores(chunk, _threads(self.n_jobs))
@@ -245,20 +266,32 @@ class _Linear(Estimator):
     def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
         """The k features that speak most for each class (or for a high target), heaviest first, with their weights."""
         self._check_fitted()
-        return {label: self._heaviest(weights, k) for label, weights in self._weights_by_output()}
+        hasher = getattr(self, "hasher_", None)
+        if hasher is not None and hasher.names:
+            return {label: heaviest_named(weights, k, hasher) for label, weights in self._weights_by_output()}
+        names = getattr(self, "feature_names_in_", None)
+        return {label: heaviest(weights, k, names) for label, weights in self._weights_by_output()}
+
+    def explain(self, x: Any) -> dict[Any, list[Contribution]]:
+        """What each feature of one row adds to the score of each class (or to the target), largest first."""
+        self._check_fitted()
+        hasher = getattr(self, "hasher_", None)
+        if hasher is None:
+            row = self._chunk(x if getattr(x, "ndim", 2) == 2 or isinstance(x, list) else np.asarray(x)[None, :])
+            names = getattr(self, "feature_names_in_", None)
+            return {label: explain_row(row, weights, names) for label, weights in self._weights_by_output()}
+        row, own, seen = hasher.read_row(x)
+        return {label: explain_hashed(row, weights, own, seen) for label, weights in self._weights_by_output()}
+
+    def collision_report(self) -> Any:
+        """How crowded the buckets of the hasher are, and how much of the weight is named or shared."""
+        self._check_fitted()
+        if getattr(self, "hasher_", None) is None:
+            raise DataError("there is no hasher in this model, so no collisions either")
+        return self.hasher_.collision_report(self.coef_)
 
     def _weights_by_output(self) -> list[tuple[Any, Array]]:
         return [(number, weights) for number, weights in enumerate(self._output_weights()[0])]
-
-    def _heaviest(self, weights: Array, k: int) -> list[tuple[str, float]]:
-        k = min(max(k, 0), len(weights))
-        chosen = np.argpartition(-weights, k - 1)[:k] if k else np.array([], np.int64)
-        chosen = chosen[np.argsort(-weights[chosen], kind="stable")]
-        return [(self._feature_name(int(j)), float(weights[j])) for j in chosen if weights[j] > 0]
-
-    def _feature_name(self, j: int) -> str:
-        names = getattr(self, "feature_names_in_", None)
-        return str(names[j]) if names is not None else f"feature {j}"
 
     def sparsify(self) -> Self:
         """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""
@@ -282,10 +315,13 @@ class _Linear(Estimator):
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
+        hasher = getattr(self, "hasher_", None)
+        hasher_header, hasher_arrays = (None, {}) if hasher is None else hasher.state()
         params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
         words, arrays = split_words(self._learner.state)
         header = {
             "words": words,
+            "hasher": hasher_header,
             "params": _plain_params(params),
             "settings": self._learner.settings.as_dict(),
             "history": self.history_.as_dict(),
@@ -293,11 +329,17 @@ class _Linear(Estimator):
             "recipe": self.recipe_,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
-        return header, arrays
+        return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
 
     @classmethod
     def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         estimator = cls(**_params_from_plain(header["params"]))
+        if header["hasher"] is not None:
+            from steepest.hashing import Hasher
+
+            parts = {name.removeprefix(HASHER): array for name, array in arrays.items() if name.startswith(HASHER)}
+            estimator.hasher_ = Hasher.from_state(header["hasher"], parts)
+            estimator.hasher = Hasher(**estimator.hasher_.get_params(deep=False))
         settings = LinearSettings.from_dict(header["settings"])
         estimator._learner = LinearLearner.from_state(settings, join_words(header["words"], arrays))
         estimator.recipe_ = header["recipe"]
@@ -423,11 +465,7 @@ class LinearClassifier(_Linear):
         """
         source = self._source(X, y, sample_weight)
         source.labels = None
-        if hasattr(self, "n_features_in_") and source.n_features != self.n_features_in_:
-            raise DataError(
-                f"X has {source.n_features} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input"
-            )
+        self._check_width(source)
         return self._learn_more(source, classes)
 
     def _refresh(self) -> None:
@@ -624,11 +662,7 @@ class LinearRegressor(_Linear):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learns these rows once, in order, from where the model stands; two calls learn the same as one."""
         source = self._source(X, y, sample_weight)
-        if hasattr(self, "n_features_in_") and source.n_features != self.n_features_in_:
-            raise DataError(
-                f"X has {source.n_features} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input"
-            )
+        self._check_width(source)
         return self._learn_more(source)
 
     def _means(self, scores: Array) -> Array:

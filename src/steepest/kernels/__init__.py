@@ -1,12 +1,19 @@
 """The kernel table: typed Python names for the native inner loops.
 
-`steepest.kernels.reference` holds the slow, obvious NumPy definition of each; the tests compare the two.
+`steepest.kernels.reference` holds the slow, obvious NumPy definition of each, `steepest.kernels.reference_text` that of
+the text kernel; the tests compare the two.
 """
 
 from __future__ import annotations
 
 from steepest._native import (
     Choices,
+    HashOptions,
+    NameTable,
+    hash_id,
+    hash_key,
+    hash_rows,
+    hash_texts,
     isa,
     linear_adagrad,
     linear_ftrl,
@@ -14,11 +21,21 @@ from steepest._native import (
     linear_settle,
     linear_sgd,
     loss_value_slope,
+    mix_hashes,
     parse_libsvm,
+    sampled_buckets,
+    split_words,
+    write_integers,
 )
 
 __all__ = [
     "Choices",
+    "HashOptions",
+    "NameTable",
+    "hash_id",
+    "hash_key",
+    "hash_rows",
+    "hash_texts",
     "isa",
     "linear_adagrad",
     "linear_ftrl",
@@ -26,5 +43,9 @@ __all__ = [
     "linear_settle",
     "linear_sgd",
     "loss_value_slope",
+    "mix_hashes",
     "parse_libsvm",
+    "sampled_buckets",
+    "split_words",
+    "write_integers",
 ]

@@ -1,0 +1,476 @@
+"""Feature hashing: texts, categories and numbers become sparse rows of a fixed width, with no vocabulary to keep.
+
+A feature with hash h goes to bucket h mod 2^n_bits with sign +1 or -1 by another bit of h, so that inner products are
+unbiased: E<phi(x), phi(y)> = <x, y>, with a variance of order 1 / 2^n_bits (Weinberger, Dasgupta, Langford, Smola and
+Attenberg, ICML 2009). The hash is frozen under the name `HASH_ID`, and rows have the same bits for any number of
+threads. Names of features are kept beside, in fixed memory, so that a model can still say what it learned.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, Self
+
+import numpy as np
+
+from steepest import kernels
+from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.columns import CATEGORY, KINDS, NUMBER, TEXT, Table, as_names, encode, guess_kind, read_table
+from steepest.data.source import as_targets, as_weights
+from steepest.estimator import Estimator
+from steepest.names import CollisionReport, NameBook, report_collisions, total_weight
+
+HASH_ID = kernels.hash_id
+WEIGHTINGS = ("count", "binary", "log", "tfidf")
+# As in the kernel: what tells the character n-gram "abc" from the word, and copies from each other.
+CHARACTER_MARK = 0x3C3E
+COPY_STEP = 0x9E3779B97F4A7C15
+
+
+NAMES_IN_A_ROW = 1 << 14  # more than a long document has
+
+
+class Hasher(Estimator):
+    """Texts, dicts or a table to hashed sparse rows; a scikit-learn transformer.
+
+    Parameters
+    ----------
+    n_bits : int, 10 to 30
+        Rows have 2**n_bits columns.
+    ngrams : (low, high) or None
+        Word n-grams. A word is a run of letters, marks, numbers and "_"; a Han ideograph is a word by itself.
+    char_ngrams : (low, high), optional
+        Character n-grams inside words, with marks at both ends: <word>. (1, L) gives all substrings up to length L,
+        which forgives misspellings.
+    signed : bool
+        Add with a random sign, so that collisions cancel on average.
+    copies : int
+        Hash each feature that many times, x#1, x#2, ..., each worth 1/sqrt(copies): a collision spoils only a part.
+    cross : pairs of column names
+        For each pair of features of the two columns, their conjunction as a feature too, token#user. Whole numbers in a
+        crossed column are taken for ids, that is, categories.
+    names : int
+        Keep the names of features while learning, in fixed memory, so that at least this many can be told.
+    seed : int
+        Another seed, other collisions.
+    lowercase : bool
+        Fold letters of all alphabets to lower case.
+    stop_words : collection of str, optional
+        Words to leave out.
+    weighting : "count", "binary", "log" or "tfidf"
+        How often a feature occurs in a row, whether it does, 1 + log of how often, or how often times
+        log((1 + rows) / (1 + rows with it)) + 1, with rows counted by `fit` or `partial_fit` for each bucket.
+    norm : "l2" or None
+        Scale the words, categories and their crosses of each row to length 1. Numbers keep their size.
+    min_token : int
+        Shorter words are left out, except ideographs.
+    text, categorical, numeric : names of columns, optional
+        What to take each for. If any is given, these columns are used and no others. Else all are used, and their kind
+        is guessed from the first values seen and then frozen: numbers are numeric, strings with spaces are text,
+        all else is categorical.
+    n_jobs : int, optional
+        Threads; all by default, with the same bits for any number.
+
+    Attributes
+    ----------
+    columns_ : tuple of (name, kind)
+    names_ : NameBook, if names > 0
+    document_counts_, n_documents_ : rows with each bucket and all rows, if weighting is "tfidf"
+
+    Examples
+    --------
+    >>> from steepest.hashing import Hasher
+    >>> rows = Hasher(n_bits=10, ngrams=(1, 2)).transform(["new york", "York, new"])
+    >>> rows.shape, rows.nnz
+    ((2, 1024), 6)
+    >>> hasher = Hasher(n_bits=18, cross=[("text", "user")], names=100)
+    >>> row = hasher.fit_transform([{"text": "free money now", "user": 17}])
+    >>> hasher.names_of([hasher.bucket("money#user=17")])
+    [['money#user=17']]
+    """
+
+    _kind = "transformer"
+    n_bits: int
+    ngrams: tuple[int, int] | None
+    char_ngrams: tuple[int, int] | None
+    signed: bool
+    copies: int
+    cross: Sequence[tuple[str, str]]
+    names: int
+    seed: int
+    lowercase: bool
+    stop_words: Iterable[str] | None
+    weighting: str
+    norm: str | None
+    min_token: int
+    text: Sequence[str] | str | None
+    categorical: Sequence[str] | str | None
+    numeric: Sequence[str] | str | None
+    n_jobs: int | None
+
+    def __init__(
+        self,
+        n_bits: int = 22,
+        *,
+        ngrams: tuple[int, int] | None = (1, 1),
+        char_ngrams: tuple[int, int] | None = None,
+        signed: bool = True,
+        copies: int = 1,
+        cross: Sequence[tuple[str, str]] = (),
+        names: int = 0,
+        seed: int = 0,
+        lowercase: bool = True,
+        stop_words: Iterable[str] | None = None,
+        weighting: str = "count",
+        norm: str | None = "l2",
+        min_token: int = 2,
+        text: Sequence[str] | str | None = None,
+        categorical: Sequence[str] | str | None = None,
+        numeric: Sequence[str] | str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self._store(locals())
+
+    # ------------------------------------------------------------------------------------------- learning and hashing
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the rows."""
+        return 1 << self.n_bits
+
+    @property
+    def learns(self) -> bool:
+        """Whether there is anything to learn from data: names, or how many rows have a feature."""
+        return self.names > 0 or self.weighting == "tfidf"
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Forgets everything, then reads X."""
+        self.forget()
+        return self.partial_fit(X)
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Keeps names and counts rows, as far as the parameters ask for it."""
+        table = self._read(X)
+        if self.learns:
+            self._hash(table, learn=True, count=self.weighting == "tfidf")
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Hashed rows as a scipy.sparse.csr_matrix; learns nothing."""
+        return _as_csr(self.to_chunk(X))
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf."""
+        self.forget()
+        return _as_csr(self.to_chunk(X, learn=True))
+
+    def to_chunk(self, X: Any, y: Any = None, sample_weight: Any = None, *, learn: bool = False) -> Chunk:
+        """Hashed rows with targets and weights; with `learn`, X is read as by `partial_fit` in the same pass."""
+        table = self._read(X)
+        if learn and self.weighting == "tfidf":
+            self._hash(table, learn=True, count=True)
+            learn = False
+        indptr, indices, values = self._hash(table, learn=learn and self.learns)
+        targets = None if y is None else as_targets(y)
+        if targets is not None and len(targets) != table.n_rows:
+            raise DataError(f"X has {table.n_rows} rows but y has {len(targets)}; give one target a row")
+        weight = None if sample_weight is None else as_weights(sample_weight, table.n_rows)
+        return Chunk(indptr, indices, values, self.n_features, targets, weight)
+
+    def forget(self) -> None:
+        """Back to what the constructor made."""
+        for name in ("columns_", "names_", "document_counts_", "n_documents_", "n_features_in_"):
+            self.__dict__.pop(name, None)
+
+    def _read(self, X: Any) -> Table:
+        """The columns of X; their kinds are settled at the first time."""
+        self._check()
+        table = read_table(X)
+        if not hasattr(self, "columns_"):
+            columns = self._choose_columns(table)
+            for name in {name for pair in self.cross for name in pair} - {name for name, _ in columns}:
+                listed = ", ".join(repr(name) for name, _ in columns if name) or "one column without a name"
+                raise DataError(f"cross={self.cross!r} names the column {name!r}, but the hasher uses {listed}")
+            self.columns_ = columns
+            self.n_features_in_ = len(columns)
+        elif not table.records and "0" in table.columns and len(table.columns) != len(self.columns_):
+            raise DataError(
+                f"X has {len(table.columns)} features, but Hasher is expecting {len(self.columns_)} features as input"
+            )
+        return table
+
+    def _choose_columns(self, table: Table) -> tuple[tuple[str, str], ...]:
+        named = zip(KINDS, map(as_names, (self.text, self.categorical, self.numeric)), strict=True)
+        columns = tuple((name, kind) for kind, names in named for name in names)
+        if len({name for name, _ in columns}) < len(columns):
+            raise DataError(f"a column is named twice in text={self.text!r}, categorical={self.categorical!r}, "
+                            f"numeric={self.numeric!r}; name each once")  # fmt: skip
+        if columns:
+            return columns
+        if not table.columns:
+            raise DataError("X has no columns (0 features); a minimum of 1 is required to guess what to hash")
+        crossed = {name for pair in self.cross for name in pair}
+        return tuple(
+            (name, guess_kind(column, name in crossed) if name else TEXT) for name, column in table.columns.items()
+        )
+
+    def _hash(self, table: Table, *, learn: bool, count: bool = False) -> tuple[Array, Array, Array]:
+        places = {name: place for place, (name, _) in enumerate(self.columns_)}
+        if learn:
+            self._make_state()
+        use_counts = self.weighting == "tfidf" and not count
+        if use_counts and not hasattr(self, "document_counts_"):
+            raise self._not_fitted(
+                "weighting='tfidf' needs the number of rows with each feature: call fit or partial_fit first"
+            )
+        rows = kernels.hash_rows(
+            fields=self._fields(table),
+            crosses=[(places[a], places[b]) for a, b in self.cross],
+            stop_words=self._stop_words(),
+            options=self._options(),
+            count_documents=self.document_counts_ if count else None,
+            document_counts=self.document_counts_ if use_counts else None,
+            n_documents=float(self.n_documents_) if use_counts else 0.0,
+            book=self.names_.table if learn and self.names else None,
+            n_threads=_threads(self.n_jobs),
+        )
+        if count:
+            self.n_documents_ += table.n_rows
+        return rows
+
+    def _make_state(self) -> None:
+        if self.names and not hasattr(self, "names_"):
+            self.names_ = NameBook(self.names)
+        if self.weighting == "tfidf" and not hasattr(self, "document_counts_"):
+            self.document_counts_ = np.zeros(self.n_features, np.uint32)
+            self.n_documents_ = 0
+
+    def _fields(self, table: Table) -> list[Any]:
+        return [
+            (KINDS.index(kind), name, self._prefix(name), encode(table.column(name), kind, name))
+            for name, kind in self.columns_
+        ]
+
+    def _prefix(self, name: str) -> str:
+        """Words are named by their column where there is more than one text."""
+        columns = getattr(self, "columns_", ())
+        return f"{name}:" if sum(kind == TEXT for _, kind in columns) > 1 else ""
+
+    def _stop_words(self) -> list[str]:
+        words = self.stop_words or ()
+        return [part for word in words for part in kernels.split_words(word, self.lowercase, 1)]
+
+    def _options(self) -> kernels.HashOptions:
+        return kernels.HashOptions(
+            n_bits=self.n_bits,
+            ngrams=self.ngrams or (0, 0),
+            char_ngrams=self.char_ngrams or (0, 0),
+            weighting=WEIGHTINGS.index(self.weighting) % 3,  # tf-idf starts from counts
+            copies=self.copies,
+            min_letters=self.min_token,
+            is_signed=bool(self.signed),
+            lowercase=bool(self.lowercase),
+            normalise=self.norm == "l2",
+            seed=self.seed & 0xFFFFFFFFFFFFFFFF,
+        )
+
+    def _check(self) -> None:
+        _require(_is_integer(self.n_bits, 10, 30), f"n_bits={self.n_bits!r} must be a whole number from 10 to 30")
+        _require(_is_integer(self.copies, 1, 64), f"copies={self.copies!r} must be a whole number from 1 to 64")
+        _require(_is_integer(self.names, 0, 1 << 26), f"names={self.names!r} must be a whole number from 0 to 2**26")
+        _require(_is_integer(self.min_token, 1, 1 << 20), f"min_token={self.min_token!r} must be a whole number from 1")
+        _require(
+            _is_integer(self.seed, -(1 << 63), (1 << 64) - 1), f"seed={self.seed!r} must be a whole number of 64 bits"
+        )
+        _require(self.norm in ("l2", None), f"norm={self.norm!r} is unknown; choose 'l2' or None")
+        _require(
+            self.weighting in WEIGHTINGS,
+            f"weighting={self.weighting!r} is unknown; choose one of {', '.join(WEIGHTINGS)}",
+        )
+        _require(
+            not isinstance(self.stop_words, str),
+            f"stop_words={self.stop_words!r} is one string; give a collection of words",
+        )
+        _require(
+            not isinstance(self.cross, str) and all(_is_pair(pair, str) for pair in self.cross),
+            f"cross={self.cross!r} must hold pairs of column names, as in cross=[('text', 'user')]",
+        )
+        for name in ("ngrams", "char_ngrams"):
+            bounds = getattr(self, name)
+            good = bounds is None or (_is_pair(bounds, int) and 1 <= bounds[0] <= bounds[1] <= 1 << 20)
+            _require(good, f"{name}={bounds!r} must be (low, high) with 1 <= low <= high, or None")
+
+    # ---------------------------------------------------------------------------------------------------------- names
+
+    def names_of(self, buckets: Any) -> list[list[str]]:
+        """For each bucket the names seen in it, the most frequent first; empty if none was kept."""
+        self._need_names()
+        return self.names_.names_of(buckets)
+
+    def prune_names(self, weights: Any) -> None:
+        """Keeps the names of the heaviest weights from now on; a trainer calls it now and then."""
+        if hasattr(self, "names_"):
+            self.names_.prune(weights)
+
+    def bucket(self, name: str, copy: int = 0) -> int:
+        """The column of the feature with this name, written as `names_of` writes it."""
+        return self._feature_hash(name, copy) >> 32 & self.n_features - 1
+
+    def sign(self, name: str, copy: int = 0) -> int:
+        """+1 or -1: with which sign the feature of this name is added to its column."""
+        return -1 if self.signed and self._feature_hash(name, copy) >> 63 else 1
+
+    def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
+        """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
+        reader = type(self)(**{**self.get_params(deep=False), "names": NAMES_IN_A_ROW})
+        for name in ("columns_", "n_features_in_", "document_counts_", "n_documents_"):
+            if hasattr(self, name):
+                setattr(reader, name, getattr(self, name))
+        table = reader._read([x])
+        indptr, indices, values = reader._hash(table, learn=True)
+        row = Chunk(indptr, indices, values, self.n_features)
+        known = self.names_of(indices) if hasattr(self, "names_") else [[] for _ in indices]
+        return row, reader.names_of(indices), known
+
+    def _feature_hash(self, name: str, copy: int) -> int:
+        self._check()
+        columns = dict(getattr(self, "columns_", (("", TEXT),)))
+        # What is written as words could be anything, so other readings come later, and the last one holds.
+        readings = [self._hash_of(name, column, kind) for column, kind in columns.items() if kind == TEXT]
+        readings += [self._hash_of(name, column, kind) for column, kind in columns.items() if kind != TEXT]
+        for a, b in self.cross:
+            for place in (place for place, letter in enumerate(name) if letter == "#"):
+                left = self._hash_of(name[:place], a, columns.get(a))
+                right = self._hash_of(name[place + 1 :], b, columns.get(b))
+                readings.append(None if left is None or right is None else _mix(left, right))
+        feature = next((reading for reading in reversed(readings) if reading is not None), None)
+        if feature is None:
+            raise DataError(
+                f"{name!r} is no name of a feature; write 'word', 'column=value', or 'word#column=value' for a cross"
+            )
+        if copy:
+            feature = _mix(feature, copy * COPY_STEP & 0xFFFFFFFFFFFFFFFF)
+        return feature
+
+    def _hash_of(self, name: str, column: str, kind: str | None) -> int | None:
+        """The hash of a feature of one column, or None if the name is not one of that column."""
+        seed = self.seed & 0xFFFFFFFFFFFFFFFF
+        label = f"{column}=" if column else ""
+        is_category = kind == CATEGORY and name.startswith(label)
+        if is_category or name == f"{label}<missing>" or (kind == NUMBER and name == column):
+            return _hash_name(name, kernels.hash_key("", seed))
+        prefix = self._prefix(column)
+        if kind != TEXT or not name.startswith(prefix):
+            return None
+        key, rest = kernels.hash_key(column, seed), name.removeprefix(prefix)
+        if self.char_ngrams and len(rest) > 2 and rest[0] == rest[-1] == "'":
+            return _hash_name(rest[1:-1], key ^ CHARACTER_MARK)
+        words = [_hash_name(word, key) for word in kernels.split_words(rest, self.lowercase, 1)]
+        return reduce(_mix, words) if words else None
+
+    def collision_report(self, weights: Any = None) -> CollisionReport:
+        """How full the buckets are, and how much of a model's weight lies in buckets that several features share.
+
+        Parameters
+        ----------
+        weights : array with one axis of length 2**n_bits, optional
+            The weights of a model, `coef_` for example.
+        """
+        importance = None if weights is None else total_weight(weights, self.n_features)
+        if hasattr(self, "names_") and self.names_.n_rows:
+            occupancy, n_seen = self.names_.occupancy(self.n_bits)
+        elif importance is not None:
+            occupancy, n_seen = float(np.count_nonzero(importance)) / self.n_features, self.n_features
+        else:
+            raise DataError(
+                "a collision report needs weights, or a hasher with names that has read data; give one of them"
+            )
+        return report_collisions(self.n_bits, occupancy, n_seen, importance, getattr(self, "names_", None))
+
+    def _need_names(self) -> None:
+        if not self.names:
+            raise DataError("names=0 keeps no names; make the hasher with names=10000, say, before training")
+        if not hasattr(self, "names_"):
+            raise self._not_fitted("names are kept by fit, partial_fit or a training run")
+
+    # ---------------------------------------------------------------------------------------------------------- state
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Everything there is, as plain values and arrays for a model file."""
+        params = self.get_params(deep=False)
+        if self.stop_words is not None:
+            params["stop_words"] = sorted(self.stop_words)
+        header = {"hash": HASH_ID, "params": params, "columns": getattr(self, "columns_", None)}
+        header["n_documents"] = getattr(self, "n_documents_", None)
+        arrays = (
+            {f"names.{key}": array for key, array in self.names_.state().items()} if hasattr(self, "names_") else {}
+        )
+        if hasattr(self, "document_counts_"):
+            arrays["document_counts"] = self.document_counts_
+        return header, arrays
+
+    @classmethod
+    def from_state(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """The hasher that `state` described."""
+        if header["hash"] != HASH_ID:
+            raise DataError(
+                f"the model was made with the hash {header['hash']!r}, this version has {HASH_ID!r}; use the other one"
+            )
+        hasher = cls(**header["params"])
+        hasher._check()
+        if header["columns"] is not None:
+            hasher.columns_ = tuple((str(name), str(kind)) for name, kind in header["columns"])
+            hasher.n_features_in_ = len(hasher.columns_)
+        if "document_counts" in arrays:
+            hasher.document_counts_ = np.array(arrays["document_counts"], np.uint32)
+            hasher.n_documents_ = int(header["n_documents"])
+        kept = {key.removeprefix("names."): array for key, array in arrays.items() if key.startswith("names.")}
+        if kept:
+            hasher.names_ = NameBook.from_state(hasher.names, kept)
+        return hasher
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return not self.learns or hasattr(self, "columns_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.dict = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+        tags.requires_fit = self.learns
+        return tags
+
+
+def _as_csr(chunk: Chunk) -> Any:
+    from scipy.sparse import csr_matrix
+
+    rows = csr_matrix((chunk.values, chunk.indices, chunk.indptr), shape=(chunk.n_rows, chunk.n_features), copy=False)
+    rows.has_canonical_format = False  # no bucket comes twice in a row, but they are not sorted
+    return rows
+
+
+def _hash_name(name: str, key: int) -> int:
+    return int(kernels.hash_texts([name], key)[0])
+
+
+def _mix(a: int, b: int) -> int:
+    return int(kernels.mix_hashes(np.array([a], np.uint64), np.array([b], np.uint64))[0])
+
+
+def _threads(n_jobs: int | None) -> int:
+    if n_jobs is not None and n_jobs > 0:
+        return n_jobs
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _is_integer(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and low <= int(value) <= high
+
+
+def _is_pair(value: Any, kind: type) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(part, kind) for part in value)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise DataError(message)
