@@ -171,12 +171,14 @@ template <typename W>
 struct Ahead {
   const Rows& rows;
   const W* table;
+  const W* average;  // or null
   int64_t entries_per_feature;
   bool large;
 
-  Ahead(const Rows& r, const W* t, int64_t entries)
+  Ahead(const Rows& r, const W* t, const W* a, int64_t entries)
       : rows(r),
         table(t),
+        average(a),
         entries_per_feature(entries),
         large(r.n_features * entries * static_cast<int64_t>(sizeof(W)) > kPrefetchBytes) {}
 
@@ -190,7 +192,13 @@ struct Ahead {
     }
     if (large && q + 1 < rows.n) {
       const Row row = get_row(rows, row_at(rows, q + 1));
-      for (int64_t k = 0; k < row.n; ++k) PREFETCH(table + row.index[k] * entries_per_feature);
+      for (int64_t k = 0; k < row.n; ++k) {
+        const int64_t first = row.index[k] * entries_per_feature, line = 64 / sizeof(W);
+        for (int64_t o = 0; o < entries_per_feature; o += line) {
+          PREFETCH(table + first + o);
+          if (average) PREFETCH(average + first + o);
+        }
+      }
     }
   }
 };
@@ -545,8 +553,8 @@ static Outcome learn(const Rows& rows, const Choices& c, const LinearState& s) {
   double* slopes = s.scratch;
   double* scores = s.scratch + c.batch_size * K;
   Rule rule(rows, c, s, scores + K);
-  const Ahead<typename Rule::Weight> ahead(rows, static_cast<typename Rule::Weight*>(s.v),
-                                           Rule::kEntries * K);
+  typedef typename Rule::Weight W;
+  const Ahead<W> ahead(rows, static_cast<W*>(s.v), static_cast<W*>(s.average), Rule::kEntries * K);
   LossSum losses;
   double weight_sum = 0;
 
@@ -598,7 +606,7 @@ template <typename W>
 static int64_t scores(const Rows& rows, const void* weights, const double* bias, double* scores) {
   const W* w = static_cast<const W*>(weights);
   const int64_t K = rows.n_outputs;
-  const Ahead<W> ahead(rows, w, K);
+  const Ahead<W> ahead(rows, w, nullptr, K);
   for (int64_t q = 0; q < rows.n; ++q) {
     const Row row = get_row(rows, row_at(rows, q));
     ahead.fetch(q);
