@@ -72,6 +72,11 @@ Span span_of_str(PyObject* item, Owners& owners) {
   return {reinterpret_cast<const uint8_t*>(bytes), size};
 }
 
+bool is_missing(PyObject* item) {
+  if (item == Py_None) return true;
+  return PyFloat_Check(item) && PyFloat_AsDouble(item) != PyFloat_AsDouble(item);
+}
+
 Span span_of(PyObject* item, size_t row, Owners& owners) {
   if (PyUnicode_Check(item)) return span_of_str(item, owners);
   if (PyBytes_Check(item)) {
@@ -80,8 +85,7 @@ Span span_of(PyObject* item, size_t row, Owners& owners) {
     if (PyBytes_AsStringAndSize(item, &bytes, &size)) throw nb::python_error();
     return {reinterpret_cast<const uint8_t*>(bytes), size};
   }
-  if (item == Py_None) return {nullptr, 0};
-  if (PyFloat_Check(item) && PyFloat_AsDouble(item) != PyFloat_AsDouble(item)) return {nullptr, 0};
+  if (is_missing(item)) return {nullptr, 0};
   throw nb::type_error(("row " + std::to_string(row) + " is no text").c_str());
 }
 
@@ -250,6 +254,16 @@ nb::list split_words(nb::object document, bool lowercase, int min_letters) {
   return result;
 }
 
+// The first row that is neither text nor missing, or -1.
+int64_t first_no_text(nb::list texts) {
+  int64_t row = 0;
+  for (nb::handle item : texts) {
+    if (!PyUnicode_Check(item.ptr()) && !PyBytes_Check(item.ptr()) && !is_missing(item.ptr())) return row;
+    ++row;
+  }
+  return -1;
+}
+
 // Whole numbers written out, as (data, offsets).
 nb::tuple write_integers(In<int64_t> numbers) {
   constexpr size_t kMostDigits = 20;
@@ -413,5 +427,6 @@ void bind_text(nb::module_& module) {
       "hash_key", [](const std::string& name, uint64_t seed) { return field_key(name, seed); }, "name"_a,
       "seed"_a);
   module.def("split_words", split_words, "document"_a, "lowercase"_a, "min_letters"_a);
+  module.def("first_no_text", first_no_text, "texts"_a);
   module.def("write_integers", write_integers, "numbers"_a);
 }

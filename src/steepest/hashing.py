@@ -148,14 +148,11 @@ class Hasher(Estimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Forgets everything, then reads X."""
         self.forget()
-        return self.partial_fit(X)
+        return self._learn(self._read_some(X))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Keeps names and counts rows, as far as the parameters ask for it."""
-        table = self._read(X)
-        if self.learns:
-            self._hash(table, learn=True, count=self.weighting == "tfidf")
-        return self
+        return self._learn(self._read(X))
 
     def transform(self, X: Any) -> Any:
         """Hashed rows as a scipy.sparse.csr_matrix; learns nothing."""
@@ -164,19 +161,21 @@ class Hasher(Estimator):
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf."""
         self.forget()
-        return _as_csr(self.to_chunk(X, learn=True))
+        return _as_csr(self._chunk(self._read_some(X), learn=True))
 
     def to_chunk(self, X: Any, y: Any = None, sample_weight: Any = None, *, learn: bool = False) -> Chunk:
         """Hashed rows with targets and weights; with `learn`, X is read as by `partial_fit` in the same pass."""
-        table = self._read(X)
-        if learn and self.weighting == "tfidf":
-            self._hash(table, learn=True, count=True)
-            learn = False
-        indptr, indices, values = self._hash(table, learn=learn and self.learns)
+        return self._chunk(self._read(X), y, sample_weight, learn=learn)
+
+    def _chunk(self, table: Table, y: Any = None, sample_weight: Any = None, *, learn: bool) -> Chunk:
         targets = None if y is None else as_targets(y)
         if targets is not None and len(targets) != table.n_rows:
             raise DataError(f"X has {table.n_rows} rows but y has {len(targets)}; give one target a row")
         weight = None if sample_weight is None else as_weights(sample_weight, table.n_rows)
+        if learn and self.weighting == "tfidf":
+            self._learn(table)  # a pass of its own: a row's weights depend on all rows counted
+            learn = False
+        indptr, indices, values = self._hash(table, learn=learn)
         return Chunk(indptr, indices, values, self.n_features, targets, weight)
 
     def forget(self) -> None:
@@ -184,37 +183,48 @@ class Hasher(Estimator):
         for name in ("columns_", "names_", "document_counts_", "n_documents_", "n_features_in_"):
             self.__dict__.pop(name, None)
 
+    def _learn(self, table: Table) -> Self:
+        if self.learns:
+            self._hash(table, learn=True, count=self.weighting == "tfidf")
+        return self
+
+    def _read_some(self, X: Any) -> Table:
+        table = self._read(X)
+        if table.n_rows == 0:
+            self.forget()
+            raise DataError("X has 0 sample(s) while a minimum of 1 is required: give at least one row to fit")
+        return table
+
     def _read(self, X: Any) -> Table:
         """The columns of X; their kinds are settled at the first time."""
         self._check()
         table = read_table(X)
         if not hasattr(self, "columns_"):
-            columns = self._choose_columns(table)
-            for name in {name for pair in self.cross for name in pair} - {name for name, _ in columns}:
-                listed = ", ".join(repr(name) for name, _ in columns if name) or "one column without a name"
-                raise DataError(f"cross={self.cross!r} names the column {name!r}, but the hasher uses {listed}")
-            self.columns_ = columns
-            self.n_features_in_ = len(columns)
-        elif not table.records and "0" in table.columns and len(table.columns) != len(self.columns_):
+            self.columns_ = self._choose_columns(table)
+            self.n_features_in_ = len(table.columns)
+        elif table.origin == "array" and len(table.columns) != self.n_features_in_:
+            n_columns = len(table.columns)
             raise DataError(
-                f"X has {len(table.columns)} features, but Hasher is expecting {len(self.columns_)} features as input"
+                f"X has {n_columns} features, but Hasher is expecting {self.n_features_in_} features as input"
             )
         return table
 
     def _choose_columns(self, table: Table) -> tuple[tuple[str, str], ...]:
-        named = zip(KINDS, map(as_names, (self.text, self.categorical, self.numeric)), strict=True)
-        columns = tuple((name, kind) for kind, names in named for name in names)
-        if len({name for name, _ in columns}) < len(columns):
-            raise DataError(f"a column is named twice in text={self.text!r}, categorical={self.categorical!r}, "
-                            f"numeric={self.numeric!r}; name each once")  # fmt: skip
-        if columns:
-            return columns
-        if not table.columns:
-            raise DataError("X has no columns (0 features); a minimum of 1 is required to guess what to hash")
         crossed = {name for pair in self.cross for name in pair}
-        return tuple(
-            (name, guess_kind(column, name in crossed) if name else TEXT) for name, column in table.columns.items()
-        )
+        chosen = [(name, TEXT) for name in as_names(self.text)]
+        chosen += [(name, CATEGORY) for name in as_names(self.categorical)]
+        chosen += [(name, NUMBER) for name in as_names(self.numeric)]
+        if not chosen:
+            items = table.columns.items()
+            chosen = [(name, guess_kind(column, name in crossed) if name else TEXT) for name, column in items]
+        names = [name for name, _ in chosen]
+        for name in names:
+            _require(names.count(name) == 1, f"text, categorical and numeric name the column {name!r} more than once")
+        for name in crossed.difference(names):
+            listed = ", ".join(repr(name) for name in names if name) or "a list of texts, which has none"
+            raise DataError(f"cross={self.cross!r} names the column {name!r}, but the hasher uses {listed}")
+        _require(bool(chosen), "X has no columns to hash; give rows with at least one key")
+        return tuple(chosen)
 
     def _hash(self, table: Table, *, learn: bool, count: bool = False) -> tuple[Array, Array, Array]:
         places = {name: place for place, (name, _) in enumerate(self.columns_)}
@@ -296,6 +306,10 @@ class Hasher(Estimator):
         _require(
             not isinstance(self.cross, str) and all(_is_pair(pair, str) for pair in self.cross),
             f"cross={self.cross!r} must hold pairs of column names, as in cross=[('text', 'user')]",
+        )
+        _require(
+            self.n_jobs is None or _is_integer(self.n_jobs, -1, 1 << 16),
+            f"n_jobs={self.n_jobs!r} must be a number or None",
         )
         for name in ("ngrams", "char_ngrams"):
             bounds = getattr(self, name)
@@ -436,6 +450,7 @@ class Hasher(Estimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
         tags.input_tags.string = tags.input_tags.dict = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         tags.requires_fit = self.learns
         return tags

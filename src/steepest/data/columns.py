@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.chunk import Array, DataError
-from steepest.kernels import write_integers
+from steepest.kernels import first_no_text, write_integers
 
 TEXT, CATEGORY, NUMBER = KINDS = ("text", "category", "number")
 GUESS_VALUES = 1000
@@ -28,24 +28,21 @@ EXACT_INTEGERS = 2.0**53
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns as they came. One without a name stands alone; records may lack a column, tables may not."""
+    """Columns as they came; the one column of a list of texts has an empty name."""
 
     columns: Mapping[str, Any]
     n_rows: int
-    records: bool = False
+    origin: str = "table"  # or "list", "records", "array"
 
     def column(self, name: str) -> Any:
         """One column: a list, a NumPy array or an Arrow array."""
         if name in self.columns:
             return self.columns[name]
-        if self.records:
+        if self.origin == "records" and name:
             return [None] * self.n_rows
-        raise DataError(f"X has no column {name!r}, which the hasher was made for; it has {self._listed()}")
-
-    def _listed(self) -> str:
-        if "" in self.columns:
-            return "one column without a name"
-        return ", ".join(map(repr, self.columns)) or "none"
+        wanted = f"the column {name!r}" if name else "a list of texts"
+        has = "no columns but one text a row" if self.origin == "list" else f"{', '.join(map(repr, self.columns))}"
+        raise DataError(f"the hasher was made for {wanted}, but X has {has}; give X the same form as at first")
 
 
 def read_table(X: Any) -> Table:
@@ -82,7 +79,7 @@ def _from_columns(columns: dict[str, Any]) -> Table:
 
 def _from_arrow(X: Any) -> Table:
     if not hasattr(X, "column_names") and not hasattr(X, "schema"):
-        return Table({"": X}, len(X))
+        return Table({"": X}, len(X), "list")
     return _from_columns({name: X.column(name) for name in _unique(X.schema.names)})
 
 
@@ -92,9 +89,9 @@ def _from_pandas(X: Any) -> Table:
 
 
 def _from_array(X: Any) -> Table:
-    if hasattr(X, "iloc") or np.ndim(X) == 1:
-        return _from_list(_values(_plain(X)))
-    array = np.asarray(X)
+    array = X if hasattr(X, "iloc") else np.asarray(X)
+    if array.ndim == 1:
+        return _from_list(_values(_plain(array)))
     if array.dtype.kind == "c":
         raise DataError("Complex data not supported: X holds complex numbers; give real ones")
     if array.ndim != 2:
@@ -102,13 +99,17 @@ def _from_array(X: Any) -> Table:
             f"X has {array.ndim} dimensions; give a list of texts, or a table with one row an example "
             "(Reshape your data, X.reshape(1, -1) for one row)"
         )
-    return _from_columns({str(place): _plain(array[:, place]) for place in range(array.shape[1])})
+    if array.shape[1] == 0:
+        raise DataError(
+            f"0 feature(s) (shape={array.shape}) while a minimum of 1 is required: X has no columns to hash"
+        )
+    return Table({str(place): _plain(array[:, place]) for place in range(array.shape[1])}, len(array), "array")
 
 
 def _from_list(rows: list[Any]) -> Table:
     first = next((row for row in rows if not is_missing(row)), None)
     if first is None or isinstance(first, str | bytes):
-        return Table({"": rows}, len(rows))
+        return Table({"": rows}, len(rows), "list")
     if isinstance(first, Mapping):
         return _from_records(rows)
     if isinstance(first, list | tuple | np.ndarray):
@@ -124,7 +125,7 @@ def _from_records(rows: list[Any]) -> Table:
         if not isinstance(row, Mapping):
             raise DataError(f"row {number} of X is a {type(row).__name__} among dicts; give a dict for each row")
     names = dict.fromkeys(name for row in rows for name in row)
-    return Table({str(name): [row.get(name) for row in rows] for name in names}, len(rows), records=True)
+    return Table({str(name): [row.get(name) for row in rows] for name in names}, len(rows), "records")
 
 
 def _unique(names: list[str]) -> list[str]:
@@ -199,13 +200,14 @@ def encode(column: Any, kind: str, name: str) -> Any:
 def _texts(column: Any, name: str) -> Any:
     if _is_arrow(column) and _is_arrow_text(column.type):
         return _arrow_buffers(column)
-    values = [None if is_missing(value) else value for value in _values(column)]
-    for row, value in enumerate(values):
-        if value is not None and not isinstance(value, str | bytes):
-            place = f"row {row} of column {name!r}" if name else f"row {row} of X"
-            raise DataError(
-                f"{place} is {value!r}, no text; give str, bytes or None, or name it as another kind of column"
-            )
+    values = _values(column)
+    if first_no_text(values) < 0:
+        return values
+    values = [None if is_missing(value) else value for value in values]
+    row = first_no_text(values)
+    if row >= 0:
+        place = f"row {row} of column {name!r}" if name else f"row {row} of X"
+        raise DataError(f"{place} is {values[row]!r}; give str, bytes or None, or name the column as another kind")
     return values
 
 
@@ -244,7 +246,8 @@ def _categories(column: Any) -> Any:
         if whole is not None:
             numbers, valid = whole
             return *write_integers(numbers), valid
-    return [value if type(value) is str else category_text(value) for value in _values(column)]
+    values = _values(column)
+    return values if first_no_text(values) < 0 else [category_text(value) for value in values]
 
 
 def _whole_numbers(column: Array) -> tuple[Array, Array | None] | None:
