@@ -371,3 +371,25 @@ def test_real_data_reaches_the_known_accuracy(shared_data):
     test = st.scan_libsvm(shared_data / "a9a" / "a9a.t.libsvm.gz", n_features=123)
     model = st.LinearClassifier(random_state=0).fit_stream(train)
     assert model.evaluate_stream(test)["accuracy"] > 0.845  # LinearSVC: 0.8498
+
+
+@pytest.mark.parametrize("batch_size", [1, 64])
+def test_rows_that_wait_already_show_their_classes(batch_size):
+    X = np.eye(6, dtype=np.float32)[np.arange(90) % 6]
+    y = np.array(["ham", "spam", "eggs"])[np.arange(90) % 3]
+    model = st.LinearClassifier(random_state=0, batch_size=batch_size, eta0="auto" if batch_size == 1 else 0.5)
+    for stop in (30, 60, 90):  # all three classes, of rows too few to be learned yet
+        model.partial_fit(X[stop - 30 : stop], y[stop - 30 : stop])
+        assert model.classes_.tolist() == ["eggs", "ham", "spam"]
+        assert model.coef_.shape == (3, 6)
+        assert model.score(X, y) == 1
+    late = st.LinearClassifier(random_state=0).partial_fit(X[:9], y[:9], classes=["ham", "spam"])
+    assert late.classes_.tolist() == ["eggs", "ham", "spam"]
+    assert late.decision_function(X).shape == (90, 3)
+
+
+def test_rows_that_wait_already_show_their_labels_and_targets():
+    X = np.eye(4, dtype=np.float32)[np.arange(40) % 4]
+    Y = np.stack([X[:, 0], X[:, 1] + X[:, 0]], axis=1)
+    assert (st.LinearClassifier(random_state=0).partial_fit(X, Y).predict(X) == Y).all()
+    assert st.LinearRegressor(random_state=0).partial_fit(X, Y).predict(X).shape == (40, 2)

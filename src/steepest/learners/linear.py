@@ -85,6 +85,7 @@ class LinearLearner:
             waiting = 0 if self.pending is None else self.pending.n_rows
             taken = min(chunk.n_rows, self._rows_needed() - waiting)
             part = chunk.span(0, taken)
+            self._announce_labels(part)
             self.pending = part.packed() if self.pending is None else concatenate([self.pending, part])
             chunk = chunk.span(taken, chunk.n_rows)
             if self.pending.n_rows >= self._rows_needed():
@@ -581,7 +582,9 @@ class LinearLearner:
         self._coded = None
 
     def _announce_labels(self, rows: Chunk) -> None:
-        """The sample's classes get their codes in the order of its rows, as they would one by one."""
+        """Rows that wait show their classes at once, in the order in which they would be learned."""
+        if rows.y is not None and rows.y.ndim == 2 and not self.several_targets:
+            self._open_targets(rows.y.shape[1])
         if self.settings.task == "classify" and rows.y is not None and rows.y.ndim == 1:
             for label in dict.fromkeys(rows.visited(rows.y).tolist()):
                 if label not in self.book.labels:

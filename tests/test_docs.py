@@ -1,0 +1,160 @@
+"""The pages cannot lie: every snippet runs, every output shown is what comes out, every public name is explained.
+
+A page's blocks run in order, in an empty folder, with one namespace. ```python runs unless marked `no-run`; in
+```console and ```sh, lines that start with `$ steepest ` run. Output that a page shows (a ```text block behind a
+```python one, or lines below a command) is compared word by word: `...` stands for one word, or alone on a line for any
+number of lines, and numbers may differ by two percent, because processors round differently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import pkgutil
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import steepest
+from steepest import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("README.md"), *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(steepest.__path__, "steepest.")
+    if not module.name.endswith(("__main__", "_native"))
+)
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+class Block(NamedTuple):
+    language: str
+    marks: list[str]
+    text: str
+    line: int
+
+
+def blocks_of(page: str) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    found = []
+    for match in FENCE.finditer(page):
+        language, *marks = match[1].split() or [""]
+        found.append(Block(language, marks, match[2], page.count("\n", 0, match.start()) + 1))
+    return found
+
+
+def commands_of(block: Block) -> list[tuple[str, str]]:
+    """(command, output shown below it) of a console block."""
+    parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]
+    return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
+
+
+def captured(action) -> tuple[str, object]:
+    """What an action prints, on stdout or stderr, and what it returns."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        result = action()
+    return out.getvalue(), result
+
+
+def same_word(shown: str, real: str) -> bool:
+    if shown in ("...", real):
+        return True
+    if NUMBER.sub("#", shown) != NUMBER.sub("#", real):
+        return False
+    pairs = zip(NUMBER.findall(shown), NUMBER.findall(real), strict=True)
+    return all(float(a.replace(",", "")) == pytest.approx(float(b.replace(",", "")), rel=0.02) for a, b in pairs)
+
+
+def same_lines(shown: list[str], real: list[str]) -> bool:
+    if not shown:
+        return not real
+    if shown[0].strip() == "...":
+        return any(same_lines(shown[1:], real[k:]) for k in range(len(real) + 1))
+    if not real:
+        return False
+    words, others = shown[0].split(), real[0].split()
+    same = len(words) == len(others) and all(map(same_word, words, others))
+    return same and same_lines(shown[1:], real[1:])
+
+
+def check_output(shown: str, real: str, where: str) -> None:
+    shown_lines, real_lines = ([line for line in text.splitlines() if line.strip()] for text in (shown, real))
+    assert same_lines(shown_lines, real_lines), f"{where} shows\n{shown}\nbut there came\n{real}"
+
+
+def run_console(block: Block, where: str) -> None:
+    commands = commands_of(block)
+    for number, (command, shown) in enumerate(commands):
+        if not command.startswith("steepest "):
+            continue
+        following, status_shown = commands[number + 1] if number + 1 < len(commands) else ("", "")
+        expected = int(status_shown) if following == "echo $?" else 0
+        words = shlex.split(command, comments=True)[1:]
+        real, status = captured(lambda words=words: cli.main(words))
+        assert status == expected, f"{where}: {command}\n{real}"
+        if shown.strip():
+            check_output(shown, real, f"{where}: {command}")
+
+
+@every_page
+def test_every_snippet_of_a_page_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    printed = None
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        where = f"{page.relative_to(ROOT)}, line {block.line}"
+        if block.language == "python" and "no-run" not in block.marks:
+            code = compile("\n" * block.line + block.text, page.name, "exec")
+            printed, _ = captured(lambda code=code: exec(code, namespace))
+            continue
+        if block.language == "text" and printed is not None:
+            check_output(block.text, printed, where)
+        elif block.language in ("console", "sh"):
+            run_console(block, where)
+        printed = None
+
+
+@pytest.mark.parametrize(
+    ("shown", "real", "same"),
+    [
+        ("loss 0.500, 12 rows", "loss 0.505, 12 rows", True),
+        ("loss 0.500", "loss 0.52", False),
+        ("1,000 rows/s", "1,001 rows/s", True),
+        ("... rows/s", "77 rows/s", True),
+        ("a\n...\nz", "a\nb\nc\nz", True),
+        ("a\n...\nz", "a\nb", False),
+        ("a", "a\nb", False),
+        ("spam", "ham", False),
+    ],
+)
+def test_outputs_are_compared_by_words(shown, real, same):
+    assert same_lines(shown.splitlines(), real.splitlines()) is same
+
+
+@pytest.mark.parametrize("name", steepest.__all__)
+def test_every_public_name_is_explained(name):
+    reference = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
+    entry = rf"(^::: steepest\.[\w.]*\b|`){name}(`|$)"
+    assert re.search(entry, reference, re.MULTILINE), f"{name} is not in the reference"
+    value = getattr(steepest, name)
+    if inspect.isclass(value) or callable(value):
+        assert (inspect.getdoc(value) or "").strip(), f"{name} has no docstring"
+        # A dataclass without a docstring of its own shows its signature.
+        assert not (inspect.getdoc(value) or "").startswith(f"{name}(")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name):
+    failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert failed == 0
