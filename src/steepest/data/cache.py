@@ -1,13 +1,12 @@
 """Rows parsed once and kept on disk: a source whose epochs run at the speed of memory.
 
-The rows of another source are written to one file (see cache_file) in file order, as one CSR block, and mapped from
-there. If there is no valid file it is built completely before the first row is given out, so that a run visits the
-same rows in the same order whether or not the cache was there. The order is that of rows in memory (`ArraySource`):
-"blocks" are runs of 64 rows over all the data. Rows keep the stable numbers that they had in the parent, so a holdout
-has the same sides with and without the cache.
-
-Memory: a few chunks, beside what the system keeps of the file, and for shuffle="rows" and "once" eight bytes a row.
-Those two visit single rows all over the file, which is fast only while the file fits in memory.
+The rows of another source are written to one file (see cache_file) in file order, as one CSR block, and mapped. Without
+a valid file it is built completely before the first row is given out, so a run visits the same rows in the same order
+whether or not the cache was there: the order of rows in memory (`ArraySource`). Rows keep the stable numbers that they
+had in the parent, so a holdout has the same sides with and without the cache.
+Entries are never copied: a chunk of shuffled rows has row starts, targets and weights of its own, over the mapped file.
+Memory: those, beside what the system keeps of the file; shuffle="rows" and "once" take eight bytes a row more, and
+visit single rows all over the file, which is fast only while the file fits in memory.
 """
 
 from __future__ import annotations
@@ -24,19 +23,14 @@ from typing import Any, Self
 import numpy as np
 
 from steepest.data import cache_file
-from steepest.data.ahead import map_ahead
 from steepest.data.cache_file import UnusableError, Writer
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import whole
 from steepest.data.source import BLOCK_ROWS, Order, Source
 
-# Entries of a chunk, about: four megabytes, which stay in the last level of cache while they are learned.
-CHUNK_ENTRIES = 1 << 19
+# Rows of a chunk, and entries, about: calls cost nothing beside so many, and a bar still moves.
 CHUNK_ROWS = 1 << 15
-# Chunks that may wait for the learner.
-QUEUE_CHUNKS = 2
-# Runs of fewer entries are copied by index, longer ones by slice.
-SHORT_RUN = 64
+CHUNK_ENTRIES = 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +96,16 @@ class _Rows:
         first, last = int(indptr[0]), int(indptr[-1])
         return self._chunk(indptr - first, self.indices[first:last], self.values[first:last], np.arange(start, stop))
 
-    def gather(self, starts: Array, length: int) -> Chunk:
-        """Runs of rows from all over the file, copied side by side."""
-        rows = starts if length == 1 else np.add.outer(starts, np.arange(length)).reshape(-1)
-        firsts, lasts = self.indptr[starts], self.indptr[starts + length]
-        row_firsts = self.indptr[rows]
-        lengths = self.indptr[rows + 1] - row_firsts
-        indptr = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths, out=indptr[1:])
-        if indptr[-1] < SHORT_RUN * len(starts):
-            entries = np.arange(indptr[-1]) + np.repeat(row_firsts - indptr[:-1], lengths)
-            return self._chunk(indptr, self.indices[entries], self.values[entries], rows)
-        slices = [slice(first, last) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-        indices, values = (np.concatenate([array[s] for s in slices]) for array in (self.indices, self.values))
-        return self._chunk(indptr, indices, values, rows)
+    def visit(self, starts: Array, length: int) -> Chunk:
+        """Runs of rows from all over the file, without a copy of their entries.
+
+        The block holds the runs side by side, each followed by one row that ends it and that is never visited.
+        """
+        rows = np.add.outer(starts, np.arange(length + 1)).reshape(-1)
+        order = np.delete(np.arange(len(rows)), slice(length, None, length + 1))
+        indptr = self.indptr[rows]
+        places = np.minimum(rows[:-1], self.n_rows - 1)
+        return self._chunk(indptr, self.indices, self.values, places).visit(order)
 
     def _chunk(self, indptr: Array, indices: Array, values: Array, rows: Array) -> Chunk:
         y = None if self.y is None else self.y[rows]
@@ -190,7 +180,7 @@ class CachedSource(Source):
         return source
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Neighbouring rows as views of the file; shuffled ones side by side, copied ahead of the learner."""
+        """Views of the file, some thousands of rows at a time."""
         rows, n_rows = self._cache.open(), self.n_rows
         at_once = rows.chunk_rows()
         runs = order.runs(n_rows, epoch)
@@ -202,9 +192,8 @@ class CachedSource(Source):
             if start < stop:
                 yield rows.span(start, stop)
         n_runs = at_once // runs.length
-        parts = (runs.starts[i : i + n_runs] for i in range(0, len(runs.starts), n_runs))
-        with closing(map_ahead(lambda starts: rows.gather(starts, runs.length), parts, ahead=QUEUE_CHUNKS)) as chunks:
-            yield from chunks
+        for first in range(0, len(runs.starts), n_runs):
+            yield rows.visit(runs.starts[first : first + n_runs], runs.length)
 
 
 class _Cache:
