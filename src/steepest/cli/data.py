@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import steepest as st
+from steepest.data.cache import CachedSource
 from steepest.data.source import Source
 
 
@@ -15,6 +16,7 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", nargs="+", metavar="DATA", help="files, globs, or - for standard input")
     parser.add_argument("--format", default="auto", help="libsvm; default: told from the name or the first line")
     parser.add_argument("--on-bad-line", choices=("error", "skip"), default="error", help="what a bad line means")
+    parser.add_argument("--cache", metavar="FILE", help="parse once, keep the rows there, and read them from there")
     parser.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
 
 
@@ -25,7 +27,17 @@ def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None,
         reading["format"] = options.format
     path = options.data[0] if len(options.data) == 1 else options.data
     source = st.scan(path, **reading)
+    if options.cache is not None:
+        source = open_cache(source, options.cache)
     return source if options.limit is None else source.limit(options.limit)
+
+
+def open_cache(source: Source, path: str) -> Source:
+    """The source through its cache, which is made ready now; a cache that could not be used is never hidden."""
+    cached = source.cache(path)
+    if isinstance(cached, CachedSource) and cached.open().note:
+        print(f"steepest: {cached.note}", file=sys.stderr)
+    return cached
 
 
 def tell_skipped(source: Source) -> None:

@@ -96,6 +96,13 @@ class TextFile:
         """How many blocks the file has now (it may have grown); of a packed one at least so many, of a pipe 0."""
         return 0 if self.once else -(-self._status().st_size // BLOCK_BYTES)
 
+    def fingerprint(self) -> list[str | int]:
+        """Path, size and time of the last change, by which the same content is known again."""
+        if self.once:
+            raise DataError(f"{self.name} can be read only once, so it cannot be cached; save it in a file first")
+        status = self._status()
+        return [self.path, status.st_size, status.st_mtime_ns]
+
     def read_block(self, number: int) -> Block:
         """One block of a seekable file; its text is empty if no line starts in it."""
         start = number * BLOCK_BYTES

@@ -118,6 +118,10 @@ class LibsvmSource(LineSource):
         """The format and its options; zero_based is "auto" until the first read has settled it."""
         return {"format": "libsvm", "zero_based": self._base.zero_based, "n_features": self.n_features}
 
+    def fingerprint(self) -> dict[str, Any]:
+        """With labels or without."""
+        return {**super().fingerprint(), "with_labels": self.with_labels}
+
     def prepare(self) -> None:
         """Settles whether indices count from 0."""
         self._base.settle(self.files)

@@ -18,10 +18,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from steepest.data import files as text_files
 from steepest.data.ahead import map_ahead
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.files import Block, Text, TextFile, describe
@@ -160,6 +161,18 @@ class LineSource(Source):
 
     def prepare(self) -> None:
         """Called when reading starts, to settle what depends on the data."""
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The files and what decides which rows come from them; a format adds what its recipe leaves out."""
+        described = [file.fingerprint() for file in self.files]
+        self.prepare()
+        return {
+            "files": described,
+            "block_bytes": text_files.BLOCK_BYTES,  # rows are numbered by it
+            "recipe": self.recipe,
+            "on_bad_line": self.on_bad_line,
+            "parts": self._parts,
+        }
 
     def _copy(self) -> Self:
         return copy.copy(self)  # shares the files, and what was skipped in them

@@ -1,16 +1,17 @@
 """A source yields chunks, again and again: it knows where rows come from and in which order, never what for.
 
-Sources are lazy and cheap to copy. `shuffle`, `holdout`, `shards` and `limit` return new sources; reading starts with
-the first chunk asked for. One epoch is `source.epoch(e)`; the order of rows is a pure function of (seed, e), so a run
-that was interrupted can be taken up again in the middle.
+Sources are lazy and cheap to copy. `shuffle`, `holdout`, `shards`, `limit` and `cache` return new sources; reading
+starts with the first chunk asked for. One epoch is `source.epoch(e)`; the order of rows is a pure function of (seed,
+e), so a run that was interrupted can be taken up again in the middle.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -22,6 +23,14 @@ SHUFFLES = ("never", "once", "blocks", "rows")
 BLOCK_ROWS = 64
 # Rows handed over at once from memory: large enough that calls cost nothing, small enough for a live progress bar.
 CHUNK_ROWS = 1 << 18
+
+
+class Runs(NamedTuple):
+    """A visiting order in short: first the rows of the two edges, then runs of `length` rows from each of `starts`."""
+
+    starts: Array
+    length: int
+    edges: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +47,29 @@ class Order:
 
     def permute(self, n_rows: int, epoch: int, *path: int) -> Array | None:
         """Visiting order of n rows, or None for as they come."""
+        runs = self.runs(n_rows, epoch, *path)
+        if runs is None or runs.length == 1:
+            return None if runs is None else runs.starts
+        n_edge = sum(stop - start for start, stop in runs.edges)
+        rows = np.empty(n_rows, np.int64)
+        rows[:n_edge] = np.concatenate([np.arange(start, stop) for start, stop in runs.edges])
+        blocks = rows[n_edge:].reshape(len(runs.starts), runs.length)
+        np.add.outer(runs.starts, np.arange(runs.length), out=blocks)
+        return rows
+
+    def runs(self, n_rows: int, epoch: int, *path: int) -> Runs | None:
+        """The same order as `permute` gives, in the least room."""
         if self.shuffle == "never" or n_rows < 2 or (self.shuffle == "blocks" and n_rows <= BLOCK_ROWS):
             return None
         generator = self.generator(epoch, *path)
         if self.shuffle in ("rows", "once"):
-            return generator.permutation(n_rows)
+            return Runs(generator.permutation(n_rows), 1)
         # Blocks start at a new offset in every epoch, so that neighbours do not stay neighbours; the rows before the
         # first and behind the last whole block are visited first, where they weigh least.
         offset = int(generator.integers(0, BLOCK_ROWS))
         n_blocks = (n_rows - offset) // BLOCK_ROWS
         starts = offset + BLOCK_ROWS * generator.permutation(n_blocks)
-        n_edge = n_rows - n_blocks * BLOCK_ROWS
-        rows = np.empty(n_rows, np.int64)
-        rows[:offset] = np.arange(offset)
-        rows[offset:n_edge] = np.arange(offset + n_blocks * BLOCK_ROWS, n_rows)
-        np.add.outer(starts, np.arange(BLOCK_ROWS), out=rows[n_edge:].reshape(n_blocks, BLOCK_ROWS))
-        return rows
+        return Runs(starts, BLOCK_ROWS, ((0, offset), (offset + n_blocks * BLOCK_ROWS, n_rows)))
 
 
 class Source(ABC):
@@ -67,17 +83,24 @@ class Source(ABC):
         The distinct targets, if they are known without reading.
     recipe : dict
         How the source was read (format and options); a model keeps it, so that new data is read alike.
+    signature : str
+        Whatever else shapes the rows, in any words; a cache made under another signature is not used.
     """
 
     n_rows: int | None = None
     n_features: int | None = None
     labels: Array | None = None
     order: Order = Order()
+    signature: str = ""
 
     @property
     def recipe(self) -> dict[str, Any]:
         """Plain values that describe how rows are read."""
         return {}
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Plain values by which the same rows are known again, now or later; `files` are [path, size, time] each."""
+        raise DataError("these rows do not come from files, so they cannot be cached; cache the files' source instead")
 
     @abstractmethod
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
@@ -103,13 +126,22 @@ class Source(ABC):
         """The first n rows."""
         return Limited(self, whole("limit", n_rows, 0))
 
+    def cache(self, path: str | os.PathLike[str]) -> Source:
+        """The same rows, parsed once and kept in a file, from which every epoch is then read at the speed of memory.
+
+        The file is built at the first use, and anew whenever the data or the way it is read have changed.
+        """
+        from steepest.data.cache import CachedSource
+
+        return CachedSource(self, path)
+
     def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
         """Two sources: most rows, and the given fraction of them; a row's side depends on its place and seed only."""
         fraction = inside("holdout", fraction, 0.0, 1.0)
         mark = np.uint64(int(fraction * 2**64))
         return (
-            Selected(self, lambda ids: mix(ids, seed) >= mark),
-            Selected(self, lambda ids: mix(ids, seed) < mark),
+            Selected(self, lambda ids: mix(ids, seed) >= mark, f"all but holdout {fraction!r} by {seed}"),
+            Selected(self, lambda ids: mix(ids, seed) < mark, f"holdout {fraction!r} by {seed}"),
         )
 
     def shards(self, n: int) -> list[Source]:
@@ -117,7 +149,7 @@ class Source(ABC):
         n = whole("shards", n, 1)
 
         def part(shard: int) -> Source:
-            return Selected(self, lambda ids: ids // BLOCK_ROWS % n == shard)
+            return Selected(self, lambda ids: ids // BLOCK_ROWS % n == shard, f"shard {shard} of {n}")
 
         return [part(shard) for shard in range(n)]
 
@@ -138,6 +170,7 @@ class _Derived(Source):
         self.n_features = parent.n_features
         self.labels = parent.labels
         self.order = parent.order
+        self.signature = parent.signature
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -155,6 +188,10 @@ class Limited(_Derived):
     def _copy(self) -> Limited:
         return Limited(self.parent, self.most)
 
+    def fingerprint(self) -> dict[str, Any]:
+        """The parent's, and how many rows of it."""
+        return {"limit": self.most, "of": self.parent.fingerprint()}
+
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """Rows are limited as they stand, and each chunk of them is then shuffled."""
         left = self.most
@@ -168,14 +205,19 @@ class Limited(_Derived):
 
 
 class Selected(_Derived):
-    """The rows of another source whose stable numbers pass a test."""
+    """The rows of another source whose stable numbers pass a test, which `rule` describes."""
 
-    def __init__(self, parent: Source, keep: Callable[[Array], Array]) -> None:
+    def __init__(self, parent: Source, keep: Callable[[Array], Array], rule: str) -> None:
         super().__init__(parent)
         self.keep = keep
+        self.rule = rule
 
     def _copy(self) -> Selected:
-        return Selected(self.parent, self.keep)
+        return Selected(self.parent, self.keep, self.rule)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The parent's, and which rows of it."""
+        return {"rule": self.rule, "of": self.parent.fingerprint()}
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """The parent's chunks, thinned."""
@@ -209,6 +251,10 @@ class ArraySource(Source):
         whole = self.block if visits is None else self.block.visit(visits)
         for start in range(0, self.n_rows, self.chunk_rows):
             yield whole.span(start, min(start + self.chunk_rows, self.n_rows))
+
+    def cache(self, path: str | os.PathLike[str]) -> Source:
+        """This source: its rows are in memory already."""
+        return self
 
     def _pick(self, rows: Array) -> ArraySource:
         source = ArraySource(self.block, rows, self.chunk_rows)

@@ -682,6 +682,7 @@ class LinearLearner:
             out[...] = bias
             return out
         if chunk.n_features > len(table):  # a feature never seen in training has no weight
+            chunk = chunk.packed()  # the block may be far larger than what is visited of it
             known = chunk.indices < len(table)
             indices, values = np.where(known, chunk.indices, 0), np.where(known, chunk.values, 0)
             chunk = replace(chunk, indices=indices.astype(np.int32), values=values.astype(np.float32))

@@ -1,0 +1,280 @@
+"""The file of a cache: named arrays, one after the other, and a JSON header that says what they are and of which data.
+
+Layout, little-endian: an opening of 64 bytes (magic, place and length of the header, CRC-32 of the header, CRC-32 of
+the opening so far, zeros), the arrays, each from a multiple of 64 bytes on, the header, and a closing mark.
+The header holds the format's version, what the writer was given, and type, shape, place and CRC-32 of every array.
+Invariant: a path holds a complete old file, a complete new file or none; what is damaged is never given out.
+The opening, the header and all sizes are checked each time, the arrays once a process: that reads them all.
+Left out: compression, other byte orders, appending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import json
+import math
+import mmap
+import os
+import shutil
+import stat
+import struct
+import tempfile
+import zlib
+from collections.abc import Generator
+from typing import IO, Any
+
+import numpy as np
+
+from steepest.data.chunk import Array, DataError
+
+try:
+    import fcntl
+except ImportError:  # Windows, where the files of a living process cannot be removed anyway
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT_VERSION = 1
+
+_MAGIC, _CLOSING = b"steepC\r\n", b"\r\nCpeets"
+_OPENING = struct.Struct("<8sQQI")
+_ALIGNMENT = 64  # a cache line; the opening takes as much
+_PIECE_BYTES = 1 << 20
+_TYPES = ("<f4", "<f8", "<i4", "<i8")
+_verified: set[tuple[int, ...]] = set()  # files whose arrays this process has checked or written
+
+
+class UnusableError(Exception):
+    """Why a cache has to be made anew, as the end of a sentence that begins with its name."""
+
+
+# -------------------------------------------------------------------------------------------------------- reading
+
+
+def read(path: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and the mapped arrays; FileNotFoundError if there is no file, UnusableError if it is no good."""
+    try:
+        with open(path, "rb", buffering=0, opener=_open_without_waiting) as file:
+            return _read(file, path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DataError(
+            f"the cache {path} cannot be read ({error.strerror}); check its permissions or choose another name"
+        ) from None
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for someone to write
+
+
+def _read(file: IO[bytes], path: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        raise DataError(f"{path} is not a file; choose another name for the cache")
+    if status.st_size < len(_MAGIC) and _MAGIC.startswith(file.read(len(_MAGIC))):
+        raise UnusableError("was cut short")
+    content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if content[: len(_MAGIC)] != _MAGIC and content[-len(_CLOSING) :] != _CLOSING:
+        # Somebody's data or model, perhaps: it is not ours to overwrite.
+        raise DataError(f"{path} exists and is not a cache; choose another name for the cache, or remove that file")
+    try:
+        header = _header(content)
+        arrays = {name: _view(content, entry) for name, entry in header["arrays"].items()}
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if identity not in _verified:
+            for name, entry in header["arrays"].items():
+                if _crc_of_file(file, int(entry["place"]), arrays[name].nbytes) != entry["crc32"]:
+                    raise UnusableError(f"is damaged (the checksum of {name} does not fit)")
+            _verified.add(identity)
+    except (KeyError, TypeError, ValueError, AttributeError, struct.error, RecursionError) as error:
+        raise UnusableError(f"is damaged ({type(error).__name__})") from None
+    return header, arrays
+
+
+def _header(content: mmap.mmap) -> dict[str, Any]:
+    if len(content) < _ALIGNMENT:
+        raise UnusableError("was cut short")
+    magic, place, n_bytes, crc = _OPENING.unpack_from(content)
+    (opening_crc,) = struct.unpack_from("<I", content, _OPENING.size)
+    if magic != _MAGIC or zlib.crc32(content[: _OPENING.size]) != opening_crc:
+        raise UnusableError("is damaged (its first bytes)")
+    if place + n_bytes + len(_CLOSING) != len(content) or content[-len(_CLOSING) :] != _CLOSING:
+        raise UnusableError("was cut short or has grown")
+    text = content[place : place + n_bytes]
+    if zlib.crc32(text) != crc:
+        raise UnusableError("is damaged (its header)")
+    header = json.loads(text)
+    if header["format_version"] != FORMAT_VERSION:
+        raise UnusableError("was written by another version of steepest")
+    return dict(header)
+
+
+def _view(content: mmap.mmap, entry: dict[str, Any]) -> Array:
+    if entry["dtype"] not in _TYPES or entry["place"] % _ALIGNMENT:
+        raise ValueError
+    shape = [int(n) for n in entry["shape"]]
+    dtype = np.dtype(entry["dtype"])
+    if min(shape) == 0:
+        return np.empty(shape, dtype)
+    return np.frombuffer(content, dtype, math.prod(shape), entry["place"]).reshape(shape)
+
+
+def _crc_of_file(file: IO[bytes], place: int, n_bytes: int) -> int:
+    """Read, not mapped: pages that are only checked need not stay in the address space."""
+    crc = 0
+    file.seek(place)
+    while n_bytes and (piece := file.read(min(n_bytes, _PIECE_BYTES))):
+        crc = zlib.crc32(piece, crc)
+        n_bytes -= len(piece)
+    return crc
+
+
+# -------------------------------------------------------------------------------------------------------- writing
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Generator[Writer, None, None]:
+    """A writer whose file appears under its name with `finish`; without that, nothing is left behind."""
+    try:
+        writer = Writer(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    try:
+        yield writer
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    finally:
+        writer.close()
+
+
+class Writer:
+    """Arrays that grow side by side: the first one named grows in the file itself, the others in nameless files."""
+
+    def __init__(self, path: str) -> None:
+        self._target = os.path.realpath(path)
+        self._folder, name = os.path.split(self._target)
+        if os.path.exists(self._target) and not os.access(self._target, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # a rename would go past the protection
+        prefix = os.path.join(self._folder, f".{name}.")
+        _remove_leftovers(prefix)
+        self._temporary = f"{prefix}{os.urandom(8).hex()}.part"
+        self._file = open(self._temporary, "xb")  # noqa: SIM115 closed by close()
+        _lock(self._file)
+        self._columns: dict[str, _Column] = {}
+        self._finished = False
+
+    def append(self, name: str, array: Array, dtype: str) -> None:
+        """More elements, or more rows, of an array."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = self._new_column(dtype, array.shape[1:])
+        column.append(array)
+
+    def _new_column(self, dtype: str, row_shape: tuple[int, ...]) -> _Column:
+        if self._columns:
+            return _Column(tempfile.TemporaryFile(dir=self._folder), dtype, row_shape)
+        self._file.write(bytes(_ALIGNMENT))  # the opening's place; zeros are no valid opening
+        return _Column(self._file, dtype, row_shape)
+
+    def finish(self, header: dict[str, Any]) -> None:
+        """Puts the parts together and gives the file its name."""
+        entries = {name: self._settle(column) for name, column in self._columns.items()}
+        whole = {**header, "format_version": FORMAT_VERSION, "arrays": entries}
+        text = json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()
+        place = self._align()
+        self._file.write(text + _CLOSING)
+        opening = _OPENING.pack(_MAGIC, place, len(text), zlib.crc32(text))
+        self._file.seek(0)
+        self._file.write(opening + struct.pack("<I", zlib.crc32(opening)))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        status = os.fstat(self._file.fileno())
+        if os.name == "nt":  # where an open file cannot be renamed
+            self._file.close()
+        os.replace(self._temporary, self._target)
+        self._finished = True
+        _sync_folder(self._folder)
+        _verified.add((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+
+    def _settle(self, column: _Column) -> dict[str, Any]:
+        place = _ALIGNMENT
+        if column.file is not self._file:
+            place = self._align()
+            column.file.seek(0)
+            shutil.copyfileobj(column.file, self._file, _PIECE_BYTES)
+            column.file.close()  # its room on the disk is free again
+        return {"dtype": column.dtype, "shape": [column.n, *column.row_shape], "place": place, "crc32": column.crc}
+
+    def _align(self) -> int:
+        place = self._file.tell()
+        padding = -place % _ALIGNMENT
+        self._file.write(bytes(padding))
+        return place + padding
+
+    def close(self) -> None:
+        """Lets go of all files, and of the unfinished one's name."""
+        for file in [self._file, *(column.file for column in self._columns.values())]:
+            with contextlib.suppress(OSError):  # what a full disk did not take is still in a buffer
+                file.close()
+        if not self._finished:
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary)
+
+
+class _Column:
+    """An array that is being written."""
+
+    def __init__(self, file: IO[bytes], dtype: str, row_shape: tuple[int, ...]) -> None:
+        self.file = file
+        self.dtype = dtype
+        self.row_shape = row_shape
+        self.n = 0
+        self.crc = 0
+
+    def append(self, array: Array) -> None:
+        if array.shape[1:] != self.row_shape:
+            raise DataError(f"targets have {array.shape[1:]} columns after {self.row_shape}; keep their number")
+        data = np.ascontiguousarray(array, self.dtype).reshape(-1).view(np.uint8)
+        self.file.write(data.data)
+        self.crc = zlib.crc32(data.data, self.crc)
+        self.n += len(array)
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Says that its writer lives; the system forgets it with the process."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):  # some network disks have no locks
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_leftovers(prefix: str) -> None:
+    """Unfinished files of this cache whose writers were killed."""
+    for name in glob.glob(f"{glob.escape(prefix)}{'[0-9a-f]' * 16}.part"):
+        with contextlib.suppress(OSError), open(name, "rb") as file:
+            if fcntl is not None:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the writer lives
+                os.unlink(name)
+        if fcntl is None:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+
+
+def _sync_folder(folder: str) -> None:
+    """Makes the new name survive a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _cannot_write(path: str, error: OSError) -> DataError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        way_out = "free some space or choose another disk"
+    elif error.errno in (errno.ENOENT, errno.ENOTDIR):
+        way_out = "create its folder first"
+    else:
+        way_out = "choose a place where you may write"
+    return DataError(f"the cache {path} cannot be written ({error.strerror or type(error).__name__}); {way_out}")
