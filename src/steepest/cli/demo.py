@@ -24,6 +24,7 @@ LEAST_DOCSTRINGS = 60  # packages with fewer are left out
 MOST_PACKAGES = 20
 MOST_BYTES = 1_500_000  # of one package's source, so that none takes the seconds of all the others
 LEAST_CHARACTERS = 40
+FOREIGN = {"_vendor", "_distutils", "test", "tests", "idle_test"}  # copies of other packages, and tests
 HELD_OUT = 5  # one module in so many
 
 
@@ -102,7 +103,8 @@ def _packages() -> dict[str, list[Path]]:
     for home in homes:
         for folder in sorted(home.iterdir()) if home.is_dir() else ():
             if (folder / "__init__.py").is_file() and folder.name.isidentifier() and folder.name != "test":
-                packages[folder.name] = [file for file in folder.rglob("*.py") if "tests" not in file.parts]
+                files = folder.rglob("*.py")
+                packages[folder.name] = [file for file in files if not FOREIGN.intersection(file.parts)]
     return packages
 
 
