@@ -2,7 +2,7 @@
 
 A page's blocks run in order, in an empty folder, with one namespace. ```python runs unless marked `no-run`; in
 ```console and ```sh, lines that start with `$ steepest ` run. Output that a page shows (a ```text block behind a
-```python one, or lines below a command) is compared word by word: `...` stands for a word or a part of one, or alone on a
+```python one, or lines below a command) is compared word by word: `...` stands for a word or a part of it, alone on a
 line for any number of lines, and numbers may differ by two percent, because processors round differently.
 """
 
