@@ -156,6 +156,13 @@ def test_every_public_name_is_explained(name):
         assert not (inspect.getdoc(value) or "").startswith(f"{name}(")
 
 
+def test_every_parameter_of_the_classifier_is_explained():
+    text = inspect.getdoc(steepest.LinearClassifier)
+    names = inspect.signature(steepest.LinearClassifier).parameters
+    missing = [name for name in names if not re.search(rf"\b{name}\b", text)]
+    assert missing == []
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name):
     failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
