@@ -288,3 +288,21 @@ def test_a_person_sees_a_line_an_epoch(files):
     assert process.wait() == 0
     assert b"epoch 5, 2,500 rows, loss" in seen
     assert b"non-zero weights" in seen
+
+
+def test_none_on_the_command_line_is_a_value(files):
+    for flags, name, value in (
+        (["--penalty", "none"], "penalty", None),
+        (["--seed", "none", "--holdout", "0.1"], "random_state", None),
+        (["--tol", "none"], "tol", None),
+        ([], "penalty", "l2"),
+        ([], "random_state", 0),
+    ):
+        assert main(["train", str(files / "train.svm"), "-m", str(files / "none"), "--epochs", "1", *flags]) == 0
+        assert getattr(st.load(files / "none"), name) == value
+
+
+def test_probabilities_of_a_loss_without_them_are_refused_by_its_name(files, capsys):
+    assert main(["train", str(files / "train.svm"), "-m", str(files / "hinge"), "--loss", "hinge"]) == 0
+    assert main(["predict", str(files / "hinge"), str(files / "test.svm"), "--proba"]) == 2
+    assert "is a LinearClassifier with loss 'hinge'" in capsys.readouterr().err

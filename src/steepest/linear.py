@@ -360,21 +360,45 @@ class LinearClassifier(_Linear):
         "hinge" is the support vector machine, "log" logistic regression; "perceptron" with average=True is the
         averaged perceptron.
     penalty : {"l2", "l1", "elasticnet", "lp", "none"}
-        R(w). "elasticnet" mixes by l1_ratio; "lp" is Σ|w|^p / p.
+        R(w). "elasticnet" mixes by `l1_ratio`; "lp" is Σ|w|^p / p, for `p` 1 or 2.
     alpha : float
         Strength of the penalty. `C` may be given instead, the view of support vector machines: alpha = 1 / (n C).
     solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "truncated"}
         "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate; "truncated" is the truncated
-        gradient, which shrinks weights up to `truncate_below` towards zero every `truncate_every` rows.
+        gradient, which shrinks weights up to `truncate_below` towards zero every `truncate_every` steps.
     schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
-        How the step size falls; see the guide. eta0="auto" tries step sizes on the first thousand rows.
+        How the step size falls from `eta0`; see the guide. eta0="auto" tries step sizes on the first thousand rows.
+    epochs : int
+        Passes over the data.
+    batch_size : int
+        Rows whose slopes are taken at the same weights and added up.
+    tol : float or None
+        Training stops when the loss improves by less than this share for `patience` epochs.
+    early_stopping : bool
+        Holds out `validation_fraction` of the rows, stops after `patience` epochs without improvement on them, and
+        keeps the best model.
     average : {"auto", False, True, "uniform", "eta", "poly"}
         Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size.
     multi_class : {"ovr", "softmax"}
         More than two classes: one against the rest, or one soft maximum. A y with several 0/1 columns is multi-label.
+    fit_intercept : bool
+        Whether there is a bias b.
     class_weight : None, "balanced" or {label: weight}
     shuffle : {"blocks", "rows", "once", "never"}
         Order of the rows in every epoch.
+    parallel : {"serial"}
+    n_jobs : int
+        Threads that predict; -1 for all.
+    dtype : {"float32", "float64"}
+        Type of the weights.
+    random_state : int, generator or None
+        A number gives the same bits every time.
+    verbose : int
+        1 prints a line an epoch to stderr.
+    hasher
+        Not used yet; leave it None.
+    epsilon, quantile
+        Parameters of losses of LinearRegressor; a classifier does not use them.
 
     Attributes
     ----------

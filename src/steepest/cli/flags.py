@@ -30,10 +30,11 @@ def _add_flag(group: Any, name: str, default: Any) -> None:
     flag = "--" + name.replace("_", "-")
     names = [flag, ALIASES[name]] if name in ALIASES else [flag]
     help_text = f"default: {default}"
+    unset = argparse.SUPPRESS  # a flag that is not given leaves no trace; None is a value (--penalty none)
     if isinstance(default, bool):
-        group.add_argument(*names, dest=name, action=argparse.BooleanOptionalAction, default=None, help=help_text)
+        group.add_argument(*names, dest=name, action=argparse.BooleanOptionalAction, default=unset, help=help_text)
     else:
-        group.add_argument(*names, dest=name, type=parse_value, default=None, metavar="VALUE", help=help_text)
+        group.add_argument(*names, dest=name, type=parse_value, default=unset, metavar="VALUE", help=help_text)
 
 
 def parse_value(text: str) -> Any:
@@ -53,7 +54,7 @@ def estimator_arguments(options: argparse.Namespace, estimator: type[Estimator])
     """Those constructor arguments that were given as flags."""
     given = vars(options)
     known = inspect.signature(estimator).parameters
-    return {name: given[name] for name in known if given.get(name) is not None}
+    return {name: given[name] for name in known if name in given}
 
 
 def foreign_arguments(options: argparse.Namespace, estimator: type[Estimator], others: list[type[Any]]) -> list[str]:

@@ -28,7 +28,8 @@ def run(options: argparse.Namespace) -> int:
     model = st.load(options.model)
     model.n_jobs = options.jobs
     if options.proba and not hasattr(model, "predict_proba"):
-        raise st.ParameterError(f"--proba needs a classifier, and {options.model} is a {type(model).__name__}")
+        known = f"{options.model} is a {type(model).__name__} with loss {model.loss!r}"
+        raise st.ParameterError(f"--proba needs a classifier with loss 'log' or 'modified_huber', and {known}")
     source = open_data(options, model.recipe_, with_labels=False)
     with open_output(options.output) as out:
         if options.proba:

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     started = time.perf_counter()
     source, validation = open_data(options), None
     if options.holdout:
-        source, validation = source.holdout(options.holdout, int(arguments["random_state"]))
+        source, validation = source.holdout(options.holdout, int(arguments["random_state"] or 0))
     monitor = choose_monitor(options.json, options.quiet)
     estimator.fit_stream(source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume)
     estimator.save(options.model)
