@@ -67,8 +67,8 @@ struct Reader {
 };
 
 struct Plan {
-  explicit Plan(const HashTask& task)
-      : task(task), seed_key(key_of_seed(task.options.seed)), logs(kSmallCounts) {
+  Plan(const HashTask& task, int64_t n_parts)
+      : task(task), n_parts(n_parts), seed_key(key_of_seed(task.options.seed)), logs(kSmallCounts) {
     for (size_t k = 0; k < task.fields.size(); ++k) {
       const Field& field = task.fields[k];
       bool crossed = false;
@@ -80,16 +80,19 @@ struct Plan {
                          StopWords(field.kind == kText ? task.stop_words : std::vector<std::string>(), key)});
     }
     for (uint32_t count = 0; count < kSmallCounts; ++count) logs[count] = log1p(count);
+    log_rows = 1 + log1p(task.n_documents);
   }
 
   double inverse_frequency(uint32_t count) const {
-    return 1 + log1p(task.n_documents) - (count < kSmallCounts ? logs[count] : log1p(count));
+    return log_rows - (count < kSmallCounts ? logs[count] : log1p(count));
   }
 
   const HashTask& task;
+  int64_t n_parts;
   uint64_t seed_key;
   std::vector<Reader> readers;
-  std::vector<double> logs;
+  std::vector<double> logs;  // log(1 + count)
+  double log_rows;           // 1 + log(1 + rows)
 };
 
 // The features of one column in one row. They all have the same value: 1, or the number in the column.
@@ -172,6 +175,7 @@ class RowHasher {
   void add_numbers();
   void write_out();
   void weigh();
+  void count_documents(uint32_t* counts, const int32_t* index, size_t n) const;
   float scale() const;
   int32_t* indices() { return rows_.indices.data() + rows_.size; }
   float* values() { return rows_.values.data() + rows_.size; }
@@ -390,18 +394,24 @@ void RowHasher::weigh() {
   if (options_.weighting == kLog)
     for (size_t k = 0; k < n; ++k)
       if (x[k] != 0) x[k] = copysignf(1 + logf(fabsf(x[k])), x[k]);
-  if (uint32_t* const counts = plan_.task.count_documents) {
-    static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t),
-                  "documents are counted in place by all threads");
-    for (size_t k = 0; k < n; ++k)
-      reinterpret_cast<std::atomic<uint32_t>*>(counts + index[k])->fetch_add(1, std::memory_order_relaxed);
-  }
+  if (uint32_t* const counts = plan_.task.count_documents) count_documents(counts, index, n);
   if (const uint32_t* const counts = plan_.task.document_counts)
     for (size_t k = 0; k < n; ++k)
       x[k] = static_cast<float>(x[k] * plan_.inverse_frequency(counts[index[k]]));
   const float factor = scale();
   if (factor != 1)
     for (size_t k = 0; k < n; ++k) x[k] *= factor;
+}
+
+// Sums of whole numbers do not depend on the order, so all threads may count in one array.
+void RowHasher::count_documents(uint32_t* counts, const int32_t* index, size_t n) const {
+  if (plan_.n_parts == 1) {
+    for (size_t k = 0; k < n; ++k) ++counts[index[k]];
+    return;
+  }
+  static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t), "counts are taken for atomic ones");
+  auto* const shared = reinterpret_cast<std::atomic<uint32_t>*>(counts);
+  for (size_t k = 0; k < n; ++k) shared[index[k]].fetch_add(1, std::memory_order_relaxed);
 }
 
 // To length 1, or so that c copies are together as long as one feature.
@@ -577,9 +587,9 @@ uint64_t field_key(const std::string& name, uint64_t seed) {
 }
 
 HashedRows hash_rows(const HashTask& task, int n_threads) {
-  const Plan plan(task);
   const std::vector<int64_t> starts = row_starts(task);
   const int64_t n_parts = std::max<int64_t>(1, std::min<int64_t>(n_threads, starts.back() / kBytesPerThread));
+  const Plan plan(task, n_parts);
   std::vector<std::unique_ptr<RowHasher>> parts;
   for (int64_t part = 0; part < n_parts; ++part) {
     parts.push_back(std::make_unique<RowHasher>(plan));
