@@ -108,7 +108,7 @@ class _Linear(Estimator):
         )
         checkpoints = None
         if checkpoint is not None:
-            fingerprint = {"settings": learner.settings.as_dict(), "seed": seed, "recipe": source.recipe}
+            fingerprint = {"settings": learner.settings.as_dict(), "seed": seed, "data": source.fingerprint()}
             checkpoints = Checkpoints(
                 checkpoint, lambda state: LinearLearner.from_state(learner.settings, state), fingerprint, resume=resume
             )
@@ -569,7 +569,7 @@ class LinearClassifier(_Linear):
         if self._learner.several_targets:
             return np.asarray(positive)
         if decisions.ndim == 1:
-            return np.column_stack([1 - positive, positive])
+            return np.column_stack([1 - positive, positive] if len(self.classes_) > 1 else [np.ones(len(positive))])
         total = positive.sum(axis=1, keepdims=True)
         return np.asarray(np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / decisions.shape[1]))
 

@@ -20,6 +20,12 @@ VERBS = {
 }
 
 
+IN_THE_SHELL = {
+    'pass on_bad_line="skip"': "give --on-bad-line skip",
+    "pass zero_based=True": "give --zero-based",
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one verb and returns the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -67,7 +73,11 @@ def _guarded(options: argparse.Namespace) -> int:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    """The message on one line, in the shell's words: flags instead of Python's arguments."""
+    text = " ".join(str(error).split())
+    for python, shell in IN_THE_SHELL.items():
+        text = text.replace(python, shell)
+    return text
 
 
 class _Version(argparse.Action):

@@ -17,6 +17,10 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", default="auto", help="libsvm; default: told from the name or the first line")
     parser.add_argument("--on-bad-line", choices=("error", "skip"), default="error", help="what a bad line means")
     parser.add_argument("--cache", metavar="FILE", help="parse once, keep the rows there, and read them from there")
+    parser.add_argument(
+        "--zero-based", action=argparse.BooleanOptionalAction, default=None, help="libsvm: count from 0"
+    )
+    parser.add_argument("--n-features", type=int, default=None, help="libsvm: how many columns there are")
     parser.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
 
 
@@ -25,6 +29,8 @@ def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None,
     reading: dict[str, Any] = {**(recipe or {}), "on_bad_line": options.on_bad_line, **extra}
     if options.format != "auto" or "format" not in reading:
         reading["format"] = options.format
+    given = {"zero_based": options.zero_based, "n_features": options.n_features}
+    reading |= {name: value for name, value in given.items() if value is not None}
     path = options.data[0] if len(options.data) == 1 else options.data
     source = st.scan(path, **reading)
     if options.cache is not None:

@@ -59,7 +59,7 @@ def as_text(facts: dict[str, Any]) -> str:
         lines.append(f"{len(facts['classes'])} classes: {shown}{' ...' if len(facts['classes']) > 20 else ''}")
     lines += [describe(record) for record in facts["history"]]
     lines += facts["events"]
-    for output, pairs in facts["top"].items():
+    for output, pairs in facts["top"].items() if any(facts["top"].values()) else ():
         lines.append(f"\nheaviest for {output}:")
         lines += [f"  {weight:+.4f}  {name}" for name, weight in pairs]
     return "\n".join(lines)

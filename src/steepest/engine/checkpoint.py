@@ -6,6 +6,7 @@ order of rows is a function of the seed and the epoch, and saving happens betwee
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -47,7 +48,7 @@ class Checkpoints:
     ) -> None:
         self.path = Path(folder) / FILE_NAME
         self.restore = restore
-        self.fingerprint = fingerprint
+        self.fingerprint = json.loads(json.dumps(fingerprint))  # as it will be read back
         self.wanted = resume
         self.seconds = seconds
         self._last = time.monotonic()
