@@ -26,7 +26,7 @@ from steepest.data import cache_file
 from steepest.data.cache_file import UnusableError, Writer
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import whole
-from steepest.data.source import BLOCK_ROWS, Order, Source
+from steepest.data.source import BLOCK_ROWS, ArraySource, Derived, Order, Source
 
 # Rows of a chunk, and entries, about: calls cost nothing beside so many, and a bar still moves.
 CHUNK_ROWS = 1 << 15
@@ -205,6 +205,11 @@ class _Cache:
         self.note = ""
         self._rows: _Rows | None = None
         self._turn = threading.Lock()
+        root = parent
+        while isinstance(root, Derived):
+            root = root.parent
+        if isinstance(root, ArraySource):
+            raise DataError("these rows do not come from files, so they cannot be cached; they are in memory already")
         parent.fingerprint()  # refuses at once what cannot be known again
 
     def open(self) -> _Rows:

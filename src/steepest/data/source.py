@@ -8,6 +8,7 @@ e), so a run that was interrupted can be taken up again in the middle.
 from __future__ import annotations
 
 import os
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -162,7 +163,7 @@ def mix(ids: Array, seed: int) -> Array:
     return np.asarray(z ^ (z >> np.uint64(31)))
 
 
-class _Derived(Source):
+class Derived(Source):
     """A source read through another one."""
 
     def __init__(self, parent: Source) -> None:
@@ -177,7 +178,7 @@ class _Derived(Source):
         return self.parent.recipe
 
 
-class Limited(_Derived):
+class Limited(Derived):
     """The first n rows of another source, in the order in which it is read."""
 
     def __init__(self, parent: Source, most: int) -> None:
@@ -204,7 +205,7 @@ class Limited(_Derived):
             yield kept if permuted is None else kept.visit(kept.row_numbers[permuted])
 
 
-class Selected(_Derived):
+class Selected(Derived):
     """The rows of another source whose stable numbers pass a test, which `rule` describes."""
 
     def __init__(self, parent: Source, keep: Callable[[Array], Array], rule: str) -> None:
