@@ -175,6 +175,7 @@ class Derived(Source):
 
     @property
     def recipe(self) -> dict[str, Any]:
+        """The parent's."""
         return self.parent.recipe
 
 

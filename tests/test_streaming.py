@@ -1,0 +1,75 @@
+"""Files larger than memory: what training from a file costs, and what it starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import steepest as st
+
+PEAK = """
+import sys
+import steepest as st
+st.LinearClassifier(epochs=2, random_state=0).fit_stream(st.scan_libsvm(sys.argv[1]))
+status = open("/proc/self/status").read()  # getrusage would count the memory of the process that started this one
+print(status.split("VmHWM:")[1].split()[0])
+"""
+
+
+def write_rows(path, n_rows):
+    rng = np.random.default_rng(0)
+    lines = []
+    for _ in range(2000):
+        columns = np.sort(rng.choice(5000, 40, replace=False)) + 1
+        entries = " ".join(f"{j}:{x:.4f}" for j, x in zip(columns, rng.random(40), strict=True))
+        lines.append(f"{int(columns.sum() % 2)} {entries}")
+    block = "\n".join(lines) + "\n"
+    with open(path, "w") as file:
+        for _ in range(n_rows // 2000):
+            file.write(block)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
+def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
+    peaks = []
+    for n_rows in (20_000, 160_000):  # 10 and 80 MB
+        path = tmp_path / f"{n_rows}.svm"
+        write_rows(path, n_rows)
+        done = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout) / 1024)
+    assert peaks[1] < peaks[0] + 40
+    assert peaks[1] < 200
+
+
+def test_file_and_arrays_learn_the_same_in_file_order(tmp_path):
+    from sklearn.datasets import load_svmlight_file
+
+    path = tmp_path / "rows.svm"
+    write_rows(path, 4000)
+    X, y = load_svmlight_file(str(path))
+    options = dict(shuffle="never", epochs=2, random_state=0)
+    streamed = st.LinearClassifier(**options).fit_stream(st.scan_libsvm(path))
+    loaded = st.LinearClassifier(**options).fit(X, y)
+    np.testing.assert_array_equal(streamed.coef_, loaded.coef_)
+
+
+def test_a_file_that_vanishes_is_one_sentence(tmp_path):
+    path = tmp_path / "rows.svm"
+    write_rows(path, 2000)
+    source = st.scan_libsvm(path)
+    path.unlink()
+    with pytest.raises(st.DataError, match=r"rows\.svm"):
+        st.LinearClassifier().fit_stream(source)
+
+
+def test_importing_and_fitting_start_nothing_heavy():
+    script = (
+        "import sys, steepest as st; st.LinearClassifier().fit([[0., 1.], [1., 0.]], [0, 1]).predict([[0., 1.]]);"
+        "heavy = {'sklearn', 'scipy', 'pandas', 'pyarrow', 'rich', 'safetensors', 'matplotlib'} & set(sys.modules);"
+        "print(sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
