@@ -8,7 +8,8 @@
 //                   and second 8 bytes of s, little-endian, zero where s ends; while s is longer than 16
 //                   bytes, key <- fold(A ^ K2, B ^ K0 ^ key) ^ key over steps of 16, and A, B are then its
 //                   last 16 bytes
-//   mix(a, b)     = fold(low ^ K0, high ^ K3) with high:low = (a ^ K1) (b ^ K2), for n-grams (left to right) and crosses;
+//   mix(a, b)     = fold(low ^ K0, high ^ K3) with high:low = (a ^ K1) (b ^ K2), for n-grams (left to right)
+//   and crosses;
 //                   not symmetric
 //   bucket        = bits 32.. of the hash; sign = bit 63
 // Two rounds of multiply-and-fold are the least that passes the avalanche test; one does not.
