@@ -31,7 +31,7 @@ using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Result = nb::ndarray<nb::numpy, T>;
 
-void require(bool condition, const std::string& message) {
+void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
@@ -131,13 +131,14 @@ std::vector<Span> spans_of_texts(nb::object texts, Owners& owners) {
     const auto valid = nb::cast<std::optional<In<uint8_t>>>(parts[2]);
     In<int32_t> narrow;
     if (nb::try_cast(parts[1], narrow, false))
-      spans = spans_of_buffers(nb::cast<In<uint8_t>>(parts[0]), narrow, valid);
+      spans = spans_of_buffers(nb::cast<In<uint8_t>>(parts[0], false), narrow, valid);
     else
-      spans = spans_of_buffers(nb::cast<In<uint8_t>>(parts[0]), nb::cast<In<int64_t>>(parts[1]), valid);
+      spans =
+          spans_of_buffers(nb::cast<In<uint8_t>>(parts[0], false), nb::cast<In<int64_t>>(parts[1]), valid);
   }
   for (size_t i = 0; i < spans.size(); ++i)
-    require(spans[i].size <= kLongestDocument,
-            "row " + std::to_string(i) + " is longer than 1 GiB; split it");
+    if (spans[i].size > kLongestDocument)
+      throw std::invalid_argument("row " + std::to_string(i) + " is longer than 1 GiB; split it");
   return spans;
 }
 
@@ -222,7 +223,7 @@ Result<uint64_t> hash_texts(nb::object texts, uint64_t key) {
   const auto result = hand_over(hashes, {spans.size()});
   std::vector<uint8_t> padded;
   for (size_t i = 0; i < spans.size(); ++i) {
-    require(spans[i].data != nullptr, "row " + std::to_string(i) + " is missing and has no hash");
+    require(spans[i].data != nullptr, "a missing text has no hash");
     const size_t size = static_cast<size_t>(spans[i].size);
     if (padded.size() < size + 16) padded.resize(size + 16);
     std::copy(spans[i].data, spans[i].data + size, padded.begin());

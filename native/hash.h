@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The token hash, frozen under the name "steepest-1": saved models depend on every bit of it. A change needs
-// a new id.
+// The token hash, frozen under the name "steepest-1": saved models depend on every bit of it, and a change
+// needs a new id.
 //
-//   fold(a, b)    = high ^ low half of the 128-bit product a b
-//   hash(s, key)  = fold(low ^ K2 ^ size, high ^ K3) with high:low = (A ^ K0) (B ^ K1 ^ key), where A and B
-//   are the first
-//                   and second 8 bytes of s, little-endian, zero where s ends; while s is longer than 16
-//                   bytes, key <- fold(A ^ K2, B ^ K0 ^ key) ^ key over steps of 16, and A, B are then its
-//                   last 16 bytes
-//   mix(a, b)     = fold(low ^ K0, high ^ K3) with high:low = (a ^ K1) (b ^ K2), for n-grams (left to right) and crosses;
-//                   not symmetric
-//   bucket        = bits 32.. of the hash; sign = bit 63
-// Two rounds of multiply-and-fold are the least that passes the avalanche test; one does not.
+//   fold(a, b)      high ^ low half of the 128-bit product a b
+//   scramble(p, q)  fold(low ^ p, high ^ q) of a product high:low
+//   hash(s, key)    (A ^ K0) (B ^ K1 ^ key), scrambled by K2 ^ size and K3
+//   mix(a, b)       (a ^ K1) (b ^ K2), scrambled by K0 and K3; for n-grams, left to right, and crosses
+//   bucket, sign    bits 32.. and bit 63 of a hash
+//
+// A and B are the first 16 bytes of s as two little-endian words, zero where s ends. Of a longer s they are
+// the last 16, and before that key <- key ^ fold(A ^ K2, B ^ K0 ^ key) for each 16 bytes from the front.
+// Two rounds of multiply and fold are the least that passes the avalanche test; one does not.
 #pragma once
 #include <stdint.h>
 #include <string.h>

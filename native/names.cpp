@@ -13,7 +13,7 @@ namespace {
 // Three slots for newcomers beside each tenured one: enough to try out features before the next pruning.
 constexpr int64_t kSlotsPerName = 4;
 constexpr int64_t kAllRowsUntil = 256;
-constexpr int kMostThinning = 5;          // one row in 2^5
+constexpr int kMostThinning = 6;          // one row in 2^6
 constexpr uint32_t kProvenSeniority = 4;  // of a newcomer that came twice; others can be driven out at once
 
 // At least eight bits a slot, as a power of two.

@@ -6,7 +6,7 @@
 // takes one from the seniority of the least there and replaces it at zero, as in Misra and Gries' heavy
 // hitters: frequent features stay, whatever comes between. prune() gives tenure to the K buckets that matter
 // most to a model and takes the seniority of the rest. Only a sample of rows is read: all of the first ones,
-// then fewer, in the end one in 32. Which ones depends on the number of the row alone, so the book is the
+// then fewer, in the end one in 64. Which ones depends on the number of the row alone, so the book is the
 // same for any chunk size and any number of threads.
 #pragma once
 #include <stdint.h>

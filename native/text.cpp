@@ -36,8 +36,6 @@ uint64_t hash_string(const std::string& text, uint64_t key) {
   return hash_bytes(padded.data(), text.size(), key);
 }
 
-std::string label_of(const Field& field) { return field.name.empty() ? "" : field.name + "="; }
-
 // Which words to leave out, by hash.
 class StopWords {
  public:
@@ -60,26 +58,34 @@ class StopWords {
 
 // What is known about a column before the first row.
 struct Reader {
+  Reader(const Field& field, const HashTask& task, bool crossed)
+      : field(&field),
+        crossed(crossed),
+        label(field.name.empty() ? "" : field.name + "="),
+        seed_key(key_of_seed(task.options.seed)),
+        key(field_key(field.name, task.options.seed)),
+        missing(hash_string(label + kMissing, seed_key)),
+        number(hash_string(field.name, seed_key)),
+        stop_words(field.kind == kText ? task.stop_words : std::vector<std::string>(), key) {}
+
   const Field* field;
-  uint64_t key, missing, number;
   bool crossed;
+  std::string label;         // stands before values
+  uint64_t seed_key, key;    // of values, and of words
+  uint64_t missing, number;  // the hashes of these features
   StopWords stop_words;
 };
 
 struct Plan {
-  Plan(const HashTask& task, int64_t n_parts)
-      : task(task), n_parts(n_parts), seed_key(key_of_seed(task.options.seed)), logs(kSmallCounts) {
+  Plan(const HashTask& task, int64_t n_parts) : task(task), n_parts(n_parts), logs(kSmallCounts) {
     for (size_t k = 0; k < task.fields.size(); ++k) {
-      const Field& field = task.fields[k];
       bool crossed = false;
       for (const auto& pair : task.crosses)
         crossed = crossed || pair.first == static_cast<int32_t>(k) || pair.second == static_cast<int32_t>(k);
-      const uint64_t key = field_key(field.name, task.options.seed);
-      readers.push_back({&field, key, hash_string(label_of(field) + kMissing, seed_key),
-                         hash_string(field.name, seed_key), crossed,
-                         StopWords(field.kind == kText ? task.stop_words : std::vector<std::string>(), key)});
+      readers.emplace_back(task.fields[k], task, crossed);
     }
-    for (uint32_t count = 0; count < kSmallCounts; ++count) logs[count] = log1p(count);
+    for (uint32_t count = 0; task.document_counts && count < kSmallCounts; ++count)
+      logs[count] = log1p(count);
     log_rows = 1 + log1p(task.n_documents);
   }
 
@@ -89,7 +95,6 @@ struct Plan {
 
   const HashTask& task;
   int64_t n_parts;
-  uint64_t seed_key;
   std::vector<Reader> readers;
   std::vector<double> logs;  // log(1 + count)
   double log_rows;           // 1 + log(1 + rows)
@@ -295,7 +300,7 @@ void RowHasher::read_word_grams(const Reader& reader, Features& features) {
   }
 }
 
-// All runs of low..high characters in <word>; of a word shorter than low, the whole. The marks alone are no
+// All runs of low..high characters in <word>; of a word shorter than low, the whole. A mark alone is no
 // feature.
 void RowHasher::read_character_grams(const Reader& reader, Features& features) {
   const uint64_t key = reader.key ^ kCharacterMark;
@@ -328,12 +333,12 @@ void RowHasher::read_character_grams(const Reader& reader, Features& features) {
 }
 
 void RowHasher::read_category(const Reader& reader, Features& features, Span value) {
-  const std::string label = label_of(*reader.field);
+  const std::string& label = reader.label;
   const size_t size = label.size() + static_cast<size_t>(value.size);
   if (scratch_.size() < size + 16) scratch_.resize(size + 16);
   std::copy(label.begin(), label.end(), scratch_.begin());
   std::copy(value.data, value.data + value.size, scratch_.begin() + label.size());
-  grams_.assign(1, hash_bytes(scratch_.data(), size, plan_.seed_key));
+  grams_.assign(1, hash_bytes(scratch_.data(), size, reader.seed_key));
   emit(reader, features, 1,
        named([&](size_t) { return std::string(reinterpret_cast<const char*>(scratch_.data()), size); }));
 }
@@ -349,7 +354,7 @@ void RowHasher::read_number(const Reader& reader, Features& features, double num
 
 void RowHasher::read_missing(const Reader& reader, Features& features) {
   grams_.assign(1, reader.missing);
-  emit(reader, features, 1, named([&](size_t) { return label_of(*reader.field) + kMissing; }));
+  emit(reader, features, 1, named([&](size_t) { return reader.label + kMissing; }));
 }
 
 void RowHasher::cross(const Features& a, const Features& b, float factor) {

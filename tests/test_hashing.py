@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 import unicodedata
 from itertools import pairwise
 
@@ -559,7 +562,7 @@ def test_targets_and_weights_travel_with_the_rows():
         ({"ngrams": (2, 1)}, ["a"], r"ngrams=\(2, 1\)"),
         ({"char_ngrams": (0, 2)}, ["a"], "char_ngrams"),
         ({"copies": 0}, ["a"], "copies=0"),
-        ({"weighting": "idf"}, ["a"], "choose one of count, binary, log, tfidf"),
+        ({"weighting": "idf"}, ["a"], "choose one of 'count', 'binary', 'log', 'tfidf'"),
         ({"norm": "l1"}, ["a"], "norm='l1'"),
         ({"stop_words": "the"}, ["a"], "one string"),
         ({"cross": ("text", "user")}, ["a"], "pairs of column names"),
@@ -821,3 +824,9 @@ def test_scikit_learn_has_no_complaints():
     for hasher in (Hasher(10), Hasher(10, names=20, weighting="tfidf")):
         results = checks.check_estimator(hasher, on_skip=None, on_fail=None)
         assert [(r["check_name"], str(r["exception"])) for r in results if r["status"] == "failed"] == []
+
+
+def test_importing_the_hasher_imports_nothing_heavy():
+    code = "import sys, steepest.hashing; print(sorted({'sklearn', 'scipy', 'pandas', 'pyarrow'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ})
+    assert done.stdout.strip() == "[]"

@@ -24,6 +24,16 @@ from steepest.names import CollisionReport, NameBook, report_collisions, total_w
 
 HASH_ID = kernels.hash_id
 WEIGHTINGS = ("count", "binary", "log", "tfidf")
+NORMS = ("l2", None)
+LONGEST_GRAM = 1 << 20
+# Parameters that are whole numbers, with their bounds.
+INTEGERS = (
+    ("n_bits", 10, 30),
+    ("copies", 1, 64),
+    ("names", 0, 1 << 26),
+    ("min_token", 1, 1 << 20),
+    ("seed", -(1 << 63), (1 << 64) - 1),
+)
 # As in the kernel: what tells the character n-gram "abc" from the word, and copies from each other.
 CHARACTER_MARK = 0x3C3E
 COPY_STEP = 0x9E3779B97F4A7C15
@@ -219,11 +229,13 @@ class Hasher(Estimator):
             chosen = [(name, guess_kind(column, name in crossed) if name else TEXT) for name, column in items]
         names = [name for name, _ in chosen]
         for name in names:
-            _require(names.count(name) == 1, f"text, categorical and numeric name the column {name!r} more than once")
+            if names.count(name) > 1:
+                raise DataError(f"text, categorical and numeric name the column {name!r} more than once; name it once")
         for name in crossed.difference(names):
             listed = ", ".join(repr(name) for name in names if name) or "a list of texts, which has none"
             raise DataError(f"cross={self.cross!r} names the column {name!r}, but the hasher uses {listed}")
-        _require(bool(chosen), "X has no columns to hash; give rows with at least one key")
+        if not chosen:
+            raise DataError("X has no columns to hash; give rows with at least one key")
         return tuple(chosen)
 
     def _hash(self, table: Table, *, learn: bool, count: bool = False) -> tuple[Array, Array, Array]:
@@ -287,34 +299,27 @@ class Hasher(Estimator):
         )
 
     def _check(self) -> None:
-        _require(_is_integer(self.n_bits, 10, 30), f"n_bits={self.n_bits!r} must be a whole number from 10 to 30")
-        _require(_is_integer(self.copies, 1, 64), f"copies={self.copies!r} must be a whole number from 1 to 64")
-        _require(_is_integer(self.names, 0, 1 << 26), f"names={self.names!r} must be a whole number from 0 to 2**26")
-        _require(_is_integer(self.min_token, 1, 1 << 20), f"min_token={self.min_token!r} must be a whole number from 1")
-        _require(
-            _is_integer(self.seed, -(1 << 63), (1 << 64) - 1), f"seed={self.seed!r} must be a whole number of 64 bits"
-        )
-        _require(self.norm in ("l2", None), f"norm={self.norm!r} is unknown; choose 'l2' or None")
-        _require(
-            self.weighting in WEIGHTINGS,
-            f"weighting={self.weighting!r} is unknown; choose one of {', '.join(WEIGHTINGS)}",
-        )
-        _require(
-            not isinstance(self.stop_words, str),
-            f"stop_words={self.stop_words!r} is one string; give a collection of words",
-        )
-        _require(
-            not isinstance(self.cross, str) and all(_is_pair(pair, str) for pair in self.cross),
-            f"cross={self.cross!r} must hold pairs of column names, as in cross=[('text', 'user')]",
-        )
-        _require(
-            self.n_jobs is None or _is_integer(self.n_jobs, -1, 1 << 16),
-            f"n_jobs={self.n_jobs!r} must be a number or None",
-        )
+        for name, low, high in INTEGERS:
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= int(value) <= high:
+                raise DataError(f"{name}={value!r} must be a whole number from {low} to {high}")
+        for name, known in (("weighting", WEIGHTINGS), ("norm", NORMS)):
+            if getattr(self, name) not in known:
+                raise DataError(
+                    f"{name}={getattr(self, name)!r} is unknown; choose one of {', '.join(map(repr, known))}"
+                )
         for name in ("ngrams", "char_ngrams"):
             bounds = getattr(self, name)
-            good = bounds is None or (_is_pair(bounds, int) and 1 <= bounds[0] <= bounds[1] <= 1 << 20)
-            _require(good, f"{name}={bounds!r} must be (low, high) with 1 <= low <= high, or None")
+            if bounds is not None and not (_is_pair(bounds, int) and 1 <= bounds[0] <= bounds[1] <= LONGEST_GRAM):
+                raise DataError(
+                    f"{name}={bounds!r} must be (low, high) with 1 <= low <= high <= {LONGEST_GRAM}, or None"
+                )
+        if isinstance(self.stop_words, str):
+            raise DataError(f"stop_words={self.stop_words!r} is one string; give a collection of words")
+        if isinstance(self.cross, str) or not all(_is_pair(pair, str) for pair in self.cross):
+            raise DataError(f"cross={self.cross!r} must hold pairs of column names, as in cross=[('text', 'user')]")
+        if self.n_jobs is not None and not isinstance(self.n_jobs, int | np.integer):
+            raise DataError(f"n_jobs={self.n_jobs!r} must be a whole number, or None for all cores")
 
     # ---------------------------------------------------------------------------------------------------------- names
 
@@ -479,14 +484,5 @@ def _threads(n_jobs: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _is_integer(value: Any, low: int, high: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and low <= int(value) <= high
-
-
 def _is_pair(value: Any, kind: type) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(part, kind) for part in value)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise DataError(message)

@@ -25,7 +25,7 @@ class NameBook:
     """Names of the buckets, in memory that is fixed when the book is made: room for 4 `size` buckets, two names each.
 
     Frequent features stay by themselves. After `prune`, the `size` known buckets with the heaviest weights stay, too,
-    whatever comes. Only a sample of rows is read: all of the first 256, in the end one in 32.
+    whatever comes. Only a sample of rows is read: all of the first 256, in the end one in 64.
     """
 
     def __init__(self, size: int) -> None:

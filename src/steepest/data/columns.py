@@ -247,7 +247,13 @@ def _categories(column: Any) -> Any:
             numbers, valid = whole
             return *write_integers(numbers), valid
     values = _values(column)
-    return values if first_no_text(values) < 0 else [category_text(value) for value in values]
+    if first_no_text(values) < 0:
+        return values
+    if set(map(type, values)) == {int}:
+        array = np.array(values)
+        if array.dtype.kind == "i":
+            return *write_integers(array), None
+    return [category_text(value) for value in values]
 
 
 def _whole_numbers(column: Array) -> tuple[Array, Array | None] | None:
@@ -280,7 +286,10 @@ def _numbers(column: Any, name: str) -> Array:
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         numbers = np.ascontiguousarray(column, np.float64)
     else:
-        numbers = np.array([_number(value, row, name) for row, value in enumerate(_values(column))], np.float64)
+        values = _values(column)
+        if not set(map(type, values)) <= {int, float, bool, type(None)}:
+            values = [_number(value, row, name) for row, value in enumerate(values)]
+        numbers = np.array(values, np.float64)  # None becomes NaN
     too_large = np.abs(numbers) > np.finfo(np.float32).max  # also infinity; NaN is missing
     if too_large.any():
         row = int(np.flatnonzero(too_large)[0])
