@@ -1,4 +1,4 @@
-"""Vowpal Wabbit's text: `[label [importance [base]]] ['tag] |[namespace[:scale]] name[:value] ... |...`, one row a line.
+"""Vowpal Wabbit's text, a row a line: `[label [importance [base]]] ['tag] |[namespace[:scale]] name[:value] ... |...`.
 
 A feature goes to bucket hash(namespace, name) mod 2^n_bits by the package's own frozen hash, so buckets differ from
 VW's; whole numbers are names like any other. Features that repeat add up. Importance becomes the row's weight; base and
