@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Python name of the libsvm parser. The arrays it returns own the parser's memory; nothing is copied.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <deque>
 
+#include "bind_lines.h"
 #include "libsvm.h"
 
 namespace nb = nanobind;
@@ -15,43 +14,9 @@ using namespace nb::literals;
 namespace steepest {
 namespace {
 
-// The bytes of any object with the buffer protocol, held as long as this lives.
-class Bytes {
- public:
-  explicit Bytes(nb::handle object) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
-  }
-  Bytes(const Bytes&) = delete;
-  Bytes& operator=(const Bytes&) = delete;
-  ~Bytes() { PyBuffer_Release(&view_); }
-  const char* data() const { return static_cast<const char*>(view_.buf); }
-  int64_t size() const { return static_cast<int64_t>(view_.len); }
-
- private:
-  Py_buffer view_;
-};
-
-template <typename T>
-nb::object to_numpy(Room<T>& array, int64_t n) {
-  T* data = array.release();
-  nb::capsule owner(data, [](void* memory) noexcept { std::free(memory); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {static_cast<size_t>(n)}, owner));
-}
-
-nb::list bad_lines(const LibsvmRows& rows) {
-  nb::list lines;
-  for (const BadLine& bad : rows.bad)
-    lines.append(nb::make_tuple(bad.text, bad.line, bad.token, bad.token_length, fault_name(bad.fault)));
-  return lines;
-}
-
 nb::tuple parse(nb::sequence buffers, bool zero_based, bool with_labels, bool skip_bad, int64_t n_features) {
   std::deque<Bytes> held;
-  std::vector<Text> texts;
-  for (nb::handle buffer : buffers) {
-    held.emplace_back(buffer);
-    texts.push_back({held.back().data(), held.back().size()});
-  }
+  const std::vector<Text> texts = texts_of(buffers, held);
   const LibsvmOptions options = {zero_based, with_labels, skip_bad,
                                  std::clamp<int64_t>(n_features, 0, INT32_MAX)};
   LibsvmRows rows;
@@ -63,7 +28,7 @@ nb::tuple parse(nb::sequence buffers, bool zero_based, bool with_labels, bool sk
                         to_numpy(rows.values, rows.n_entries),
                         with_labels ? to_numpy(rows.y, rows.n_rows) : nb::none(),
                         rows.has_groups ? to_numpy(rows.groups, rows.n_rows) : nb::none(), rows.n_features,
-                        rows.text_rows, rows.text_bad, bad_lines(rows));
+                        rows.text_rows, rows.text_bad, to_tuples(rows.bad));
 }
 
 }  // namespace

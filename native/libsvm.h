@@ -3,33 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
-#include <new>
-#include <utility>
 #include <vector>
 
+#include "lines.h"
+
 namespace steepest {
-
-// Memory for plain numbers that can be given away.
-template <typename T>
-class Room {
- public:
-  Room() = default;
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
-  ~Room() { std::free(data_); }
-
-  void make(int64_t n) {
-    std::free(
-        std::exchange(data_, static_cast<T*>(std::malloc(static_cast<size_t>(n > 0 ? n : 1) * sizeof(T)))));
-    if (!data_) throw std::bad_alloc();
-  }
-  T* data() const { return data_; }
-  T* release() { return std::exchange(data_, nullptr); }  // the caller frees it
-
- private:
-  T* data_ = nullptr;
-};
 
 enum class LineFault : int32_t {
   kLabelMissing,
@@ -49,22 +27,6 @@ enum class LineFault : int32_t {
   kCount,
 };
 
-const char* fault_name(LineFault fault);
-
-struct Text {
-  const char* data;
-  int64_t size;
-};
-
-// Offsets count from the start of the text; the token is the piece that is wrong.
-struct BadLine {
-  int64_t text = 0;
-  int64_t line = 0;
-  int64_t token = 0;
-  int64_t token_length = 0;
-  LineFault fault = LineFault::kBinary;
-};
-
 struct LibsvmOptions {
   bool zero_based = false;
   bool with_labels = true;         // false: a line may lack its label, and labels are read but not kept
@@ -72,8 +34,7 @@ struct LibsvmOptions {
   int64_t n_features = INT32_MAX;  // columns at or beyond this are bad
 };
 
-constexpr int64_t kBadLinesKept = 3;  // of each text
-constexpr int64_t kNoGroup = -1;      // the qid of a line without one
+constexpr int64_t kNoGroup = -1;  // the qid of a line without one
 
 struct LibsvmRows {
   int64_t n_rows = 0;

@@ -9,6 +9,7 @@ namespace nb = nanobind;
 void bind_libsvm(nb::module_& module);
 void bind_linear(nb::module_& module);
 void bind_text(nb::module_& module);
+void bind_vw(nb::module_& module);
 
 NB_MODULE(_native, module) {
   module.doc() = "The inner loops of steepest.";
@@ -16,4 +17,5 @@ NB_MODULE(_native, module) {
   bind_libsvm(module);
   bind_linear(module);
   bind_text(module);
+  bind_vw(module);
 }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from steepest.data.parameters import ParameterError
     from steepest.data.scan import scan
     from steepest.data.source import Source, from_arrays
+    from steepest.data.vw import scan_vw
     from steepest.engine.history import History
     from steepest.estimator import load
     from steepest.hashing import Hasher
@@ -38,6 +39,7 @@ __all__ = [
     "load",
     "scan",
     "scan_libsvm",
+    "scan_vw",
 ]
 
 _HOMES = {
@@ -55,6 +57,7 @@ _HOMES = {
     "load": "estimator",
     "scan": "data.scan",
     "scan_libsvm": "data.libsvm",
+    "scan_vw": "data.vw",
 }
 
 

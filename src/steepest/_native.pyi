@@ -113,6 +113,11 @@ def parse_libsvm(
 ) -> tuple[
     Ints, Indices, Values, Floats | None, Ints | None, int, list[int], list[int], list[tuple[int, int, int, int, str]]
 ]: ...
+def parse_vw(
+    buffers: list[Any], n_bits: int, signed: bool, with_labels: bool, skip_bad: bool, seed: int
+) -> tuple[
+    Ints, Indices, Values, Floats | None, Floats | None, list[int], list[int], list[tuple[int, int, int, int, str]]
+]: ...
 
 # ---------------------------------------------------------------------------------------------------------------- text
 

@@ -14,7 +14,7 @@ from steepest.data.source import Source
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """DATA and how to read it."""
     parser.add_argument("data", nargs="+", metavar="DATA", help="files, globs, or - for standard input")
-    parser.add_argument("--format", default="auto", help="libsvm; default: told from the name or the first line")
+    parser.add_argument("--format", default="auto", help="libsvm or vw; default: told from the name or the first line")
     parser.add_argument("--on-bad-line", choices=("error", "skip"), default="error", help="what a bad line means")
     parser.add_argument("--cache", metavar="FILE", help="parse once, keep the rows there, and read them from there")
     parser.add_argument(

@@ -13,15 +13,13 @@ from typing import Any
 
 from steepest.data.chunk import Chunk
 from steepest.data.files import Paths, Text, TextFile, open_files
-from steepest.data.lines import BadLine, LineSource, Parsed
+from steepest.data.lines import BadLine, LineSource, Parsed, shown_token
 from steepest.data.parameters import ParameterError
 from steepest.kernels import parse_libsvm
 
 # What zero_based="auto" looks at.
 LOOK_BYTES = 1 << 20
 MAX_FEATURES = 2**31 - 1
-# Longer pieces of a bad line are shortened in messages.
-TOKEN_CHARACTERS = 40
 
 _SKIP = 'pass on_bad_line="skip"'
 _FAULTS = {
@@ -139,11 +137,8 @@ class LibsvmSource(LineSource):
         return Parsed(chunk, rows, n_bad, [self._bad_line(texts, *place) for place in bad])
 
     def _bad_line(self, texts: list[Text], text: int, line: int, token: int, length: int, fault: str) -> BadLine:
-        shown = bytes(texts[text][token : token + min(length, TOKEN_CHARACTERS)]).decode("utf-8", "backslashreplace")
-        if length > TOKEN_CHARACTERS:
-            shown += "..."
         what, remedy = _FAULTS[fault]
-        what = what.format(token=shown, n_features=self.n_features)
+        what = what.format(token=shown_token(texts[text], token, length), n_features=self.n_features)
         return BadLine(text, line, what, remedy) if remedy else BadLine(text, line, what)
 
 

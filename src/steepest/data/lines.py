@@ -39,6 +39,8 @@ QUEUE_CHUNKS = 2
 SHARD_BLOCKS = 8
 # Skipped lines that are kept as examples.
 EXAMPLES = 3
+# Longer pieces of a bad line are shortened in messages.
+TOKEN_CHARACTERS = 40
 
 ON_BAD_LINE = ("error", "skip")
 _ROWS, _BLOCKS, _FILES = range(3)  # what a random order is drawn for
@@ -280,6 +282,12 @@ class LineSource(Source):
             if self.on_bad_line != "skip":
                 raise DataError(f"{examples[bad.text][0]}; {bad.remedy}")
         return [(block.first_id, n, first) for block, n, first in zip(group, parsed.n_bad, examples, strict=True) if n]
+
+
+def shown_token(text: Text, token: int, length: int) -> str:
+    """A piece of a bad line as messages show it."""
+    shown = bytes(text[token : token + min(length, TOKEN_CHARACTERS)]).decode("utf-8", "backslashreplace")
+    return shown + "..." if length > TOKEN_CHARACTERS else shown
 
 
 def _numbered(parsed: Parsed, group: list[Block]) -> Chunk:

@@ -11,11 +11,14 @@ from steepest.data.chunk import DataError
 from steepest.data.files import Paths, TextFile, open_files
 from steepest.data.libsvm import scan_libsvm
 from steepest.data.source import Source
+from steepest.data.vw import scan_vw
 
-READERS: dict[str, Callable[..., Source]] = {"libsvm": scan_libsvm}
-SUFFIXES = {".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm"}
+READERS: dict[str, Callable[..., Source]] = {"libsvm": scan_libsvm, "vw": scan_vw}
+SUFFIXES = {".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm", ".vw": "vw"}
 COMPRESSED = (".gz", ".zst", ".bz2")
 LIBSVM_LINE = re.compile(rb"\s*[-+]?[\d.eE+-]+(\s+(qid:\d+\s+)?\d+:|\s*$)")
+# Numbers and a tag before the bar, or a tag in quotes, or nothing; not just any bar, which tables have too.
+VW_LINE = re.compile(rb"\s*(([-+\d.][-+\d.eE]*[ \t]+){1,3}('[^\s|]*[ \t]*|[^\s|]*)|('[^\s|]*[ \t]*)?)\|")
 
 
 def scan(path: Paths, format: str = "auto", **options: Any) -> Source:
@@ -24,7 +27,7 @@ def scan(path: Paths, format: str = "auto", **options: Any) -> Source:
     Parameters
     ----------
     path : path, glob, list of them, or "-"
-    format : {"auto", "libsvm"}
+    format : {"auto", "libsvm", "vw"}
         "auto" goes by the name's ending, then by the first line.
     options
         Passed to the reader of the format.
@@ -48,6 +51,8 @@ def guess_format(file: TextFile) -> str:
     start = file.head(4096)
     if LIBSVM_LINE.match(start):
         return "libsvm"
+    if VW_LINE.match(start):
+        return "vw"
     first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
     raise DataError(
         f"{file.name}: the format cannot be told from the name or from the first line, {first!r}; "
