@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from steepest.data.parameters import ParameterError
     from steepest.data.scan import scan
     from steepest.data.source import Source, from_arrays
+    from steepest.data.table import scan_arrow, scan_csv, scan_jsonl, scan_parquet
+    from steepest.data.text import scan_text
     from steepest.engine.history import History
     from steepest.estimator import load
     from steepest.hashing import Hasher
@@ -37,7 +39,12 @@ __all__ = [
     "from_arrays",
     "load",
     "scan",
+    "scan_arrow",
+    "scan_csv",
+    "scan_jsonl",
     "scan_libsvm",
+    "scan_parquet",
+    "scan_text",
 ]
 
 _HOMES = {
@@ -54,7 +61,12 @@ _HOMES = {
     "from_arrays": "data.source",
     "load": "estimator",
     "scan": "data.scan",
+    "scan_arrow": "data.table",
+    "scan_csv": "data.table",
+    "scan_jsonl": "data.table",
     "scan_libsvm": "data.libsvm",
+    "scan_parquet": "data.table",
+    "scan_text": "data.text",
 }
 
 
