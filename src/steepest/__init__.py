@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from steepest.data.parameters import ParameterError
     from steepest.data.scan import scan
     from steepest.data.source import Source, from_arrays
+    from steepest.data.table import scan_arrow, scan_csv, scan_jsonl, scan_parquet
+    from steepest.data.text import scan_text
     from steepest.data.vw import scan_vw
     from steepest.engine.history import History
     from steepest.estimator import load
@@ -38,7 +40,12 @@ __all__ = [
     "from_arrays",
     "load",
     "scan",
+    "scan_arrow",
+    "scan_csv",
+    "scan_jsonl",
     "scan_libsvm",
+    "scan_parquet",
+    "scan_text",
     "scan_vw",
 ]
 
@@ -56,7 +63,12 @@ _HOMES = {
     "from_arrays": "data.source",
     "load": "estimator",
     "scan": "data.scan",
+    "scan_arrow": "data.table",
+    "scan_csv": "data.table",
+    "scan_jsonl": "data.table",
     "scan_libsvm": "data.libsvm",
+    "scan_parquet": "data.table",
+    "scan_text": "data.text",
     "scan_vw": "data.vw",
 }
 

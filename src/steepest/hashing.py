@@ -9,9 +9,11 @@ threads. Names of features are kept beside, in fixed memory, so that a model can
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -21,6 +23,9 @@ from steepest.data.columns import CATEGORY, KINDS, NUMBER, TEXT, Table, as_names
 from steepest.data.source import as_targets, as_weights
 from steepest.estimator import Estimator
 from steepest.names import CollisionReport, NameBook, report_collisions, total_weight
+
+if TYPE_CHECKING:
+    from steepest.data.raw import RawBatch
 
 HASH_ID = kernels.hash_id
 WEIGHTINGS = ("count", "binary", "log", "tfidf")
@@ -188,6 +193,11 @@ class Hasher(Estimator):
         indptr, indices, values = self._hash(table, learn=learn)
         return Chunk(indptr, indices, values, self.n_features, targets, weight)
 
+    def signature(self) -> str:
+        """What shapes the rows, for a cache; a hasher that learns must see the data itself, so it fits no cache."""
+        once = f" {uuid.uuid4()}" if self.learns else ""
+        return f"{HASH_ID} {self!r}{once}"
+
     def forget(self) -> None:
         """Back to what the constructor made."""
         for name in ("columns_", "names_", "document_counts_", "n_documents_", "n_features_in_"):
@@ -209,6 +219,8 @@ class Hasher(Estimator):
         """The columns of X; their kinds are settled at the first time."""
         self._check()
         table = read_table(X)
+        if table.origin == "list" and [kind for _, kind in getattr(self, "columns_", ())] == [TEXT]:
+            table = replace(table, columns={self.columns_[0][0]: table.columns[""]})  # the only column needs no name
         if not hasattr(self, "columns_"):
             self.columns_ = self._choose_columns(table)
             self.n_features_in_ = len(table.columns)
@@ -460,6 +472,22 @@ class Hasher(Estimator):
         tags.input_tags.string = tags.input_tags.dict = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         tags.requires_fit = self.learns
         return tags
+
+
+class RowEncoder:
+    """Raw batches to chunks by a hasher; with `learn`, it learns from each batch once, however often it comes by."""
+
+    def __init__(self, hasher: Hasher, learn: bool) -> None:
+        self.hasher = hasher
+        self.learn = learn
+        self._seen: set[int] = set()
+
+    def __call__(self, batch: RawBatch) -> Chunk:
+        """The batch, hashed."""
+        blocks = (batch.first_id,) if batch.block_ids is None else tuple(batch.block_ids.tolist())
+        new = self.learn and blocks[0] not in self._seen
+        self._seen.update(blocks)
+        return self.hasher.to_chunk(batch.columns, learn=new)
 
 
 def _as_csr(chunk: Chunk) -> Any:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from steepest.data.cache import CachedSource
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import ParameterError, at_least, choice, whole
-from steepest.data.source import SHUFFLES, ArraySource, Source, as_targets, from_arrays
+from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, as_targets, from_arrays
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor, mean_loss, train
@@ -33,6 +34,7 @@ from steepest.learners.losses import LOSSES
 from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
+NAMES = 10_000  # kept by the hasher that raw data gets if none is given
 
 
 class _Linear(Estimator):
@@ -77,7 +79,8 @@ class _Linear(Estimator):
         With a hasher, X may be raw: texts, dicts, a DataFrame or an Arrow table.
         """
         vars(self).pop("hasher_", None)
-        return self.fit_stream(self._source(X, y, sample_weight))
+        source = self._source(X, y, sample_weight)
+        return self._fit(source)
 
     def fit_stream(
         self,
@@ -93,10 +96,23 @@ class _Linear(Estimator):
         `validation` is measured after every epoch. `checkpoint` names a folder in which the state is saved now and
         then; `resume=True` goes on from there, to the same bits as if nothing had happened.
         """
+        vars(self).pop("hasher_", None)
+        return self._fit(source, validation, monitor, checkpoint, resume)
+
+    def _fit(
+        self,
+        source: Source,
+        validation: Source | None = None,
+        monitor: Monitor | None = None,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> Self:
         settings = self._settings(source.n_rows)
         seed = self._seed()
         if validation is None and self.early_stopping:
             source, validation = source.holdout(self.validation_fraction, seed)
+        source = self._hashed(source, learn=True)
+        validation = None if validation is None else self._hashed(validation, learn=False)
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
         learner = self._new_learner(settings, source)
         plan = Plan(
@@ -143,6 +159,7 @@ class _Linear(Estimator):
     def _adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
         self._learner = learner
         self.recipe_ = source.recipe
+        self._target_names = _target_names(source)
         self.history_ = history
         self.n_iter_ = len(history)
         self._refresh()
@@ -165,13 +182,33 @@ class _Linear(Estimator):
             raise DataError(f"0 feature(s) (shape=({source.n_rows}, 0)) while a minimum of 1 is required: X is empty")
         return source
 
-    def _own_hasher(self) -> Any:
-        """A copy of the hasher given: what it learns belongs to this model."""
+    def _own_hasher(self, roles: Mapping[str, Any] | None = None) -> Any:
+        """A copy of the hasher given (or a plain one): what it learns belongs to this model."""
         if not hasattr(self, "hasher_"):
-            if not hasattr(self.hasher, "to_chunk"):
-                raise ParameterError(f"hasher={self.hasher!r} is no Hasher; give steepest.Hasher(...) or None")
-            self.hasher_ = type(self.hasher)(**self.hasher.get_params(deep=False))
+            from steepest.hashing import Hasher
+
+            hasher = Hasher(names=NAMES) if self.hasher is None else self.hasher
+            if not isinstance(hasher, Hasher):
+                raise ParameterError(f"hasher={hasher!r} is no Hasher; give steepest.Hasher(...) or None")
+            self.hasher_ = type(hasher)(**{**hasher.get_params(deep=False), **(roles or {})})
         return self.hasher_
+
+    def _hashed(self, source: Source, *, learn: bool) -> Source:
+        """The source itself, or, if its rows are raw, with this model's hasher put in."""
+        from steepest.data.raw import encoded, is_raw
+
+        if not is_raw(source):
+            return source
+        from steepest.hashing import RowEncoder
+
+        if not learn and getattr(self, "hasher_", None) is None:
+            raise DataError(
+                "the data holds raw columns, but this model was trained without a hasher; train one with it"
+            )
+        named = {kind: source.recipe.get(kind) for kind in ("text", "categorical", "numeric")}
+        roles = {kind: names for kind, names in named.items() if names}
+        hasher = self._own_hasher(roles)
+        return encoded(source, RowEncoder(hasher, learn), hasher.signature())
 
     def _note_names(self, X: Any) -> None:
         names = getattr(X, "columns", None)
@@ -209,7 +246,7 @@ class _Linear(Estimator):
     def _chunk(self, X: Any) -> Chunk:
         self._check_fitted()
         if getattr(self, "hasher_", None) is not None:
-            return self.hasher_.to_chunk(X)  # type: ignore[no-any-return]
+            return self.hasher_.to_chunk(X)
         names = getattr(self, "feature_names_in_", None)
         if names is not None and hasattr(X, "columns"):
             _check_names(names, list(X.columns))
@@ -233,7 +270,7 @@ class _Linear(Estimator):
 
     def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
         self._check_fitted()
-        for chunk in source:
+        for chunk in self._hashed(source, learn=False):
             yield chunk, self._scores(chunk)
 
     # --------------------------------------------------------------------------------------------- looking inside
@@ -327,6 +364,7 @@ class _Linear(Estimator):
             "history": self.history_.as_dict(),
             "n_iter": self.n_iter_,
             "recipe": self.recipe_,
+            "target_names": self._target_names,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
         return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
@@ -343,6 +381,7 @@ class _Linear(Estimator):
         settings = LinearSettings.from_dict(header["settings"])
         estimator._learner = LinearLearner.from_state(settings, join_words(header["words"], arrays))
         estimator.recipe_ = header["recipe"]
+        estimator._target_names = header["target_names"]
         estimator.history_ = History.from_dict(header["history"])
         estimator.n_iter_ = int(header["n_iter"])
         if header["feature_names"]:
@@ -496,7 +535,8 @@ class LinearClassifier(_Linear):
         super()._refresh()
         learner = self._learner
         if learner.several_targets:
-            self.classes_ = np.arange(learner.n_outputs)
+            names = getattr(self, "_target_names", None)
+            self.classes_ = np.arange(learner.n_outputs) if names is None else np.array(names)
             return
         labels, self._label_order = learner.book.sorted_labels()
         dtype = getattr(self, "_label_dtype", None)
@@ -780,6 +820,14 @@ def _check_names(known: Array, given: list[Any]) -> None:
     if not new and not missing:
         message += "Feature names must be in the same order as they were in fit.\n"
     raise DataError(message)
+
+
+def _target_names(source: Source) -> list[str] | None:
+    """What the columns of a multi-label target stand for, where the source knows."""
+    while isinstance(source, Derived | CachedSource):
+        source = source.parent
+    names = getattr(source, "label_names", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def _one_class(labels: list[Any]) -> DataError:

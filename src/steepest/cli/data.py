@@ -10,12 +10,19 @@ import steepest as st
 from steepest.data.cache import CachedSource
 from steepest.data.source import Source
 
+READING = ("label", "weight", "text", "categorical", "numeric", "zero_based", "n_features", "on_bad_line")
+
 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """DATA and how to read it."""
     parser.add_argument("data", nargs="+", metavar="DATA", help="files, globs, or - for standard input")
-    parser.add_argument("--format", default="auto", help="libsvm or vw; default: told from the name or the first line")
-    parser.add_argument("--on-bad-line", choices=("error", "skip"), default="error", help="what a bad line means")
+    parser.add_argument("--format", default="auto", help="default: told from the name or the first line")
+    roles = parser.add_argument_group("columns of a table")
+    roles.add_argument("--label", metavar="COLUMN", help="default: the one called label, target, y or class")
+    roles.add_argument("--weight", metavar="COLUMN", help="weights of the rows")
+    for kind in ("text", "categorical", "numeric"):
+        roles.add_argument(f"--{kind}", metavar="COLUMNS", type=_several, help="names with commas between")
+    parser.add_argument("--on-bad-line", choices=("error", "skip"), help="what a bad line means")
     parser.add_argument("--cache", metavar="FILE", help="parse once, keep the rows there, and read them from there")
     parser.add_argument(
         "--zero-based", action=argparse.BooleanOptionalAction, default=None, help="libsvm: count from 0"
@@ -24,12 +31,16 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
 
 
+def _several(names: str) -> list[str]:
+    return names.split(",")
+
+
 def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None, **extra: Any) -> Source:
     """The source that the flags describe; a model's recipe says how its training data was read."""
-    reading: dict[str, Any] = {**(recipe or {}), "on_bad_line": options.on_bad_line, **extra}
+    reading: dict[str, Any] = {**(recipe or {}), **extra}
     if options.format != "auto" or "format" not in reading:
         reading["format"] = options.format
-    given = {"zero_based": options.zero_based, "n_features": options.n_features}
+    given = {name: getattr(options, name) for name in READING}
     reading |= {name: value for name, value in given.items() if value is not None}
     path = options.data[0] if len(options.data) == 1 else options.data
     source = st.scan(path, **reading)

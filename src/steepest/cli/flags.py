@@ -9,9 +9,9 @@ from typing import Any
 from steepest.estimator import Estimator
 
 # Long-known short names for a few parameters.
-ALIASES = {"n_jobs": "--jobs", "random_state": "--seed"}
+ALIASES = {"n_jobs": "--jobs", "random_state": "--seed", "n_bits": "--bits"}
 # Parameters that have no meaning on the command line, or a flag of their own.
-ELSEWHERE = ("hasher", "verbose", "class_weight")
+ELSEWHERE = ("hasher", "verbose", "class_weight", "seed", "text", "categorical", "numeric", "stop_words")
 
 
 def add_estimator_flags(parser: argparse.ArgumentParser, estimators: list[type[Estimator]]) -> None:
@@ -38,10 +38,12 @@ def _add_flag(group: Any, name: str, default: Any) -> None:
 
 
 def parse_value(text: str) -> Any:
-    """A whole number, a number, true, false, none, or else the text itself."""
+    """A whole number, a number, true, false, none, several of these with commas between, or else the text itself."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
+    if "," in text:
+        return tuple(parse_value(part) for part in text.split(","))
     for kind in (int, float):
         try:
             return kind(text)

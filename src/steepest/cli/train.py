@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     parser.add_argument("--json", action="store_true", help="one JSON object an epoch on stdout")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    flags.add_estimator_flags(parser, list(TASKS.values()))
+    flags.add_estimator_flags(parser, [*TASKS.values(), st.Hasher])
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if options.resume and not options.checkpoint:
         raise st.ParameterError("--resume needs --checkpoint DIR, the folder the state was saved in")
     arguments = {"random_state": 0, **flags.estimator_arguments(options, estimator_class)}
-    estimator = estimator_class(**arguments)
+    estimator = estimator_class(**arguments, hasher=_hasher(options))
     _check_writable(options.model)
     started = time.perf_counter()
     source, validation = open_data(options), None
@@ -52,6 +52,17 @@ def run(options: argparse.Namespace) -> int:
     tell_skipped(source)
     _summarise(estimator, options, time.perf_counter() - started)
     return 0
+
+
+def _hasher(options: argparse.Namespace) -> st.Hasher | None:
+    """The hasher that the flags ask for; None leaves it to the data."""
+    wishes = flags.estimator_arguments(options, st.Hasher)
+    wishes.pop("n_jobs", None)
+    if not wishes:
+        return None
+    if "cross" in wishes:
+        wishes["cross"] = (wishes["cross"],)
+    return st.Hasher(**{"names": 10_000, **wishes})
 
 
 def _check_writable(model: str) -> None:

@@ -170,6 +170,12 @@ class CachedSource(Source):
         self._cache.open()
         return self
 
+    def over(self, parent: Source) -> CachedSource:
+        """The same cache file for another source, which is checked or built when it is first needed."""
+        source = CachedSource(parent, self._cache.path)
+        source.order, source._most = self.order, self._most
+        return source
+
     def _copy(self) -> Self:
         return copy.copy(self)  # shares the open file
 

@@ -24,6 +24,7 @@ GUESS_VALUES = 1000
 TEXT_SPACES = 1.0
 # Whole numbers beyond are not exact in float64.
 EXACT_INTEGERS = 2.0**53
+_COPY = {"zero_copy_only": False}  # an Arrow array with missing values has no other way to NumPy
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +284,8 @@ def category_text(value: Any) -> str | bytes | None:
 
 
 def _numbers(column: Any, name: str) -> Array:
+    if _is_arrow(column) and str(column.type).lstrip("u").startswith(("int", "float", "double", "halffloat")):
+        column = column.cast("float64", safe=False).to_numpy(**({} if hasattr(column, "chunks") else _COPY))
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         numbers = np.ascontiguousarray(column, np.float64)
     else:

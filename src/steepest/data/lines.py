@@ -43,7 +43,7 @@ EXAMPLES = 3
 TOKEN_CHARACTERS = 40
 
 ON_BAD_LINE = ("error", "skip")
-_ROWS, _BLOCKS, _FILES = range(3)  # what a random order is drawn for
+ROWS, _BLOCKS, _FILES = range(3)  # what a random order is drawn for
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,12 @@ class _Example:
         return f"{self.file.name}, {where}: {self.fault}"
 
 
-_BadLines = tuple[int, int, list[_Example]]  # a block's id, how many, the first
+BadLines = tuple[int, int, list[_Example]]  # a block's id, how many, the first
 
 
-class _Group(NamedTuple):
+class Group(NamedTuple):
+    """Blocks to be read and shuffled together."""
+
     blocks: list[Block]
     place: tuple[int, int]  # in the order of reading
 
@@ -136,8 +138,8 @@ class Skipped:
             self._first = sorted(self._first + examples, key=lambda example: example.place)[:EXAMPLES]
 
 
-class LineSource(Source):
-    """Rows from text files. A format gives `parse` and `recipe`.
+class BlockSource(Source):
+    """Rows from text files, whose blocks are visited in groups; what a block holds is left to others.
 
     Attributes
     ----------
@@ -153,13 +155,6 @@ class LineSource(Source):
         self.on_bad_line = on_bad_line
         self.skipped = Skipped()
         self._parts: tuple[tuple[int, int], ...] = ()  # (shard, of how many), the coarsest first
-
-    @abstractmethod
-    def parse(self, texts: list[Text]) -> Parsed:
-        """The rows of texts of whole lines, the last line of each perhaps without its newline.
-
-        Runs in several threads at once. Unless on_bad_line is "skip", nothing behind a bad line need be parsed.
-        """
 
     def prepare(self) -> None:
         """Called when reading starts, to settle what depends on the data."""
@@ -193,26 +188,6 @@ class LineSource(Source):
         source._parts = (*self._parts, (shard, n))
         return source
 
-    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """One chunk for each group of blocks."""
-        self.prepare()
-        any_row = False
-        chunks = map_ahead(
-            lambda group: self._make(group, order, epoch),
-            self._groups(order, epoch),
-            threads=min(PARSING_THREADS, os.cpu_count() or 1),
-            ahead=QUEUE_CHUNKS,
-        )
-        with closing(chunks):
-            for chunk, bad in chunks:
-                for block_bad in bad:
-                    self.skipped.add(*block_bad)
-                if chunk.n_rows:
-                    any_row = True
-                    yield chunk
-        if not any_row and not self._parts:
-            raise self._no_rows()
-
     def _no_rows(self) -> DataError:
         if self.skipped.n:
             return DataError(
@@ -221,7 +196,7 @@ class LineSource(Source):
             )
         return DataError(f"{describe(self.files)}: there is no row in it; give a file with data")
 
-    def _groups(self, order: Order, epoch: int) -> Iterator[_Group]:
+    def _groups(self, order: Order, epoch: int) -> Iterator[Group]:
         """Blocks to be parsed and shuffled together."""
         for files in self._passes(order, epoch):
             blocks = self._blocks(files, order, epoch)
@@ -229,15 +204,7 @@ class LineSource(Source):
                 group = list(islice(blocks, GROUP_BLOCKS))
                 if not group:
                     break
-                yield _Group(group, (files[0].position, number))
-
-    def _make(self, group: _Group, order: Order, epoch: int) -> tuple[Chunk, list[_BadLines]]:
-        """A group as a chunk in visiting order, and the bad lines in it."""
-        parsed = self.parse([block.text for block in group.blocks])
-        bad = self._bad_lines(group.blocks, parsed)
-        chunk = _numbered(parsed, group.blocks)
-        rows = order.permute(chunk.n_rows, epoch, _ROWS, *group.place)
-        return chunk if rows is None else chunk.visit(rows), bad
+                yield Group(group, (files[0].position, number))
 
     def _passes(self, order: Order, epoch: int) -> list[list[TextFile]]:
         """Files whose blocks are mixed with each other."""
@@ -273,15 +240,54 @@ class LineSource(Source):
             places = places // n
         return held
 
-    def _bad_lines(self, group: list[Block], parsed: Parsed) -> list[_BadLines]:
+    def _bad_lines(self, group: list[Block], n_bad: Sequence[int], lines: Sequence[BadLine]) -> list[BadLines]:
         examples: list[list[_Example]] = [[] for _ in group]
-        for bad in parsed.bad:
+        for bad in lines:
             block = group[bad.text]
             line = block.line_number(bad.offset)
             examples[bad.text].append(_Example(block.file, block.start + bad.offset, line, bad.fault))
             if self.on_bad_line != "skip":
                 raise DataError(f"{examples[bad.text][0]}; {bad.remedy}")
-        return [(block.first_id, n, first) for block, n, first in zip(group, parsed.n_bad, examples, strict=True) if n]
+        return [(block.first_id, n, first) for block, n, first in zip(group, n_bad, examples, strict=True) if n]
+
+
+class LineSource(BlockSource):
+    """Rows that one kernel parses. A format gives `parse` and `recipe`."""
+
+    @abstractmethod
+    def parse(self, texts: list[Text]) -> Parsed:
+        """The rows of texts of whole lines, the last line of each perhaps without its newline.
+
+        Runs in several threads at once. Unless on_bad_line is "skip", nothing behind a bad line need be parsed.
+        """
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """One chunk for each group of blocks."""
+        self.prepare()
+        any_row = False
+        chunks = map_ahead(
+            lambda group: self._make(group, order, epoch),
+            self._groups(order, epoch),
+            threads=min(PARSING_THREADS, os.cpu_count() or 1),
+            ahead=QUEUE_CHUNKS,
+        )
+        with closing(chunks):
+            for chunk, bad in chunks:
+                for block_bad in bad:
+                    self.skipped.add(*block_bad)
+                if chunk.n_rows:
+                    any_row = True
+                    yield chunk
+        if not any_row and not self._parts:
+            raise self._no_rows()
+
+    def _make(self, group: Group, order: Order, epoch: int) -> tuple[Chunk, list[BadLines]]:
+        """A group as a chunk in visiting order, and the bad lines in it."""
+        parsed = self.parse([block.text for block in group.blocks])
+        bad = self._bad_lines(group.blocks, parsed.n_bad, parsed.bad)
+        chunk = _numbered(parsed, group.blocks)
+        rows = order.permute(chunk.n_rows, epoch, ROWS, *group.place)
+        return chunk if rows is None else chunk.visit(rows), bad
 
 
 def shown_token(text: Text, token: int, length: int) -> str:

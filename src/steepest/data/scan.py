@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from steepest.data.chunk import DataError
 from steepest.data.files import Paths, TextFile, open_files
-from steepest.data.libsvm import scan_libsvm
+from steepest.data.parameters import ParameterError
 from steepest.data.source import Source
-from steepest.data.vw import scan_vw
 
-READERS: dict[str, Callable[..., Source]] = {"libsvm": scan_libsvm, "vw": scan_vw}
-SUFFIXES = {".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm", ".vw": "vw"}
+# The reader of each format, imported when it is needed.
+READERS = {
+    "libsvm": "libsvm.scan_libsvm",
+    "vw": "vw.scan_vw",
+    "csv": "table.scan_csv",
+    "tsv": "table.scan_csv",
+    "jsonl": "table.scan_jsonl",
+    "parquet": "table.scan_parquet",
+    "arrow": "table.scan_arrow",
+    "txt": "text.scan_text",
+}
+SUFFIXES = {
+    ".svm": "libsvm",
+    ".libsvm": "libsvm",
+    ".svmlight": "libsvm",
+    ".vw": "vw",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+PRESETS = {"tsv": {"delimiter": "\t"}}
+PREFIX = b"__label__"  # fastText's lines start with it
 COMPRESSED = (".gz", ".zst", ".bz2")
 LIBSVM_LINE = re.compile(rb"\s*[-+]?[\d.eE+-]+(\s+(qid:\d+\s+)?\d+:|\s*$)")
 # Numbers and a tag before the bar, or a tag in quotes, or nothing; not just any bar, which tables have too.
@@ -27,7 +54,7 @@ def scan(path: Paths, format: str = "auto", **options: Any) -> Source:
     Parameters
     ----------
     path : path, glob, list of them, or "-"
-    format : {"auto", "libsvm", "vw"}
+    format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt"}
         "auto" goes by the name's ending, then by the first line.
     options
         Passed to the reader of the format.
@@ -36,8 +63,15 @@ def scan(path: Paths, format: str = "auto", **options: Any) -> Source:
     if format == "auto":
         format = guess_format(files[0])
     if format not in READERS:
-        raise DataError(f"format={format!r} is unknown; choose one of auto, {', '.join(READERS)}")
-    return READERS[format](files, **options)
+        raise ParameterError(f"format={format!r} is unknown; choose one of auto, {', '.join(READERS)}")
+    module, _, name = READERS[format].partition(".")
+    reader = getattr(import_module(f"steepest.data.{module}"), name)
+    known = inspect.signature(reader).parameters
+    for option in options:
+        if option not in known:
+            raise ParameterError(f"{option}= has no meaning for the format {format}; it takes {', '.join(known)}")
+    source: Source = reader(files, **PRESETS.get(format, {}), **options)
+    return source
 
 
 def guess_format(file: TextFile) -> str:
@@ -45,14 +79,16 @@ def guess_format(file: TextFile) -> str:
     name = file.path
     for ending in COMPRESSED:
         name = name.removesuffix(ending)
-    by_name = SUFFIXES.get(Path(name).suffix.lower())
-    if by_name:
-        return by_name
+    suffix = Path(name).suffix.lower()
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
     start = file.head(4096)
     if LIBSVM_LINE.match(start):
         return "libsvm"
     if VW_LINE.match(start):
         return "vw"
+    if suffix == ".txt" or start.startswith(PREFIX):
+        return "txt"
     first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
     raise DataError(
         f"{file.name}: the format cannot be told from the name or from the first line, {first!r}; "

@@ -1,0 +1,48 @@
+"""steepest explain MODEL TEXT: what each feature of a text adds to the scores."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+
+import steepest as st
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All flags of the verb."""
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("text", metavar="TEXT", help='the text, a JSON object {"column": value}, or - for stdin')
+    parser.add_argument("--top", type=int, default=10, help="how many features")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the contributions for the class that is predicted, or for all with --json."""
+    model = st.load(options.model)
+    if getattr(model, "hasher_", None) is None:
+        raise st.DataError(
+            f"{options.model} was trained on numbered features; explain needs a model of raw text or columns"
+        )
+    row = _row(sys.stdin.read() if options.text == "-" else options.text)
+    parts = model.explain(row)
+    if options.json:
+        print(json.dumps({str(label): [asdict(part) for part in found] for label, found in parts.items()}))
+        return 0
+    label = model.predict([row])[0] if hasattr(model, "classes_") else next(iter(parts))
+    print(f"for {label}:")
+    for part in parts[label if label in parts else next(iter(parts))][: options.top]:
+        others = f"   (its bucket also holds {', '.join(part.others)})" if part.others else ""
+        print(f"{part.contribution:+10.4f}  {part.name}{others}")
+    return 0
+
+
+def _row(text: str) -> str | dict[str, object]:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise st.DataError(f"TEXT starts like a JSON object but is none ({error}); quote it for the shell") from None
+    return dict(row)

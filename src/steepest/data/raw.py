@@ -1,0 +1,206 @@
+"""Sources of raw rows: texts or table columns that an encoder, such as a hasher, turns into features while reading.
+
+A format gives `batches`; `with_encoder` says how a batch becomes a chunk. Batches are encoded in order by one thread,
+ahead of the learner, because an encoder may learn (names, counts) from what it sees. Rows are then permuted inside
+their chunk. Memory: a few batches, whatever the size of the data. Encoding starts anew in every epoch: keep the rows
+with `cache` where that costs more than learning does.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from steepest.data.ahead import map_ahead
+from steepest.data.cache import CachedSource
+from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.files import Block
+from steepest.data.lines import PARSING_THREADS, QUEUE_CHUNKS, ROWS, BadLine, BadLines, BlockSource, Group, GroupChunk
+from steepest.data.source import Limited, Order, Selected, Source
+
+
+@dataclass(frozen=True, slots=True)
+class RawBatch:
+    """Some rows before encoding.
+
+    Attributes
+    ----------
+    columns : Arrow table or batch, or a list of texts
+        Whatever `Hasher.to_chunk` takes.
+    y : array or None
+        Float64 numbers, strings, or one 0/1 column for each of several labels.
+    first_id : int
+        The stable number of the first row; of each block's first row where the batch holds several (`block_rows` are
+        their first rows, `block_ids` those rows' numbers).
+    place : tuple of int
+        Where the batch stands in the data: what its random order is drawn for.
+    """
+
+    columns: Any
+    n_rows: int
+    y: Array | None = None
+    weight: Array | None = None
+    first_id: int = 0
+    block_rows: Array | None = None
+    block_ids: Array | None = None
+    place: tuple[int, ...] = ()
+
+
+Encoder = Callable[[RawBatch], Chunk]
+
+
+class RawSource(Source):
+    """Raw rows, read through an encoder. A format gives `batches` and `recipe`."""
+
+    encoder: Encoder | None = None
+
+    @abstractmethod
+    def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
+        """All rows of one epoch; batches come in the order given, rows inside a batch as they stand."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Where the rows come from, in short."""
+
+    def _copy(self) -> Self:
+        return copy.copy(self)
+
+    def with_encoder(self, encode: Encoder) -> Self:
+        """The same rows, encoded; targets, weights and row numbers need not be set by the encoder."""
+        source = self._copy()
+        source.encoder = encode
+        return source
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """One chunk for each batch."""
+        encoder = self.encoder
+        if encoder is None:
+            raise DataError(
+                f"{self.describe()} holds raw columns: give the estimator a hasher, "
+                "e.g. LinearClassifier(hasher=Hasher())"
+            )
+        return self._read(encoder, order, epoch)
+
+    def _read(self, encoder: Encoder, order: Order, epoch: int) -> Iterator[Chunk]:
+        batches = self.batches(order, epoch)
+        chunks = map_ahead(lambda batch: _encoded(encoder, batch, order, epoch), batches, ahead=QUEUE_CHUNKS)
+        try:
+            yield from chunks
+        finally:
+            chunks.close()
+            with suppress(ValueError):  # a thread that waits for a silent pipe is still inside
+                batches.close()
+
+
+def _encoded(encoder: Encoder, batch: RawBatch, order: Order, epoch: int) -> Chunk:
+    """A batch as a chunk in visiting order, whose rows know their targets and stable numbers."""
+    chunk = encoder(batch)
+    if len(chunk.indptr) - 1 != batch.n_rows:
+        raise DataError(f"the encoder made {len(chunk.indptr) - 1} rows of {batch.n_rows}; it must keep each row")
+    if batch.block_rows is None or batch.block_ids is None:
+        chunk = replace(chunk, y=batch.y, weight=batch.weight, first_id=batch.first_id)
+    else:
+        chunk = GroupChunk(
+            chunk.indptr,
+            chunk.indices,
+            chunk.values,
+            chunk.n_features,
+            batch.y,
+            batch.weight,
+            block_rows=batch.block_rows,
+            block_ids=batch.block_ids,
+        )
+    rows = order.permute(batch.n_rows, epoch, ROWS, *batch.place)
+    return chunk if rows is None else chunk.visit(rows)
+
+
+def is_raw(source: Source) -> bool:
+    """Whether the source, or the one below its limits, splits and caches, still needs an encoder."""
+    while isinstance(source, Limited | Selected | CachedSource):
+        source = source.parent
+    return isinstance(source, RawSource) and source.encoder is None
+
+
+def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:
+    """The source with an encoder put in at the bottom; `signature` tells a cache which encoder it was."""
+    if isinstance(source, RawSource):
+        result: Source = source.with_encoder(encode)
+    elif isinstance(source, CachedSource):
+        result = source.over(encoded(source.parent, encode, signature))
+    elif isinstance(source, Limited | Selected):
+        result = copy.copy(source)
+        result.parent = encoded(source.parent, encode, signature)
+    else:
+        raise DataError("these rows are encoded already; only raw texts and tables take a hasher")
+    if not isinstance(source, CachedSource):
+        result.signature = signature
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class RawRows:
+    """What a format made of some blocks: all good rows, and for each block how many are its own and which are bad."""
+
+    columns: Any
+    rows: Sequence[int]
+    y: Array | None = None
+    weight: Array | None = None
+    bad: Sequence[BadLine] = ()
+    n_bad: Sequence[int] = ()
+
+
+class RawLines(RawSource, BlockSource):
+    """Raw rows from files of lines. A format gives `split` and `recipe`."""
+
+    @abstractmethod
+    def split(self, blocks: list[Block]) -> RawRows:
+        """The rows of some blocks of whole lines. Runs in several threads at once."""
+
+    def describe(self) -> str:
+        """The files' names."""
+        from steepest.data.files import describe
+
+        return describe(self.files)
+
+    def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
+        """One batch for each group of blocks."""
+        self.prepare()
+        any_row = False
+        batches = map_ahead(
+            self._split_group,
+            self._groups(order, epoch),
+            threads=min(PARSING_THREADS, os.cpu_count() or 1),
+            ahead=QUEUE_CHUNKS,
+        )
+        with closing(batches):
+            for batch, bad in batches:
+                for block_bad in bad:
+                    self.skipped.add(*block_bad)
+                if batch.n_rows:
+                    any_row = True
+                    yield batch
+        if not any_row and not self._parts:
+            raise self._no_rows()
+
+    def _split_group(self, group: Group) -> tuple[RawBatch, list[BadLines]]:
+        blocks = group.blocks
+        raw = self.split(blocks)
+        bad = self._bad_lines(blocks, raw.n_bad, raw.bad) if len(raw.bad) else []
+        batch = RawBatch(
+            raw.columns,
+            sum(raw.rows),
+            raw.y,
+            raw.weight,
+            blocks[0].first_id,
+            np.cumsum([0, *raw.rows[:-1]]),
+            np.array([block.first_id for block in blocks]),
+            group.place,
+        )
+        return batch, bad

@@ -1,0 +1,569 @@
+"""CSV and JSON lines through Arrow, block by block: the types of columns are fixed by the first megabyte.
+
+Arrow reads each block strictly. If it, or a label or weight in it, does not fit, the block is read again line by line
+in Python, which knows what is wrong and where; that is slow, but only for blocks with bad lines. A number that is
+not whole in a column of whole ones is no fault.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import math
+import threading
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from steepest.data import files as text_files
+from steepest.data.chunk import DataError
+from steepest.data.files import Block, TextFile
+from steepest.data.lines import BadLine
+from steepest.data.raw import RawLines, RawRows
+from steepest.data.roles import (
+    Roles,
+    arrow,
+    is_list,
+    label_faults,
+    labels_in,
+    listed,
+    require,
+    targets_of,
+    weight_faults,
+)
+from steepest.data.source import Order
+
+# What types and delimiters are told from.
+LOOK_BYTES = 1 << 20
+# What stands for a missing value in CSV.
+MISSING = ("", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
+DELIMITERS = ",\t;|"
+_TRUTHS = ("true", "false", "0", "1")
+_LONGEST_FIELD = 1 << 30
+
+Fault = tuple[int, str]  # the byte where a bad line starts, and what is wrong
+
+
+@dataclass
+class Schema:
+    """What the first look at the data settles; shared by all copies of a source."""
+
+    types: dict[str, str] = field(default_factory=dict)  # of the columns that are read, in Arrow's words
+    label: str | None = None  # the columns that are read as such
+    weight: str | None = None
+    label_name: str | None = None  # also where it is not read
+    labels: list[str] | None = None  # the columns of a multi-label target
+    settled: bool = False
+    turn: Any = field(default_factory=threading.RLock)
+
+    @property
+    def many(self) -> bool:
+        """Whether a row may have several labels."""
+        return self.label is not None and is_list(self.types.get(self.label, ""))
+
+    def arrow_types(self, whole: bool) -> dict[str, Any]:
+        """Arrow's types; without `whole`, numbers may have fractions."""
+        pa = arrow()
+        known = {"int64": pa.int64() if whole else pa.float64(), "double": pa.float64(), "bool": pa.bool_()}
+        known |= {"list<string>": pa.list_(pa.string()), "list<double>": pa.list_(pa.float64())}
+        return {name: known.get(kind, pa.string()) for name, kind in self.types.items()}
+
+
+class TableLines(RawLines):
+    """Tables with one row a line.
+
+    Attributes
+    ----------
+    label_names : list of str or None
+        What the columns of a multi-label target stand for, once it is known.
+    """
+
+    def __init__(self, files: list[TextFile], roles: Roles, labels: list[str] | None, on_bad_line: str) -> None:
+        super().__init__(files, on_bad_line)
+        arrow()
+        self.roles = roles
+        self._schema = Schema(label_name=roles.label, labels=labels)
+
+    @property
+    def label_names(self) -> list[str] | None:
+        """The labels of a multi-label source."""
+        return self._schema.labels
+
+    @abstractmethod
+    def look(self) -> None:
+        """Settles the schema by the first rows."""
+
+    @abstractmethod
+    def parse(self, data: bytes, file: TextFile, whole: bool) -> Any:
+        """A block's rows as an Arrow table; raises Arrow's error if one does not fit."""
+
+    @abstractmethod
+    def inspect(self, data: bytes, file: TextFile) -> tuple[list[Fault], bytes]:
+        """The bad lines, and the data without them."""
+
+    def fingerprint(self) -> dict[str, Any]:
+        """With labels or without, and which types."""
+        own = super().fingerprint()
+        return {**own, "with_labels": self.roles.with_labels, "types": self._schema.types}
+
+    def prepare(self) -> None:
+        """Looks at the first rows, and collects labels where a row may have several."""
+        schema = self._schema
+        with schema.turn:
+            if not schema.settled:
+                self.look()
+                schema.settled = True
+            if schema.many and schema.labels is None:
+                self._collect_labels()
+
+    def _collect_labels(self) -> None:
+        once = [file.name for file in self.files if file.once]
+        if once:
+            raise DataError(f"{once[0]} can be read only once, so its labels cannot be collected; pass labels=[...]")
+        found: set[str] = set()
+        for file in self.files:
+            for block in self._blocks([file], Order(), 0):
+                found |= labels_in(self._rows(block)[0].column(self._schema.label))
+        self._schema.labels = sorted(found)
+
+    def settle(self, names: list[str], file: str) -> list[str]:
+        """Finds the label and weight and returns all columns that are to be read."""
+        schema = self._schema
+        label = self.roles.find_label(names, file)
+        schema.label = label if self.roles.with_labels else None
+        schema.weight = self.roles.weight if self.roles.with_labels else None
+        schema.label_name = label
+        used = self.roles.choose(names, label)
+        used += [name for name in (schema.label, schema.weight) if name is not None]
+        require(used, names, file)
+        if not self.roles.choose(names, label):
+            raise DataError(f"{file} has no columns beside the label; its columns are {listed(names)}")
+        return used
+
+    def fixed_type(self, name: str, guessed: str) -> str:
+        """The type a column is read as, by its role or else by a guess."""
+        if name in self.roles.text or name in self.roles.categorical:
+            return "string"
+        if name in self.roles.numeric or name == self._schema.weight:
+            return "double"
+        if name == self._schema.label and guessed == "int64":
+            return "double"
+        return guessed
+
+    def split(self, blocks: list[Block]) -> RawRows:
+        """Blocks of lines."""
+        tables, faults = zip(*(self._rows(block) for block in blocks), strict=True)
+        bad = [BadLine(number, *fault) for number, found in enumerate(faults) for fault in found]
+        schema, pa = self._schema, arrow()
+        table = pa.concat_tables(tables, promote_options="permissive")
+        y = None if schema.label is None else targets_of(table.column(schema.label), schema.labels)
+        weight = None if schema.weight is None else np.ascontiguousarray(table.column(schema.weight).to_numpy())
+        features = table.drop_columns([name for name in (schema.label, schema.weight) if name is not None])
+        return RawRows(features, [t.num_rows for t in tables], y, weight, bad, [len(found) for found in faults])
+
+    def body(self, block: Block) -> tuple[bytes, int]:
+        """A block's rows, without a header, and where they start in it."""
+        return bytes(block.text), 0
+
+    def _rows(self, block: Block) -> tuple[Any, list[Fault]]:
+        """A block's good rows and its bad lines."""
+        data, offset = self.body(block)
+        if not data.strip(b"\r\n"):
+            return self._nothing(), []
+        table, reason = self._try(data, block.file)
+        if table is not None:
+            return table, []
+        faults, kept = self.inspect(data, block.file)
+        shifted = [(start + offset, fault) for start, fault in faults]
+        if faults and (self.on_bad_line != "skip" or not kept.strip(b"\r\n")):
+            return self._nothing(), shifted
+        table, reason = self._try(kept, block.file)
+        if table is None:
+            line = block.line_number(offset) or block.file.line_number(block.start + offset)
+            raise DataError(f"{block.file.name}: the rows from line {line} on cannot be read ({reason}); correct them")
+        return table, shifted
+
+    def _try(self, data: bytes, file: TextFile) -> tuple[Any, str]:
+        """The rows as a table if all of them fit, or else a reason why not."""
+        reason = ""
+        for whole in (True, False):
+            try:
+                table = self.parse(data, file, whole)
+            except (arrow().ArrowInvalid, UnicodeDecodeError) as error:
+                reason = str(error).partition("\n")[0][:200]
+            else:
+                return (table, "") if self._targets_fit(table) else (None, "a label or weight does not fit")
+        return None, reason
+
+    def _targets_fit(self, table: Any) -> bool:
+        schema = self._schema
+        if schema.label is not None and label_faults(table.column(schema.label), schema.labels).any():
+            return False
+        return schema.weight is None or not weight_faults(table.column(schema.weight)).any()
+
+    def _nothing(self) -> Any:
+        pa = arrow()
+        return pa.schema(list(self._schema.arrow_types(whole=True).items())).empty_table()
+
+    def _number_fault(self, name: str, number: float) -> str:
+        """What is wrong with a number in a column that has a role, if anything is."""
+        if name == self._schema.label and not math.isfinite(number):
+            return f"the label {number} in column {name!r} is not finite"
+        if name == self._schema.weight and not (number >= 0 and math.isfinite(number)):
+            return f"the weight {number} in column {name!r} is negative or not finite"
+        return ""
+
+    def _missing_fault(self, name: str) -> str:
+        if name == self._schema.label:
+            return f"the label in column {name!r} is missing"
+        return f"the weight in column {name!r} is missing" if name == self._schema.weight else ""
+
+
+# ----------------------------------------------------------------------------------------------------------------- CSV
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    names: list[str]
+    n_bytes: int
+
+
+class CsvSource(TableLines):
+    """Rows of CSV files; made by `scan_csv`."""
+
+    def __init__(
+        self,
+        files: list[TextFile],
+        roles: Roles,
+        on_bad_line: str,
+        delimiter: str,
+        header: bool,
+        columns: list[str] | None,
+        newlines_in_values: bool | str,
+    ) -> None:
+        super().__init__(files, roles, None, on_bad_line)
+        self.header = header
+        self.columns = columns
+        self._options: dict[str, Any] = {"delimiter": delimiter, "newlines_in_values": newlines_in_values}
+        self._headers: dict[int, _Header] = {}
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The format and its options, settled by the first read."""
+        roles = self.roles.describe(self._schema.label_name)
+        return {"format": "csv", **roles, "header": self.header, "columns": self.columns, **self._options}
+
+    def look(self) -> None:
+        """Delimiter, header and types."""
+        heads = ((file, file.head(LOOK_BYTES)) for file in self.files)
+        file, head = next(((file, head) for file, head in heads if head.strip()), (self.files[0], b""))
+        if not head.strip():
+            raise self._no_rows()
+        if self._options["delimiter"] == "auto":
+            self._options["delimiter"] = _delimiter(head.lstrip(b"\r\n").split(b"\n", 1)[0])
+        if self._options["newlines_in_values"] == "auto":
+            lines = head.split(b"\n")[: None if len(head) < LOOK_BYTES else -1]
+            self._options["newlines_in_values"] = any(line.count(b'"') % 2 for line in lines)
+        names = self._header_of(file).names
+        used = self.settle(names, file.name)
+        guessed = self._guess(head, file, used)
+        self._schema.types = {name: self.fixed_type(name, guessed.get(name, "string")) for name in used}
+
+    def _guess(self, head: bytes, file: TextFile, used: list[str]) -> dict[str, str]:
+        body = head if len(head) < LOOK_BYTES else head[: head.rfind(b"\n") + 1]
+        body = body[self._header_of(file).n_bytes :].decode("utf-8", "replace").encode()
+        if not body.strip():
+            return {}
+        while self._ends_open(body) and b"\n" in body[:-1]:
+            body = body[: body.rfind(b"\n", 0, -1) + 1]
+        try:
+            table = self._arrow_table(body, file, used, {}, lambda row: "skip")
+        except arrow().ArrowInvalid:
+            return {}
+        plain = ("int64", "double", "bool")
+        return {name: str(kind) if str(kind) in plain else "string" for name, kind in _fields(table.schema)}
+
+    def _header_of(self, file: TextFile) -> _Header:
+        if file.position not in self._headers:
+            found = self._read_header(file)
+            for name in found.names:
+                if found.names.count(name) > 1:
+                    raise DataError(f"{file.name} has more than one column {name!r}; rename or drop one")
+            if self._schema.settled:
+                require(self._schema.types, found.names, file.name)
+            self._headers[file.position] = found
+        return self._headers[file.position]
+
+    def _read_header(self, file: TextFile) -> _Header:
+        head = file.head(LOOK_BYTES)
+        lines = head.splitlines(keepends=True)
+        reader = csv.reader((line.decode("utf-8", "replace") for line in lines), delimiter=self._options["delimiter"])
+        first = next((record for record in reader if record), [])
+        if self.header:
+            return _Header(first, sum(map(len, lines[: reader.line_num])))
+        names = self.columns or [str(place) for place in range(len(first))]
+        if first and len(first) != len(names):
+            raise DataError(
+                f"{file.name}: the first row has {len(first)} values, but columns= names {len(names)}; name them all"
+            )
+        return _Header(names, 0)
+
+    def body(self, block: Block) -> tuple[bytes, int]:
+        """Without the header line."""
+        header = self._header_of(block.file)
+        offset = header.n_bytes if block.number == 0 else 0
+        data = bytes(block.text[offset:])
+        if not self._options["newlines_in_values"] and self._ends_open(data):
+            raise DataError(
+                f"{block.file.name}: a quoted value goes on in the next line, near byte {block.start + len(data)}; "
+                "pass newlines_in_values=True"
+            )
+        return data, offset
+
+    def _blocks(self, files: list[TextFile], order: Order, epoch: int) -> Iterator[Block]:
+        if not self._options["newlines_in_values"]:
+            yield from super()._blocks(files, order, epoch)
+            return
+        for file in files:
+            for block in self._joined(file):
+                if self._holds(np.array([file.position + block.number])).all():
+                    yield block
+
+    def _joined(self, file: TextFile) -> Iterator[Block]:
+        """Blocks that end outside of quotes."""
+        waiting: Block | None = None
+        for block in file.stream():
+            if waiting is not None:
+                text = bytes(waiting.text) + bytes(block.text)
+                block = Block(file, waiting.number, waiting.start, text, waiting.lines_before)
+            if self._ends_open(bytes(block.text)):
+                waiting = block
+                if len(block.text) > text_files.LINE_LIMIT:
+                    line = block.line_number(0)
+                    raise DataError(f"{file.name}: a quote behind line {line} is never closed; correct the file")
+            else:
+                waiting = None
+                yield block
+        if waiting is not None:
+            yield waiting
+
+    def _ends_open(self, data: bytes) -> bool:
+        """Whether the text stops inside a quoted value; quotes inside unquoted values do not count."""
+        if data.count(b'"') % 2 == 0:
+            return False
+        *_, (_, _, record) = self._records(data)
+        return bool(record) and record[-1].endswith("\n")
+
+    def parse(self, data: bytes, file: TextFile, whole: bool) -> Any:
+        """By Arrow."""
+        return self._arrow_table(data, file, list(self._schema.types), self._schema.arrow_types(whole))
+
+    def _arrow_table(self, data: bytes, file: TextFile, used: list[str], types: Any, on_ragged: Any = None) -> Any:
+        pa, reader = arrow(), arrow("csv")
+        return reader.read_csv(
+            pa.BufferReader(data),
+            reader.ReadOptions(column_names=self._header_of(file).names, use_threads=False, block_size=len(data) + 1),
+            reader.ParseOptions(
+                delimiter=self._options["delimiter"], newlines_in_values=True, invalid_row_handler=on_ragged
+            ),
+            reader.ConvertOptions(
+                column_types=types, include_columns=used, null_values=MISSING, strings_can_be_null=True
+            ),
+        )
+
+    def inspect(self, data: bytes, file: TextFile) -> tuple[list[Fault], bytes]:
+        """Record by record."""
+        names = self._header_of(file).names
+        places = [(names.index(name), name, kind) for name, kind in self._schema.types.items()]
+        faults, kept = [], []
+        for start, stop, record in self._records(data):
+            fault = self._fault(record, len(names), places) if record else ""
+            if fault:
+                faults.append((start, fault))
+            else:
+                kept.append(data[start:stop])
+        return faults, b"".join(kept)
+
+    def _records(self, data: bytes) -> Iterator[tuple[int, int, list[str]]]:
+        """(start, stop, values) of each record, blank lines included."""
+        lines = data.split(b"\n")
+        ends = np.minimum(np.cumsum([len(line) + 1 for line in lines]), len(data)).tolist()
+        if not lines[-1]:
+            lines.pop()
+        before = csv.field_size_limit(_LONGEST_FIELD)
+        try:
+            texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
+            # Arrow takes NUL for a letter like others, csv of older versions does not.
+            reader = csv.reader((text.replace("\0", " ") for text in texts), delimiter=self._options["delimiter"])
+            start = 0
+            for record in reader:
+                stop = ends[reader.line_num - 1]
+                yield start, stop, record
+                start = stop
+        finally:
+            csv.field_size_limit(before)
+
+    def _fault(self, record: list[str], n_columns: int, places: list[tuple[int, str, str]]) -> str:
+        if len(record) != n_columns:
+            return f"the row has {len(record)} values instead of {n_columns}"
+        for place, name, kind in places:
+            fault = self._value_fault(record[place], name, kind)
+            if fault:
+                return fault
+        return ""
+
+    def _value_fault(self, value: str, name: str, kind: str) -> str:
+        if value in MISSING:
+            return self._missing_fault(name)
+        if not value.isascii() and any("\udc80" <= letter <= "\udcff" for letter in value):
+            return f"the value in column {name!r} is not UTF-8"
+        shown = value if len(value) <= 40 else value[:40] + "..."
+        if kind == "bool" and value.lower() not in _TRUTHS:
+            return f"{shown!r} in column {name!r} is neither true nor false"
+        if kind in ("int64", "double"):
+            try:
+                number = float(value)
+            except ValueError:
+                return f"{shown!r} in column {name!r} is not a number"
+            return self._number_fault(name, number)
+        return ""
+
+
+def _delimiter(line: bytes) -> str:
+    outside = b"".join(line.split(b'"')[::2])
+    return max(DELIMITERS, key=lambda letter: outside.count(letter.encode()))
+
+
+def _fields(schema: Any) -> Iterator[tuple[str, Any]]:
+    return zip(schema.names, schema.types, strict=True)
+
+
+# ---------------------------------------------------------------------------------------------------------- JSON lines
+
+_JSON_TYPES = {"int64": int | float, "double": int | float, "string": str, "bool": bool}
+
+
+class JsonSource(TableLines):
+    """Rows of JSON lines; made by `scan_jsonl`."""
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The format and its options, settled by the first read."""
+        return {"format": "jsonl", **self.roles.describe(self._schema.label_name), "labels": self._schema.labels}
+
+    def look(self) -> None:
+        """Keys and types."""
+        heads = ((file, file.head(LOOK_BYTES)) for file in self.files)
+        file, head = next(((file, head) for file, head in heads if head.strip()), (self.files[0], b""))
+        if head.lstrip().startswith(b"["):
+            raise DataError(f"{file.name} is one JSON array; write one object a line")
+        lines = head.split(b"\n") if len(head) < LOOK_BYTES else head.split(b"\n")[:-1] or [head]
+        types: dict[str, str] = {}
+        for line in lines:
+            for name, value in (_json_object(line) or {}).items():
+                types[name] = _widened(types.get(name, ""), value)
+        if not types:
+            shown = lines[0][:60].decode("utf-8", "backslashreplace")
+            raise DataError(f"{file.name}: the first line, {shown!r}, is no JSON object; write one object a line")
+        names = [name for name, kind in types.items() if kind != "nested" or name == self.roles.label]
+        used = self.settle(names, file.name)
+        if not self.roles.features:  # lists are no features
+            used = [name for name in used if name == self._schema.label or not is_list(types[name])]
+        self._schema.types = {
+            name: self.fixed_type(name, types[name].replace("<>", "<string>") or "string") for name in used
+        }
+
+    def parse(self, data: bytes, file: TextFile, whole: bool) -> Any:
+        """By Arrow."""
+        pa, reader = arrow(), arrow("json")
+        codecs.utf_8_decode(data, "strict", True)  # Arrow does not look
+        schema = pa.schema(list(self._schema.arrow_types(whole).items()))
+        return reader.read_json(
+            pa.BufferReader(data),
+            reader.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+
+    def inspect(self, data: bytes, file: TextFile) -> tuple[list[Fault], bytes]:
+        """Line by line."""
+        faults, kept, start = [], [], 0
+        for line in data.splitlines(keepends=True) if b"\r" not in data else _lines(data):
+            fault = self._fault(line) if line.strip() else ""
+            if fault:
+                faults.append((start, fault))
+            else:
+                kept.append(line)
+            start += len(line)
+        return faults, b"".join(kept)
+
+    def _fault(self, line: bytes) -> str:
+        try:
+            row = json.loads(line.decode())
+        except UnicodeDecodeError:
+            return "the line is not UTF-8"
+        except (ValueError, RecursionError) as error:
+            return f"the line is no JSON ({error})"
+        if not isinstance(row, dict):
+            return f"the line holds a {type(row).__name__} instead of an object"
+        faults = (self._value_fault(row.get(name), name, kind) for name, kind in self._schema.types.items())
+        return next(filter(None, faults), "")
+
+    def _value_fault(self, value: Any, name: str, kind: str) -> str:
+        if value is None:
+            return self._missing_fault(name)
+        shown = repr(value) if len(repr(value)) <= 40 else repr(value)[:40] + "..."
+        if is_list(kind):
+            return self._list_fault(value, shown, name, kind)
+        wrong = not isinstance(value, _JSON_TYPES[kind]) or (isinstance(value, bool) and kind != "bool")
+        if wrong:
+            wanted = {"string": "a string", "bool": "true or false"}.get(kind, "a number")
+            return f"{shown} in column {name!r} is not {wanted}"
+        return self._number_fault(name, float(value)) if kind in ("int64", "double") else ""
+
+    def _list_fault(self, value: Any, shown: str, name: str, kind: str) -> str:
+        element = kind.removeprefix("list<").removesuffix(">")
+        if not isinstance(value, list) or any(not isinstance(part, _JSON_TYPES[element]) for part in value):
+            return f"{shown} in column {name!r} is not a list of {element}s"
+        if name == self._schema.label and self._schema.labels is not None and element == "string":
+            unknown = [part for part in value if part not in self._schema.labels]
+            return f"the label {unknown[0]!r} is not among the labels given" if unknown else ""
+        return ""
+
+
+def _lines(data: bytes) -> list[bytes]:
+    return [line + b"\n" for line in data.split(b"\n")]
+
+
+def _json_object(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _widened(kind: str, value: Any) -> str:
+    """The type of a column that had this type so far, with one more value; the first kind of value decides."""
+    if value is None or kind == "nested":
+        return kind
+    found = _json_type(value)
+    if not kind or (kind, found) in (("int64", "double"), ("list<>", "list<string>"), ("list<>", "list<double>")):
+        return found
+    return kind
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int64" if abs(value) < 1 << 62 else "double"
+    if isinstance(value, list):
+        found = {_json_type(part) for part in value}
+        if found <= {"string"}:
+            return "list<string>" if value else "list<>"
+        return "list<double>" if found <= {"int64", "double"} else "nested"
+    return "double" if isinstance(value, float) else "string" if isinstance(value, str) else "nested"

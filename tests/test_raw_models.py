@@ -1,0 +1,140 @@
+"""From raw files to models: text and tables in, names out, in Python and on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import steepest as st
+from steepest.cli import main
+
+SPAM = ["cheap pills", "win cash now", "free money today", "cheap cash offer", "free pills now"]
+HAM = ["meeting at noon", "lunch with anna", "the report is ready", "see you at noon", "notes of the meeting"]
+
+
+def reviews(n_rows, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(n_rows):
+        spam = bool(rng.random() < 0.5)
+        words = " ".join(rng.choice(SPAM if spam else HAM, 2))
+        rows.append({"label": "spam" if spam else "ham", "text": words, "user": int(rng.integers(0, 5)), "size": 1.5})
+    return rows
+
+
+@pytest.fixture
+def jsonl(tmp_path):
+    path = tmp_path / "mails.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in reviews(3000)))
+    return path
+
+
+def test_a_raw_file_becomes_a_model_that_names_its_words(jsonl):
+    model = st.LinearClassifier(random_state=0).fit_stream(st.scan(jsonl, text="text"))
+    assert model.score([row["text"] for row in reviews(200, 1)], [row["label"] for row in reviews(200, 1)]) > 0.99
+    assert {"cash", "pills", "cheap"} & {name for name, _ in model.top_features(6)["spam"]}
+    parts = model.explain("free lunch")["spam"]
+    assert {part.name for part in parts} == {"free", "lunch"}
+    assert parts[0].contribution == pytest.approx(parts[0].value * parts[0].weight)
+    assert "of the weight is named" in str(model.collision_report())
+
+
+def test_streamed_and_in_memory_learn_the_same_bits(jsonl):
+    rows = reviews(3000)
+    hasher = st.Hasher(n_bits=16, ngrams=(1, 2), text="text", categorical="user")
+    options = dict(hasher=hasher, shuffle="never", epochs=2, random_state=0)
+    streamed = st.LinearClassifier(**options).fit_stream(st.scan(jsonl, text="text", categorical="user"))
+    loaded = st.LinearClassifier(**options).fit(rows, [row["label"] for row in rows])
+    np.testing.assert_array_equal(streamed.coef_, loaded.coef_)
+
+
+def test_the_hasher_travels_in_the_model_file(jsonl, tmp_path):
+    model = st.LinearClassifier(hasher=st.Hasher(n_bits=15, names=500), random_state=0)
+    model.fit_stream(st.scan(jsonl, text="text")).save(tmp_path / "m")
+    loaded = st.load(tmp_path / "m")
+    texts = ["cheap cash", "see anna at noon"]
+    np.testing.assert_array_equal(model.decision_function(texts), loaded.decision_function(texts))
+    assert model.top_features(5) == loaded.top_features(5)
+
+
+def test_tf_idf_counts_each_row_once_whatever_the_epochs(jsonl):
+    hasher = st.Hasher(n_bits=12, weighting="tfidf")
+    model = st.LinearClassifier(hasher=hasher, epochs=3, random_state=0).fit_stream(st.scan(jsonl, text="text"))
+    assert model.hasher_.n_documents_ == 3000
+    assert not hasattr(hasher, "document_counts_")  # the hasher given is left as it was
+
+
+def test_crosses_personalise(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["text,user,label"]
+    for _ in range(4000):
+        user, word = rng.integers(0, 2), rng.choice(["red", "blue"])
+        lines.append(f"{word} things,{user},{int((word == 'red') == (user == 1))}")
+    path = tmp_path / "taste.csv"
+    path.write_text("\n".join(lines))
+    model = tmp_path / "m"
+    for cross, least, most in (([], 0.4, 0.6), (["--cross", "text,user"], 0.99, 1.0)):
+        arguments = ["--text", "text", "--categorical", "user", "--bits", "16", *cross]
+        assert main(["train", str(path), "-m", str(model), *arguments]) == 0
+        accuracy = st.load(model).evaluate_stream(st.scan(path, **st.load(model).recipe_))["accuracy"]
+        assert least <= accuracy <= most
+
+
+def test_the_command_line_from_raw_file_to_explanation(jsonl, tmp_path, capsys):
+    model = str(tmp_path / "m.steepest")
+    assert main(["train", str(jsonl), "-m", model, "--text", "text", "--ngrams", "1,2", "--bits", "18"]) == 0
+    assert main(["evaluate", model, str(jsonl), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] > 0.99
+    unlabelled = tmp_path / "new.jsonl"
+    unlabelled.write_text('{"text": "win cash"}\n{"text": "the meeting"}\n')
+    assert main(["predict", model, str(unlabelled)]) == 0
+    assert capsys.readouterr().out.split() == ["spam", "ham"]
+    assert main(["explain", model, "cheap pills at noon"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("for ")
+    assert "noon" in shown
+    assert main(["inspect", model, "--top", "3"]) == 0
+    assert "heaviest for spam" in capsys.readouterr().out
+
+
+def test_fasttext_files_with_several_labels(tmp_path, capsys):
+    path, model = tmp_path / "tags.txt", tmp_path / "m"
+    path.write_text("__label__a __label__b one two\n__label__a one\n__label__b two\n" * 300)
+    assert main(["train", str(path), "-m", str(model), "--epochs", "10"]) == 0
+    loaded = st.load(model)
+    assert loaded.classes_.tolist() == ["a", "b"]
+    assert loaded.predict(["one two", "one", "two"]).tolist() == [[1, 1], [1, 0], [0, 1]]
+
+
+def test_vw_files_train_too(tmp_path):
+    path, model = tmp_path / "rows.vw", tmp_path / "m"
+    path.write_text("1 |w cheap pills\n-1 |w the meeting\n1 2.0 |w free cash\n-1 |w lunch now\n" * 200)
+    assert main(["train", str(path), "-m", str(model), "--loss", "hinge"]) == 0
+    assert st.load(model).classes_.tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--text", "body"], "no column 'body'"),
+        (["--label", "stars"], "no column 'stars'"),
+        (["--text", "text", "--ngrams", "2,1"], "ngrams=(2, 1)"),
+        (["--text", "text", "--bits", "50"], "n_bits=50"),
+        (["--text", "text", "--cross", "text,nobody"], "'nobody'"),
+    ],
+)
+def test_bad_columns_and_hashers_are_one_sentence(jsonl, tmp_path, capsys, arguments, message):
+    assert main(["train", str(jsonl), "-m", str(tmp_path / "m"), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_raw_rows_need_a_model_with_a_hasher(jsonl, tmp_path):
+    model = st.LinearClassifier(random_state=0).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(st.DataError, match="trained without a hasher"):
+        list(model.predict_stream(st.scan(jsonl)))
+    with pytest.raises(st.ParameterError, match="is no Hasher"):
+        st.LinearClassifier(hasher="words").fit(["a b"], [1])
