@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import steepest
+from steepest.cli import main
 from steepest.data import files as text_files
 from steepest.data.chunk import DataError, concatenate
 from steepest.data.scan import scan
@@ -495,3 +496,12 @@ def test_a_model_heeds_importance(tmp_path):
         model = steepest.LinearClassifier(random_state=0).fit_stream(source)
         assert model.recipe_ == source.recipe
         assert [y for part in model.predict_stream(new) for y in part] == [expected, 0]
+
+
+def test_the_command_line_reads_it_by_the_models_recipe(tmp_path, capsys):
+    data = write(tmp_path / "data.vw", b"1 |f a\n2 3 'tag |f b\n3 |g a\n" * 50)
+    new = write(tmp_path / "new.txt", b"|g a\ntag|f b\n'tag |f a\n")
+    model = str(tmp_path / "model.steepest")
+    assert main(["train", data, "-m", model, "--quiet"]) == 0
+    assert main(["predict", model, new]) == 0
+    assert [float(word) for word in capsys.readouterr().out.split()] == [3, 2, 1]
