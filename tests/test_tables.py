@@ -82,7 +82,9 @@ def make(folder: Path, format: str, table=TABLE) -> str:
     elif format == "feather":
         pyarrow.feather.write_feather(table, path, chunksize=150)
     else:
-        path.write_bytes(jsonl_bytes(table) if format == "jsonl" else csv_bytes(table, "\t" if format == "tsv" else ","))
+        path.write_bytes(
+            jsonl_bytes(table) if format == "jsonl" else csv_bytes(table, "\t" if format == "tsv" else ",")
+        )
     return str(path)
 
 
@@ -120,7 +122,7 @@ def test_chunks_equal_hashing_the_whole_table(tmp_path, format):
 @pytest.mark.parametrize("size", [40, 3000, 1 << 20])
 def test_rows_do_not_depend_on_the_size_of_blocks(tmp_path, monkeypatch, format, size):
     monkeypatch.setattr(files, "BLOCK_BYTES", size)
-    monkeypatch.setattr(columnar, "BATCH_ROWS", max(1, size // 40))
+    monkeypatch.setattr(columnar, "BATCH_ROWS", max(20, size // 40))
     source = hashed(scan(make(tmp_path, format), weight="w"))
     assert triples(concatenate(list(source))) == triples(Hasher(n_bits=14).to_chunk(FEATURES))
 
@@ -130,7 +132,9 @@ def test_order_splits_and_row_numbers(tmp_path, format):
     source = hashed(scan(make(tmp_path, format), label="stock"))
 
     def numbered(order, epoch):
-        return [(int(y), int(i)) for c in source.read(order, epoch) for y, i in zip(c.visited(c.y), c.row_ids, strict=True)]
+        return [
+            (int(y), int(i)) for c in source.read(order, epoch) for y, i in zip(c.visited(c.y), c.row_ids, strict=True)
+        ]
 
     plain, first, second = numbered(ORDER, 0), numbered(Order("rows", 1), 0), numbered(Order("rows", 1), 1)
     assert [y for y, _ in plain] == list(range(N))
@@ -153,7 +157,7 @@ def test_a_recipe_opens_data_without_labels(tmp_path, format):
     new = scan(make(tmp_path / "new", format, FEATURES), **recipe, with_labels=False)
     batches = list(new.batches(ORDER, 0))
     assert all(batch.y is None and batch.weight is None for batch in batches)
-    assert [name for name in batches[0].columns.column_names] == FEATURES.column_names
+    assert batches[0].columns.column_names == FEATURES.column_names
     same = scan(source.files, **recipe, with_labels=False)
     assert next(same.batches(ORDER, 0)).columns.column_names == FEATURES.column_names
 
@@ -161,10 +165,12 @@ def test_a_recipe_opens_data_without_labels(tmp_path, format):
 @pytest.mark.parametrize("format", FORMATS)
 def test_roles_restrict_and_type_columns(tmp_path, format):
     source = scan(make(tmp_path, format), text="review", categorical=["stock"], label="label")
-    assert next(source.batches(ORDER, 0)).columns.column_names == ["review", "stock"] if format != "jsonl" else True
+    assert next(source.batches(ORDER, 0)).columns.column_names == ["review", "stock"]
     with pytest.raises(DataError, match=r"rows\.\w+ has no column 'colour'; its columns are 'review', 'shop'"):
         targets(scan(make(tmp_path, format), categorical="colour"))
-    with pytest.raises(DataError, match=r"which column is the label\? none is called .*'review'.* or with_labels=False"):
+    with pytest.raises(
+        DataError, match=r"which column is the label\? none is called .*'review'.* or with_labels=False"
+    ):
         targets(scan(make(tmp_path, format, FEATURES)))
     with pytest.raises(ParameterError, match="the column 'shop' has more than one role"):
         scan(make(tmp_path, format), text="shop", categorical="shop")
@@ -249,7 +255,7 @@ BAD_JSON = [
 @pytest.mark.parametrize(("line", "fault"), BAD_JSON)
 def test_bad_json_lines(tmp_path, monkeypatch, line, fault):
     monkeypatch.setattr(table_lines, "LOOK_BYTES", 1000)
-    path = write(tmp_path / "a.jsonl", JSON + line + JSON[:41].replace(b"ann", b"cid"))
+    path = write(tmp_path / "a.jsonl", JSON + line + JSON[:40].replace(b"ann", b"cid"))
     with pytest.raises(DataError, match=rf"a.jsonl, line 201: {fault}; correct the line or pass on_bad_line"):
         targets(scan_jsonl(path, weight="w"))
     source = scan_jsonl(path, weight="w", on_bad_line="skip")
@@ -270,7 +276,7 @@ def test_bad_rows_of_columnar_files(tmp_path, format):
         targets(scan(path))
     source = hashed(scan(path, on_bad_line="skip"))
     ids = [int(i) for chunk in source for i in chunk.row_ids]
-    whole = hashed(scan(path, label="x"))
+    whole = hashed(scan(path, with_labels=False, numeric="x"))
     assert ids == [i for n, i in enumerate(int(i) for chunk in whole for i in chunk.row_ids) if n not in (170, 299)]
     assert source.skipped.n == 2
 
@@ -314,7 +320,7 @@ def test_lists_of_labels_become_columns(tmp_path, format):
     assert targets(source) == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
     assert source.label_names == ["a", "b", "c"]
     assert targets(scan(source.files, labels=["a", "b", "c", "d"]))[2] == [0, 0, 1, 0]
-    with pytest.raises(DataError, match="row|line"):
+    with pytest.raises(DataError, match=r"(line 3|row 2.*): the label .*'c'"):
         targets(scan(source.files, labels=["a", "b"]))
 
 
@@ -326,7 +332,7 @@ def test_quoted_values_over_several_lines(tmp_path):
     assert column(source, "text") == texts
     assert source.recipe["newlines_in_values"] is True
     assert sorted(y for c in hashed(source).read(Order("blocks", 3), 1) for y in c.y) == list(range(100))
-    with pytest.raises(DataError, match="a quoted value goes on in the next line, .* pass newlines_in_values=True"):
+    with pytest.raises(DataError, match=r"a quoted value goes on in the next line, .* pass newlines_in_values=True"):
         column(scan_csv(path, newlines_in_values=False), "text")
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from steepest.data import files as text_files
 from steepest.data.chunk import DataError
 from steepest.data.files import Block, TextFile
-from steepest.data.lines import BadLine
+from steepest.data.lines import EXAMPLES, BadLine
 from steepest.data.raw import RawLines, RawRows
 from steepest.data.roles import (
     Roles,
@@ -157,7 +157,7 @@ class TableLines(RawLines):
     def split(self, blocks: list[Block]) -> RawRows:
         """Blocks of lines."""
         tables, faults = zip(*(self._rows(block) for block in blocks), strict=True)
-        bad = [BadLine(number, *fault) for number, found in enumerate(faults) for fault in found]
+        bad = [BadLine(number, *fault) for number, found in enumerate(faults) for fault in found[:EXAMPLES]]
         schema, pa = self._schema, arrow()
         table = pa.concat_tables(tables, promote_options="permissive")
         y = None if schema.label is None else targets_of(table.column(schema.label), schema.labels)
