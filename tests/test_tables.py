@@ -420,3 +420,53 @@ def test_any_text_survives_csv_and_json(tmp_path, rows):
         source = scan(make(tmp_path, format, table), text="t")
         assert column(source, "t") == table["t"].to_pylist()
         assert np.array_equal(targets(source), table["y"].to_pylist())
+
+
+def test_roles_in_json_follow_the_values(tmp_path):
+    rows = b'{"zip": 7, "n": null, "s": "1.5", "tags": ["a"], "o": {"k": 1}, "y": true}\n{"zip": 8, "n": 2, "y": false}\n'
+    path = write(tmp_path / "a.jsonl", rows)
+    assert column(scan_jsonl(path, categorical="zip", numeric="n"), "zip") == [7, 8]
+    assert column(scan_jsonl(path, categorical="zip", numeric="n"), "n") == [None, 2.0]
+    plain = scan_jsonl(path)
+    assert next(plain.batches(ORDER, 0)).columns.column_names == ["zip", "n", "s"]
+    assert targets(plain) == [1.0, 0.0]
+
+
+def test_many_missing_labels_are_skipped_by_number(tmp_path):
+    lines_ = [b"%d,%s\n" % (i, b"" if i % 3 == 0 else b"1") for i in range(600)]
+    source = scan_csv(write(tmp_path / "a.csv", b"x,y\n" + b"".join(lines_)), on_bad_line="skip")
+    assert column(source, "x") == [i for i in range(600) if i % 3]
+    assert source.skipped.n == 200
+    assert [text.split(", ")[1].split(":")[0] for text in source.skipped.examples] == ["line 2", "line 5", "line 8"]
+
+
+def test_memory_stays_bounded(tmp_path):
+    """A pipe that never ends is read only as far as someone asks."""
+    import os
+
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    written = []
+    stop = threading.Event()
+
+    def feed():
+        try:
+            with open(pipe, "wb", buffering=0) as sink:
+                sink.write(b"x,y\n")
+                while not stop.is_set() and sum(written) < 1 << 24:
+                    written.append(sink.write(b"1,0\n" * 256))
+        except BrokenPipeError:
+            pass
+
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
+    batches = scan(str(pipe), "csv", delimiter=",", newlines_in_values=False).batches(ORDER, 0)
+    next(batches)
+    threading.Event().wait(0.1)
+    assert sum(written) < 1 << 22
+    stop.set()
+    batches.close()
+    for _ in range(100):
+        feeder.join(0.05)
+        if not feeder.is_alive():
+            break
