@@ -108,7 +108,7 @@ def label_faults(column: Any, labels: list[str] | None) -> Array:
     if is_list(kind):
         return faults if labels is None else faults | ~_all_known(column, labels)
     if kind == "double":
-        faults |= ~np.isfinite(np.nan_to_num(column.to_numpy(), nan=np.inf))
+        faults |= ~np.isfinite(column.to_numpy())
     return np.asarray(faults)
 
 

@@ -13,16 +13,17 @@ import json
 import math
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from steepest.data import files as text_files
-from steepest.data.chunk import DataError
+from steepest.data.chunk import Array, DataError
 from steepest.data.files import Block, TextFile
-from steepest.data.lines import BadLine
+from steepest.data.lines import EXAMPLES, BadLine
 from steepest.data.raw import RawLines, RawRows
 from steepest.data.roles import (
     Roles,
@@ -73,6 +74,15 @@ class Schema:
         return {name: known.get(kind, pa.string()) for name, kind in self.types.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A block's good rows, the first of its bad lines, and how many of these there are."""
+
+    table: Any
+    faults: Sequence[Fault] = ()
+    n_bad: int = 0
+
+
 class TableLines(RawLines):
     """Tables with one row a line.
 
@@ -102,8 +112,8 @@ class TableLines(RawLines):
         """A block's rows as an Arrow table; raises Arrow's error if one does not fit."""
 
     @abstractmethod
-    def inspect(self, data: bytes, file: TextFile) -> tuple[list[Fault], bytes]:
-        """The bad lines, and the data without them."""
+    def check(self, data: bytes, file: TextFile) -> Iterator[tuple[int, int, str]]:
+        """(start, stop, what is wrong or "") of each line."""
 
     def fingerprint(self) -> dict[str, Any]:
         """With labels or without, and which types."""
@@ -127,7 +137,7 @@ class TableLines(RawLines):
         found: set[str] = set()
         for file in self.files:
             for block in self._blocks([file], Order(), 0):
-                found |= labels_in(self._rows(block)[0].column(self._schema.label))
+                found |= labels_in(self._rows(block).table.column(self._schema.label))
         self._schema.labels = sorted(found)
 
     def settle(self, names: list[str], file: str) -> list[str]:
@@ -156,54 +166,65 @@ class TableLines(RawLines):
 
     def split(self, blocks: list[Block]) -> RawRows:
         """Blocks of lines."""
-        tables, faults = zip(*(self._rows(block) for block in blocks), strict=True)
-        bad = [BadLine(number, *fault) for number, found in enumerate(faults) for fault in found]
+        parts = [self._rows(block) for block in blocks]
+        bad = [BadLine(number, *fault) for number, part in enumerate(parts) for fault in part.faults]
         schema, pa = self._schema, arrow()
-        table = pa.concat_tables(tables, promote_options="permissive")
+        table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
         y = None if schema.label is None else targets_of(table.column(schema.label), schema.labels)
         weight = None if schema.weight is None else np.ascontiguousarray(table.column(schema.weight).to_numpy())
         features = table.drop_columns([name for name in (schema.label, schema.weight) if name is not None])
-        return RawRows(features, [t.num_rows for t in tables], y, weight, bad, [len(found) for found in faults])
+        rows, n_bad = [part.table.num_rows for part in parts], [part.n_bad for part in parts]
+        return RawRows(features, rows, y, weight, bad, n_bad)
 
     def body(self, block: Block) -> tuple[bytes, int]:
         """A block's rows, without a header, and where they start in it."""
         return bytes(block.text), 0
 
-    def _rows(self, block: Block) -> tuple[Any, list[Fault]]:
-        """A block's good rows and its bad lines."""
+    def _rows(self, block: Block) -> _Rows:
         data, offset = self.body(block)
         if not data.strip(b"\r\n"):
-            return self._nothing(), []
-        table, reason = self._try(data, block.file)
+            return _Rows(self._nothing())
+        table, _ = self._try(data, block.file)
         if table is not None:
-            return table, []
-        faults, kept = self.inspect(data, block.file)
-        shifted = [(start + offset, fault) for start, fault in faults]
+            return self._usable(table, data, block.file, offset)
+        lines = list(self.check(data, block.file))
+        faults = [(start + offset, fault) for start, _, fault in lines if fault]
+        kept = b"".join(data[start:stop] for start, stop, fault in lines if not fault)
         if faults and (self.on_bad_line != "skip" or not kept.strip(b"\r\n")):
-            return self._nothing(), shifted
+            return _Rows(self._nothing(), faults[:EXAMPLES], len(faults))
         table, reason = self._try(kept, block.file)
-        if table is None:
+        if table is None or self._unusable(table).any():
             line = block.line_number(offset) or block.file.line_number(block.start + offset)
             raise DataError(f"{block.file.name}: the rows from line {line} on cannot be read ({reason}); correct them")
-        return table, shifted
+        return _Rows(table, faults[:EXAMPLES], len(faults))
 
     def _try(self, data: bytes, file: TextFile) -> tuple[Any, str]:
-        """The rows as a table if all of them fit, or else a reason why not."""
+        """The rows as a table if all values fit their columns, or else a reason why not."""
         reason = ""
         for whole in (True, False):
             try:
-                table = self.parse(data, file, whole)
+                return self.parse(data, file, whole), ""
             except (arrow().ArrowInvalid, UnicodeDecodeError) as error:
                 reason = str(error).partition("\n")[0][:200]
-            else:
-                return (table, "") if self._targets_fit(table) else (None, "a label or weight does not fit")
         return None, reason
 
-    def _targets_fit(self, table: Any) -> bool:
+    def _usable(self, table: Any, data: bytes, file: TextFile, offset: int) -> _Rows:
+        """Without the rows whose label or weight cannot be used; only the first of them are looked for in the text."""
+        bad = self._unusable(table)
+        if not bad.any():
+            return _Rows(table)
+        faults = ((start + offset, fault) for start, _, fault in self.check(data, file) if fault)
+        first = list(islice(faults, EXAMPLES)) or [(offset, "a label or weight behind this line cannot be used")]
+        return _Rows(table.filter(arrow().array(~bad)), first, int(bad.sum()))
+
+    def _unusable(self, table: Any) -> Array:
         schema = self._schema
-        if schema.label is not None and label_faults(table.column(schema.label), schema.labels).any():
-            return False
-        return schema.weight is None or not weight_faults(table.column(schema.weight)).any()
+        bad = np.zeros(table.num_rows, bool)
+        if schema.label is not None:
+            bad |= label_faults(table.column(schema.label), schema.labels)
+        if schema.weight is not None:
+            bad |= weight_faults(table.column(schema.weight))
+        return bad
 
     def _nothing(self) -> Any:
         pa = arrow()
@@ -375,18 +396,12 @@ class CsvSource(TableLines):
             ),
         )
 
-    def inspect(self, data: bytes, file: TextFile) -> tuple[list[Fault], bytes]:
+    def check(self, data: bytes, file: TextFile) -> Iterator[tuple[int, int, str]]:
         """Record by record."""
         names = self._header_of(file).names
         places = [(names.index(name), name, kind) for name, kind in self._schema.types.items()]
-        faults, kept = [], []
         for start, stop, record in self._records(data):
-            fault = self._fault(record, len(names), places) if record else ""
-            if fault:
-                faults.append((start, fault))
-            else:
-                kept.append(data[start:stop])
-        return faults, b"".join(kept)
+            yield start, stop, self._fault(record, len(names), places) if record else ""
 
     def _records(self, data: bytes) -> Iterator[tuple[int, int, list[str]]]:
         """(start, stop, values) of each record, blank lines included."""
@@ -474,8 +489,14 @@ class JsonSource(TableLines):
         if not self.roles.features:  # lists are no features
             used = [name for name in used if name == self._schema.label or not is_list(types[name])]
         self._schema.types = {
-            name: self.fixed_type(name, types[name].replace("<>", "<string>") or "string") for name in used
+            name: self.fixed_type(name, types[name].replace("<>", "<string>")) for name in used
         }
+
+    def fixed_type(self, name: str, guessed: str) -> str:
+        """As the values are written, since they have types; a role decides only what null leaves open."""
+        if guessed and name != self._schema.weight:
+            return "double" if guessed == "int64" and name in (*self.roles.numeric, self._schema.label) else guessed
+        return super().fixed_type(name, guessed or "string")
 
     def parse(self, data: bytes, file: TextFile, whole: bool) -> Any:
         """By Arrow."""
@@ -488,17 +509,14 @@ class JsonSource(TableLines):
             reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
 
-    def inspect(self, data: bytes, file: TextFile) -> tuple[list[Fault], bytes]:
+    def check(self, data: bytes, file: TextFile) -> Iterator[tuple[int, int, str]]:
         """Line by line."""
-        faults, kept, start = [], [], 0
-        for line in data.splitlines(keepends=True) if b"\r" not in data else _lines(data):
-            fault = self._fault(line) if line.strip() else ""
-            if fault:
-                faults.append((start, fault))
-            else:
-                kept.append(line)
-            start += len(line)
-        return faults, b"".join(kept)
+        start = 0
+        while start < len(data):
+            stop = data.find(b"\n", start) + 1 or len(data)
+            line = data[start:stop]
+            yield start, stop, self._fault(line) if line.strip() else ""
+            start = stop
 
     def _fault(self, line: bytes) -> str:
         try:
@@ -532,10 +550,6 @@ class JsonSource(TableLines):
             unknown = [part for part in value if part not in self._schema.labels]
             return f"the label {unknown[0]!r} is not among the labels given" if unknown else ""
         return ""
-
-
-def _lines(data: bytes) -> list[bytes]:
-    return [line + b"\n" for line in data.split(b"\n")]
 
 
 def _json_object(line: bytes) -> dict[str, Any] | None:

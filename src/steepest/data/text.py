@@ -15,7 +15,7 @@ import numpy as np
 
 from steepest.data.chunk import Array, DataError
 from steepest.data.files import Block, Paths, TextFile, describe, open_files
-from steepest.data.lines import BadLine
+from steepest.data.lines import EXAMPLES, BadLine
 from steepest.data.parameters import ParameterError, choice
 from steepest.data.raw import RawLines, RawRows
 from steepest.data.source import Order
@@ -185,12 +185,13 @@ class TextSource(RawLines):
         targets: list[Array] = []
         bad: list[BadLine] = []
         rows: list[int] = []
+        n_bad: list[int] = []
         for number, block in enumerate(blocks):
             before = len(texts)
             faults = self._split_block(bytes(block.text), texts, targets)
-            bad += [BadLine(number, *fault) for fault in faults]
+            bad += [BadLine(number, *fault) for fault in faults[:EXAMPLES]]
+            n_bad.append(len(faults))
             rows.append(len(texts) - before)
-        n_bad = [sum(line.text == number for line in bad) for number in range(len(blocks))]
         return RawRows(texts, rows, np.concatenate(targets) if self.with_labels else None, None, bad, n_bad)
 
     def _split_block(self, data: bytes, texts: list[bytes], targets: list[Array]) -> list[tuple[int, str, str]]:
