@@ -8,6 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import settings
+
+# A busy machine is no failure: no test asserts a time, and neither does hypothesis.
+settings.register_profile("steepest", deadline=None)
+settings.load_profile("steepest")
 
 
 def sparse_problem(n_rows=600, n_features=200, n_classes=2, density=0.06, noise=0.05, seed=0):

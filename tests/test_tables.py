@@ -423,7 +423,9 @@ def test_any_text_survives_csv_and_json(tmp_path, rows):
 
 
 def test_roles_in_json_follow_the_values(tmp_path):
-    rows = b'{"zip": 7, "n": null, "s": "1.5", "tags": ["a"], "o": {"k": 1}, "y": true}\n{"zip": 8, "n": 2, "y": false}\n'
+    rows = (
+        b'{"zip": 7, "n": null, "s": "1.5", "tags": ["a"], "o": {"k": 1}, "y": true}\n{"zip": 8, "n": 2, "y": false}\n'
+    )
     path = write(tmp_path / "a.jsonl", rows)
     assert column(scan_jsonl(path, categorical="zip", numeric="n"), "zip") == [7, 8]
     assert column(scan_jsonl(path, categorical="zip", numeric="n"), "n") == [None, 2.0]

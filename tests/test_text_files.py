@@ -66,7 +66,7 @@ def triples(chunk: Chunk):
 def test_tab_lines_come_back(tmp_path):
     source = scan_text(write(tmp_path / "a.txt", TAB))
     assert rows(source) == ROWS
-    assert source.recipe == {"format": "text", "style": "tab", "multi_label": False, "labels": None}
+    assert source.recipe == {"format": "txt", "style": "tab", "multi_label": False, "labels": None}
 
 
 def test_chunks_equal_hashing_all_texts_at_once(tmp_path):

@@ -107,6 +107,7 @@ class Hasher(Estimator):
     """
 
     _kind = "transformer"
+    columns_: tuple[tuple[str, str], ...]
     n_bits: int
     ngrams: tuple[int, int] | None
     char_ngrams: tuple[int, int] | None

@@ -488,9 +488,7 @@ class JsonSource(TableLines):
         used = self.settle(names, file.name)
         if not self.roles.features:  # lists are no features
             used = [name for name in used if name == self._schema.label or not is_list(types[name])]
-        self._schema.types = {
-            name: self.fixed_type(name, types[name].replace("<>", "<string>")) for name in used
-        }
+        self._schema.types = {name: self.fixed_type(name, types[name].replace("<>", "<string>")) for name in used}
 
     def fixed_type(self, name: str, guessed: str) -> str:
         """As the values are written, since they have types; a role decides only what null leaves open."""
