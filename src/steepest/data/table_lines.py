@@ -425,18 +425,16 @@ class CsvSource(TableLines):
         ends = np.minimum(np.cumsum([len(line) + 1 for line in lines]), len(data)).tolist()
         if not lines[-1]:
             lines.pop()
-        before = csv.field_size_limit(_LONGEST_FIELD)
-        try:
-            texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
-            # Arrow takes NUL for a letter like others, csv of older versions does not.
-            reader = csv.reader((text.replace("\0", " ") for text in texts), delimiter=self._options["delimiter"])
-            start = 0
-            for record in reader:
-                stop = ends[reader.line_num - 1]
-                yield start, stop, record
-                start = stop
-        finally:
-            csv.field_size_limit(before)
+        # For the whole process and not taken back, since other threads may be reading.
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+        texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
+        # Arrow takes NUL for a letter like others, csv of older versions does not.
+        reader = csv.reader((text.replace("\0", " ") for text in texts), delimiter=self._options["delimiter"])
+        start = 0
+        for record in reader:
+            stop = ends[reader.line_num - 1]
+            yield start, stop, record
+            start = stop
 
     def _fault(self, record: list[str], n_columns: int, places: list[tuple[int, str, str]]) -> str:
         if len(record) != n_columns:
