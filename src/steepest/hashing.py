@@ -199,6 +199,11 @@ class Hasher(Estimator):
         once = f" {uuid.uuid4()}" if self.learns else ""
         return f"{HASH_ID} {self!r}{once}"
 
+    def look(self, X: Any) -> Self:
+        """Settles which columns there are and of which kind, and learns nothing else."""
+        self._read(X)
+        return self
+
     def forget(self) -> None:
         """Back to what the constructor made."""
         for name in ("columns_", "names_", "document_counts_", "n_documents_", "n_features_in_"):

@@ -195,7 +195,7 @@ class _Linear(Estimator):
 
     def _hashed(self, source: Source, *, learn: bool) -> Source:
         """The source itself, or, if its rows are raw, with this model's hasher put in."""
-        from steepest.data.raw import encoded, is_raw
+        from steepest.data.raw import encoded, first_columns, is_raw
 
         if not is_raw(source):
             return source
@@ -208,6 +208,8 @@ class _Linear(Estimator):
         named = {kind: source.recipe.get(kind) for kind in ("text", "categorical", "numeric")}
         roles = {kind: names for kind, names in named.items() if names}
         hasher = self._own_hasher(roles)
+        if learn and not hasattr(hasher, "columns_") and (columns := first_columns(source)) is not None:
+            hasher.look(columns)  # kinds of columns are guessed from the head of the file, whatever the order of reading
         return encoded(source, RowEncoder(hasher, learn), hasher.signature())
 
     def _note_names(self, X: Any) -> None:

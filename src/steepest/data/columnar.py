@@ -227,7 +227,7 @@ class ColumnarSource(RawSource):
             for large in self._piece(pieces[number], list(self._types)):
                 for first in range(0, large.num_rows, BATCH_ROWS):
                     batch = large.slice(first, BATCH_ROWS)
-                    made = self._make(batch, pieces[number], start + first, (number, start + first))
+                    made = self._checked(batch, pieces[number], start + first, (number, start + first))
                     if made.n_rows:
                         any_row = True
                         yield made
@@ -235,6 +235,15 @@ class ColumnarSource(RawSource):
         if not any_row:
             because = f"; the first row was skipped because: {self.skipped.examples[0]}" if self.skipped.n else ""
             raise DataError(f"{self.describe()}: there is no row in it{because}; give a file with data")
+
+    def _checked(self, batch: Any, piece: Piece, start: int, place: tuple[int, int]) -> RawBatch:
+        try:
+            return self._make(batch, piece, start, place)
+        except arrow().ArrowInvalid as error:
+            raise DataError(
+                f"{piece.file.name}: the label in column {self._label!r} cannot be used ({error}); "
+                "give numbers, UTF-8 strings or lists of them"
+            ) from None
 
     def _make(self, batch: Any, piece: Piece, start: int, place: tuple[int, int]) -> RawBatch:
         table = arrow().Table.from_batches([batch])
@@ -251,7 +260,7 @@ class ColumnarSource(RawSource):
         y = None if self._label is None else targets_of(_target_column(table.column(self._label)), self.label_names)
         weight = None if self._weight is None else _numbers(table.column(self._weight)).to_numpy().copy()
         features = table.drop_columns([name for name in (self._label, self._weight) if name])
-        return RawBatch(features, table.num_rows, y, weight, first_id, block_rows, block_ids, place)
+        return RawBatch(_without_decimals(features), table.num_rows, y, weight, first_id, block_rows, block_ids, place)
 
     def _faults(self, table: Any, piece: Piece, start: int) -> Array:
         """Which rows have no usable label or weight; refuses them, or counts them."""
@@ -288,6 +297,14 @@ def _is_nested(kind: Any) -> bool:
 
 def _numbers(column: Any) -> Any:
     return column.cast(arrow().float64(), safe=False)
+
+
+def _without_decimals(table: Any) -> Any:
+    """Decimal numbers as doubles."""
+    for place, kind in enumerate(table.schema.types):
+        if str(kind).startswith("decimal"):
+            table = table.set_column(place, table.schema.names[place], _numbers(table.column(place)))
+    return table
 
 
 def _target_column(column: Any) -> Any:

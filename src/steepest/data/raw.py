@@ -128,6 +128,17 @@ def is_raw(source: Source) -> bool:
     return isinstance(source, RawSource) and source.encoder is None
 
 
+def first_columns(source: Source) -> Any:
+    """The columns of the first rows in file order, or None where rows come by only once."""
+    while isinstance(source, Limited | Selected | CachedSource):
+        source = source.parent
+    if not isinstance(source, RawSource) or any(file.once for file in getattr(source, "files", ())):
+        return None
+    with closing(source.batches(Order(), 0)) as batches:
+        batch = next(batches, None)
+    return None if batch is None else batch.columns
+
+
 def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:
     """The source with an encoder put in at the bottom; `signature` tells a cache which encoder it was."""
     if isinstance(source, RawSource):

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from steepest.data import files as text_files
 from steepest.data.chunk import Array, DataError
 from steepest.data.files import Block, TextFile
 from steepest.data.lines import EXAMPLES, BadLine
@@ -43,10 +42,13 @@ LOOK_BYTES = 1 << 20
 # What stands for a missing value in CSV.
 MISSING = ("", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
 DELIMITERS = ",\t;|"
+# A quoted value that goes on for more than this is taken for one that was never closed.
+OPEN_LIMIT = 1 << 24
 _TRUTHS = ("true", "false", "0", "1")
 _LONGEST_FIELD = 1 << 30
 
 Fault = tuple[int, str]  # the byte where a bad line starts, and what is wrong
+_Line = tuple[int, int, str]  # where it starts and stops, and what is wrong, or ""
 
 
 @dataclass
@@ -112,7 +114,7 @@ class TableLines(RawLines):
         """A block's rows as an Arrow table; raises Arrow's error if one does not fit."""
 
     @abstractmethod
-    def check(self, data: bytes, file: TextFile) -> Iterator[tuple[int, int, str]]:
+    def check(self, data: bytes, file: TextFile) -> Iterator[_Line]:
         """(start, stop, what is wrong or "") of each line."""
 
     def fingerprint(self) -> dict[str, Any]:
@@ -187,16 +189,27 @@ class TableLines(RawLines):
         table, _ = self._try(data, block.file)
         if table is not None:
             return self._usable(table, data, block.file, offset)
-        lines = list(self.check(data, block.file))
+        lines = self._unreadable(data, list(self.check(data, block.file)), block.file)
         faults = [(start + offset, fault) for start, _, fault in lines if fault]
         kept = b"".join(data[start:stop] for start, stop, fault in lines if not fault)
-        if faults and (self.on_bad_line != "skip" or not kept.strip(b"\r\n")):
+        if self.on_bad_line != "skip" or not kept.strip(b"\r\n"):
             return _Rows(self._nothing(), faults[:EXAMPLES], len(faults))
         table, reason = self._try(kept, block.file)
         if table is None or self._unusable(table).any():
-            line = block.line_number(offset) or block.file.line_number(block.start + offset)
-            raise DataError(f"{block.file.name}: the rows from line {line} on cannot be read ({reason}); correct them")
+            raise DataError(f"{block.file.name} cannot be read near byte {block.start} ({reason}); correct the rows")
         return _Rows(table, faults[:EXAMPLES], len(faults))
+
+    def _unreadable(self, data: bytes, lines: list[_Line], file: TextFile) -> list[_Line]:
+        """The lines, with Arrow's word on those that only Arrow finds fault with."""
+        good = [line for line in lines if not line[2]]
+        text = b"".join(data[start:stop] for start, stop, _ in good)
+        reason = self._try(text, file)[1] if text.strip(b"\r\n") else ""
+        if not reason:
+            return lines
+        if len(lines) == 1:
+            return [(lines[0][0], lines[0][1], f"the line cannot be read ({reason})")]
+        half = len(lines) // 2
+        return self._unreadable(data, lines[:half], file) + self._unreadable(data, lines[half:], file)
 
     def _try(self, data: bytes, file: TextFile) -> tuple[Any, str]:
         """The rows as a table if all values fit their columns, or else a reason why not."""
@@ -356,21 +369,24 @@ class CsvSource(TableLines):
 
     def _joined(self, file: TextFile) -> Iterator[Block]:
         """Blocks that end outside of quotes."""
-        waiting: Block | None = None
+        waiting: list[Block] = []
         for block in file.stream():
-            if waiting is not None:
-                text = bytes(waiting.text) + bytes(block.text)
-                block = Block(file, waiting.number, waiting.start, text, waiting.lines_before)
-            if self._ends_open(bytes(block.text)):
-                waiting = block
-                if len(block.text) > text_files.LINE_LIMIT:
-                    line = block.line_number(0)
-                    raise DataError(f"{file.name}: a quote behind line {line} is never closed; correct the file")
+            waiting.append(block)
+            if len(waiting) > 1 and b'"' not in bytes(block.text):
+                is_open = True
             else:
-                waiting = None
-                yield block
-        if waiting is not None:
-            yield waiting
+                is_open = self._ends_open(b"".join(bytes(part.text) for part in waiting))
+            if is_open and block.start - waiting[0].start > OPEN_LIMIT:
+                break
+            if not is_open:
+                yield _join(waiting)
+                waiting = []
+        if waiting:
+            joined = _join(waiting)
+            *_, (start, _, _) = self._records(bytes(joined.text))
+            raise DataError(
+                f"{file.name}, line {joined.line_number(start)}: a quote is opened and never closed; correct the line"
+            )
 
     def _ends_open(self, data: bytes) -> bool:
         """Whether the text stops inside a quoted value; quotes inside unquoted values do not count."""
@@ -396,7 +412,7 @@ class CsvSource(TableLines):
             ),
         )
 
-    def check(self, data: bytes, file: TextFile) -> Iterator[tuple[int, int, str]]:
+    def check(self, data: bytes, file: TextFile) -> Iterator[_Line]:
         """Record by record."""
         names = self._header_of(file).names
         places = [(names.index(name), name, kind) for name, kind in self._schema.types.items()]
@@ -409,18 +425,16 @@ class CsvSource(TableLines):
         ends = np.minimum(np.cumsum([len(line) + 1 for line in lines]), len(data)).tolist()
         if not lines[-1]:
             lines.pop()
-        before = csv.field_size_limit(_LONGEST_FIELD)
-        try:
-            texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
-            # Arrow takes NUL for a letter like others, csv of older versions does not.
-            reader = csv.reader((text.replace("\0", " ") for text in texts), delimiter=self._options["delimiter"])
-            start = 0
-            for record in reader:
-                stop = ends[reader.line_num - 1]
-                yield start, stop, record
-                start = stop
-        finally:
-            csv.field_size_limit(before)
+        # For the whole process and not taken back, since other threads may be reading.
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+        texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
+        # Arrow takes NUL for a letter like others, csv of older versions does not.
+        reader = csv.reader((text.replace("\0", " ") for text in texts), delimiter=self._options["delimiter"])
+        start = 0
+        for record in reader:
+            stop = ends[reader.line_num - 1]
+            yield start, stop, record
+            start = stop
 
     def _fault(self, record: list[str], n_columns: int, places: list[tuple[int, str, str]]) -> str:
         if len(record) != n_columns:
@@ -446,6 +460,13 @@ class CsvSource(TableLines):
                 return f"{shown!r} in column {name!r} is not a number"
             return self._number_fault(name, number)
         return ""
+
+
+def _join(blocks: list[Block]) -> Block:
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    return Block(first.file, first.number, first.start, b"".join(b.text for b in blocks), first.lines_before)
 
 
 def _delimiter(line: bytes) -> str:
@@ -507,7 +528,7 @@ class JsonSource(TableLines):
             reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
 
-    def check(self, data: bytes, file: TextFile) -> Iterator[tuple[int, int, str]]:
+    def check(self, data: bytes, file: TextFile) -> Iterator[_Line]:
         """Line by line."""
         start = 0
         while start < len(data):
