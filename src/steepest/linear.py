@@ -209,7 +209,9 @@ class _Linear(Estimator):
         roles = {kind: names for kind, names in named.items() if names}
         hasher = self._own_hasher(roles)
         if learn and not hasattr(hasher, "columns_") and (columns := first_columns(source)) is not None:
-            hasher.look(columns)  # kinds of columns are guessed from the head of the file, whatever the order of reading
+            hasher.look(
+                columns
+            )  # kinds of columns are guessed from the head of the file, whatever the order of reading
         return encoded(source, RowEncoder(hasher, learn), hasher.signature())
 
     def _note_names(self, X: Any) -> None:
