@@ -7,394 +7,24 @@ penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
 from __future__ import annotations
 
 import math
-import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
-from steepest.data.cache import CachedSource
-from steepest.data.chunk import Array, Chunk, DataError
-from steepest.data.parameters import ParameterError, at_least, choice, whole
-from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, as_targets, from_arrays
-from steepest.engine.checkpoint import Checkpoints
-from steepest.engine.history import History
-from steepest.engine.loop import Monitor, mean_loss, train
-from steepest.engine.stopping import Plan
-from steepest.estimator import Estimator
-from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
-from steepest.learners.base import join_words, split_words
+from steepest.data.chunk import Array, DataError
+from steepest.data.source import ArraySource, Source, as_targets
 from steepest.learners.labels import distinct
 from steepest.learners.linear import LinearLearner
-from steepest.learners.linear_settings import LinearSettings, resolve_settings
+from steepest.learners.linear_settings import LinearSettings
 from steepest.learners.losses import LOSSES
+from steepest.linear_model import LinearModel
 from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
 
-HASHER = "hasher."  # marks the hasher's arrays in a model file
-NAMES = 10_000  # kept by the hasher that raw data gets if none is given
 
-
-class _Linear(Estimator):
-    """What classifier and regressor share."""
-
-    _task: ClassVar[str]
-
-    loss: str
-    penalty: str
-    alpha: float
-    l1_ratio: float
-    solver: str
-    schedule: str
-    eta0: float | str
-    epochs: int
-    batch_size: int
-    tol: float | None
-    early_stopping: bool
-    average: bool | str
-    fit_intercept: bool
-    shuffle: str
-    parallel: str
-    n_jobs: int
-    dtype: str
-    hasher: Any
-    random_state: Any
-    verbose: int
-    C: float | None
-    p: float
-    epsilon: float
-    quantile: float
-    truncate_every: int
-    truncate_below: float
-    validation_fraction: float
-    patience: int
-
-    # -------------------------------------------------------------------------------------------------- learning
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
-
-        With a hasher, X may be raw: texts, dicts, a DataFrame or an Arrow table.
-        """
-        vars(self).pop("hasher_", None)
-        source = self._source(X, y, sample_weight)
-        return self._fit(source)
-
-    def fit_stream(
-        self,
-        source: Source,
-        validation: Source | None = None,
-        *,
-        monitor: Monitor | None = None,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-    ) -> Self:
-        """Learns from a source of chunks, `epochs` times over it.
-
-        `validation` is measured after every epoch. `checkpoint` names a folder in which the state is saved now and
-        then; `resume=True` goes on from there, to the same bits as if nothing had happened.
-        """
-        vars(self).pop("hasher_", None)
-        return self._fit(source, validation, monitor, checkpoint, resume)
-
-    def _fit(
-        self,
-        source: Source,
-        validation: Source | None = None,
-        monitor: Monitor | None = None,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-    ) -> Self:
-        settings = self._settings(source.n_rows)
-        seed = self._seed()
-        if validation is None and self.early_stopping:
-            source, validation = source.holdout(self.validation_fraction, seed)
-        source = self._hashed(source, learn=True)
-        validation = None if validation is None else self._hashed(validation, learn=False)
-        source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
-        learner = self._new_learner(settings, source)
-        plan = Plan(
-            epochs=whole("epochs", self.epochs, 1),
-            tol=None if self.tol is None else at_least("tol", self.tol, 0.0),
-            patience=whole("patience", self.patience, 1),
-            early_stopping=bool(self.early_stopping),
-            lower_step_on_stall=self.schedule == "adaptive",
-        )
-        checkpoints = None
-        if checkpoint is not None:
-            fingerprint = {"settings": learner.settings.as_dict(), "seed": seed, "data": source.fingerprint()}
-            checkpoints = Checkpoints(
-                checkpoint, lambda state: LinearLearner.from_state(learner.settings, state), fingerprint, resume=resume
-            )
-        learner, history = train(
-            learner, source, plan, validation=validation, monitor=monitor or self._monitor(), checkpoints=checkpoints
-        )
-        self._check_learned(learner)
-        self._adopt(learner, history, source)
-        return self
-
-    def _check_learned(self, learner: LinearLearner) -> None:
-        if learner.rows_learned == 0:
-            raise DataError("the data holds no rows; nothing can be learned from it")
-
-    def _learn_more(self, source: Source, classes: Any = None) -> Self:
-        """One pass in the order given, from where the learner stands."""
-        if not hasattr(self, "_learner"):
-            learner = self._new_learner(self._settings(None), source, classes)
-            self._adopt(learner, History(), source)
-        learner, history = self._learner, self.history_
-        before = learner.rows_learned
-        for chunk in source.epoch(0):
-            progress = learner.step(chunk)
-            history.events += progress.events
-        self._refresh()
-        self.n_iter_ += 1 if learner.rows_learned > before else 0
-        return self
-
-    def _new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
-        return LinearLearner(settings, source.n_features or 0)
-
-    def _adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
-        self._learner = learner
-        self.recipe_ = source.recipe
-        self._target_names = _target_names(source)
-        self.history_ = history
-        self.n_iter_ = len(history)
-        self._refresh()
-
-    def _refresh(self) -> None:
-        """Names that follow from the learner's state."""
-        hasher = getattr(self, "hasher_", None)
-        self.n_features_in_ = self._learner.n_features if hasher is None else hasher.n_features_in_
-
-    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        if y is None:
-            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        if self.hasher is not None:
-            return ArraySource(self._own_hasher().to_chunk(X, y, sample_weight, learn=True))
-        self._note_names(X)
-        source = from_arrays(X, y, sample_weight)
-        if source.n_rows == 0:
-            raise DataError("Found array with 0 sample(s): X has no rows; at least one is needed")
-        if source.n_features == 0:
-            raise DataError(f"0 feature(s) (shape=({source.n_rows}, 0)) while a minimum of 1 is required: X is empty")
-        return source
-
-    def _own_hasher(self, roles: Mapping[str, Any] | None = None) -> Any:
-        """A copy of the hasher given (or a plain one): what it learns belongs to this model."""
-        if not hasattr(self, "hasher_"):
-            from steepest.hashing import Hasher
-
-            hasher = Hasher(names=NAMES) if self.hasher is None else self.hasher
-            if not isinstance(hasher, Hasher):
-                raise ParameterError(f"hasher={hasher!r} is no Hasher; give steepest.Hasher(...) or None")
-            self.hasher_ = type(hasher)(**{**hasher.get_params(deep=False), **(roles or {})})
-        return self.hasher_
-
-    def _hashed(self, source: Source, *, learn: bool) -> Source:
-        """The source itself, or, if its rows are raw, with this model's hasher put in."""
-        from steepest.data.raw import encoded, first_columns, is_raw
-
-        if not is_raw(source):
-            return source
-        from steepest.hashing import RowEncoder
-
-        if not learn and getattr(self, "hasher_", None) is None:
-            raise DataError(
-                "the data holds raw columns, but this model was trained without a hasher; train one with it"
-            )
-        named = {kind: source.recipe.get(kind) for kind in ("text", "categorical", "numeric")}
-        roles = {kind: names for kind, names in named.items() if names}
-        hasher = self._own_hasher(roles)
-        if learn and not hasattr(hasher, "columns_") and (columns := first_columns(source)) is not None:
-            hasher.look(
-                columns
-            )  # kinds of columns are guessed from the head of the file, whatever the order of reading
-        return encoded(source, RowEncoder(hasher, learn), hasher.signature())
-
-    def _note_names(self, X: Any) -> None:
-        names = getattr(X, "columns", None)
-        if names is not None and all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(list(names), dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-
-    def _seed(self) -> int:
-        wish = self.random_state
-        if wish is None:
-            return int.from_bytes(os.urandom(4)) >> 1
-        if isinstance(wish, int | np.integer) and wish >= 0:
-            return int(wish)
-        if isinstance(wish, np.random.RandomState):
-            return int(wish.randint(0, 2**31 - 1))
-        if isinstance(wish, np.random.Generator):
-            return int(wish.integers(0, 2**31 - 1))
-        raise ParameterError(f"random_state={wish!r} is not a seed; give an integer, a generator or None")
-
-    def _monitor(self) -> Monitor | None:
-        if not self.verbose:
-            return None
-        from steepest.engine.monitor import PrintMonitor
-
-        return PrintMonitor()
-
-    def _settings(self, n_rows: int | None) -> LinearSettings:
-        """The constructor's arguments, checked and resolved."""
-        choice("parallel", self.parallel, ("serial",))
-        return resolve_settings(self._task, self.get_params(deep=False), n_rows)
-
-    # ------------------------------------------------------------------------------------------------- prediction
-
-    def _chunk(self, X: Any) -> Chunk:
-        self._check_fitted()
-        if getattr(self, "hasher_", None) is not None:
-            return self.hasher_.to_chunk(X)
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None and hasattr(X, "columns"):
-            _check_names(names, list(X.columns))
-        source = from_arrays(X)
-        self._check_width(source)
-        return source.block
-
-    def _check_width(self, source: Source) -> None:
-        known = self._learner.n_features if hasattr(self, "_learner") else source.n_features
-        if source.n_features != known:
-            raise DataError(
-                f"X has {source.n_features} features, but {type(self).__name__} is expecting {known} features as input"
-            )
-
-    def _scores(self, chunk: Chunk) -> Array:
-        scores = self._learner.scores(chunk, _threads(self.n_jobs))
-        if not np.isfinite(scores).all():
-            row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
-            self._learner._refuse_bad_row(chunk, row)
-        return scores
-
-    def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
-        self._check_fitted()
-        for chunk in self._hashed(source, learn=False):
-            yield chunk, self._scores(chunk)
-
-    # --------------------------------------------------------------------------------------------- looking inside
-
-    @property
-    def coef_(self) -> Array:
-        """Weights, one row an output: shape (1, d) for two classes or one target."""
-        shown: Any = vars(self).get("_sparse_coef")
-        return self._output_weights()[0] if shown is None else shown
-
-    @property
-    def intercept_(self) -> Array:
-        """Biases, one an output."""
-        return self._output_weights()[1]
-
-    @property
-    def n_nonzero_(self) -> int:
-        """Weights that are not zero."""
-        return int(np.count_nonzero(self._learner.weights()[0]))
-
-    def _output_weights(self) -> tuple[Array, Array]:
-        self._check_learner()
-        weights, bias = self._learner.weights()
-        return np.ascontiguousarray(weights.T), np.array(bias)
-
-    def _check_learner(self) -> None:
-        if "_learner" not in self.__dict__:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
-
-    def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
-        """The k features that speak most for each class (or for a high target), heaviest first, with their weights."""
-        self._check_fitted()
-        hasher = getattr(self, "hasher_", None)
-        if hasher is not None and hasher.names:
-            return {label: heaviest_named(weights, k, hasher) for label, weights in self._weights_by_output()}
-        names = getattr(self, "feature_names_in_", None)
-        return {label: heaviest(weights, k, names) for label, weights in self._weights_by_output()}
-
-    def explain(self, x: Any) -> dict[Any, list[Contribution]]:
-        """What each feature of one row adds to the score of each class (or to the target), largest first."""
-        self._check_fitted()
-        hasher = getattr(self, "hasher_", None)
-        if hasher is None:
-            row = self._chunk(x if getattr(x, "ndim", 2) == 2 or isinstance(x, list) else np.asarray(x)[None, :])
-            names = getattr(self, "feature_names_in_", None)
-            return {label: explain_row(row, weights, names) for label, weights in self._weights_by_output()}
-        row, own, seen = hasher.read_row(x)
-        return {label: explain_hashed(row, weights, own, seen) for label, weights in self._weights_by_output()}
-
-    def collision_report(self) -> Any:
-        """How crowded the buckets of the hasher are, and how much of the weight is named or shared."""
-        self._check_fitted()
-        if getattr(self, "hasher_", None) is None:
-            raise DataError("there is no hasher in this model, so no collisions either")
-        return self.hasher_.collision_report(self.coef_)
-
-    def _weights_by_output(self) -> list[tuple[Any, Array]]:
-        return [(number, weights) for number, weights in enumerate(self._output_weights()[0])]
-
-    def sparsify(self) -> Self:
-        """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""
-        from scipy.sparse import csr_matrix
-
-        self._check_fitted()
-        self._sparse_coef: Any = csr_matrix(self._output_weights()[0])
-        return self
-
-    def densify(self) -> Self:
-        """Shows `coef_` as an array again."""
-        self._sparse_coef = None
-        return self
-
-    def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean loss on these rows plus alpha R(w): what training minimises."""
-        self._check_fitted()
-        return mean_loss(self._learner, from_arrays(X, y, sample_weight)) + self._learner.penalty()
-
-    # --------------------------------------------------------------------------------------------------- files
-
-    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
-        hasher = getattr(self, "hasher_", None)
-        hasher_header, hasher_arrays = (None, {}) if hasher is None else hasher.state()
-        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
-        words, arrays = split_words(self._learner.state)
-        header = {
-            "words": words,
-            "hasher": hasher_header,
-            "params": _plain_params(params),
-            "settings": self._learner.settings.as_dict(),
-            "history": self.history_.as_dict(),
-            "n_iter": self.n_iter_,
-            "recipe": self.recipe_,
-            "target_names": self._target_names,
-            "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
-        }
-        return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
-
-    @classmethod
-    def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        estimator = cls(**_params_from_plain(header["params"]))
-        if header["hasher"] is not None:
-            from steepest.hashing import Hasher
-
-            parts = {name.removeprefix(HASHER): array for name, array in arrays.items() if name.startswith(HASHER)}
-            estimator.hasher_ = Hasher.from_state(header["hasher"], parts)
-            estimator.hasher = Hasher(**estimator.hasher_.get_params(deep=False))
-        settings = LinearSettings.from_dict(header["settings"])
-        estimator._learner = LinearLearner.from_state(settings, join_words(header["words"], arrays))
-        estimator.recipe_ = header["recipe"]
-        estimator._target_names = header["target_names"]
-        estimator.history_ = History.from_dict(header["history"])
-        estimator.n_iter_ = int(header["n_iter"])
-        if header["feature_names"]:
-            estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
-        estimator._refresh()
-        return estimator
-
-
-class LinearClassifier(_Linear):
+class LinearClassifier(LinearModel):
     """A linear classifier: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
 
     Parameters
@@ -669,7 +299,7 @@ class LinearClassifier(_Linear):
         return 1 / norm if norm else math.inf
 
 
-class LinearRegressor(_Linear):
+class LinearRegressor(LinearModel):
     """A linear regressor: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
 
     Losses: "squared" (½ r²), "huber" and "epsilon_insensitive" (with `epsilon`), "quantile" (with `quantile`) and
@@ -768,15 +398,6 @@ class LinearRegressor(_Linear):
         return metrics.result()
 
 
-# ------------------------------------------------------------------------------------------------ checks of input
-
-
-def _threads(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        return 1
-    return int(n_jobs) if n_jobs > 0 else os.cpu_count() or 1
-
-
 def _class_targets(y: Any) -> Array:
     """Targets of a classifier, checked as scikit-learn checks them; a column is warned about and flattened."""
     targets = np.asarray(y)
@@ -810,30 +431,6 @@ def _warn_column() -> None:
     warnings.warn("A column-vector y was passed when a 1d array was expected; it was flattened", Category, stacklevel=4)
 
 
-def _check_names(known: Array, given: list[Any]) -> None:
-    if list(known) == given:
-        return
-    missing, new = [n for n in known if n not in given], [n for n in given if n not in set(known)]
-    message = "The feature names should match those that were passed during fit.\n"
-    if new:
-        message += "Feature names unseen at fit time:\n" + "".join(f"- {name}\n" for name in sorted(new)[:5])
-    if missing:
-        message += "Feature names seen at fit time, yet now missing:\n" + "".join(
-            f"- {n}\n" for n in sorted(missing)[:5]
-        )
-    if not new and not missing:
-        message += "Feature names must be in the same order as they were in fit.\n"
-    raise DataError(message)
-
-
-def _target_names(source: Source) -> list[str] | None:
-    """What the columns of a multi-label target stand for, where the source knows."""
-    while isinstance(source, Derived | CachedSource):
-        source = source.parent
-    names = getattr(source, "label_names", None)
-    return None if names is None else [str(name) for name in names]
-
-
 def _one_class(labels: list[Any]) -> DataError:
     return DataError(f"y holds one class only, {labels[:1]}; a classifier needs at least two classes to tell apart")
 
@@ -845,23 +442,3 @@ def _balanced(source: ArraySource, labels: Array) -> dict[Any, float]:
     weight = np.ones(len(y)) if source.block.weight is None else source.block.weight
     sums = [float(weight[y == label].sum()) for label in labels]
     return {label: sum(sums) / (len(labels) * max(s, 1e-300)) for label, s in zip(labels.tolist(), sums, strict=True)}
-
-
-# -------------------------------------------------------------------------------------------- plain values for files
-
-
-def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
-    plain = {k: (v.item() if isinstance(v, np.generic) else v) for k, v in params.items()}
-    plain["truncate_below"] = None if math.isinf(plain["truncate_below"]) else plain["truncate_below"]
-    plain["dtype"] = str(np.dtype(plain["dtype"]))
-    if isinstance(plain.get("class_weight"), dict):
-        plain["class_weight"] = [[label, weight] for label, weight in plain["class_weight"].items()]
-    return plain
-
-
-def _params_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
-    params = dict(plain)
-    params["truncate_below"] = math.inf if params["truncate_below"] is None else params["truncate_below"]
-    if isinstance(params.get("class_weight"), list):
-        params["class_weight"] = dict(params["class_weight"])
-    return params
