@@ -32,7 +32,7 @@ FULL = Settings(rows=781_265, text_rows=100_000, large_rows=100_000, launches=9)
 QUICK = Settings(rows=50_000, text_rows=10_000, large_rows=20_000, launches=2)
 
 
-def steepest_model(loss: str, *, average: bool = False, **choices: Any) -> Any:
+def steepest_model(loss: str, *, average: bool | str = False, **choices: Any) -> Any:
     import steepest as st
 
     return st.LinearClassifier(
@@ -172,7 +172,7 @@ def objective_jobs() -> dict[str, Job]:
     theirs = partial(estimator_gap, make=sklearn_model, loss="hinge")
     hinge = gaps("hinge", 3, 0.1) | {
         "steepest sgd, 5 epochs": partial(ours, epochs=5),
-        "steepest asgd, 2 epochs": partial(ours, epochs=2, solver="asgd"),
+        "steepest asgd, 2 epochs": partial(ours, epochs=2, solver="asgd", average="auto"),
         "scikit-learn, 5 epochs": partial(theirs, epochs=5),
         "scikit-learn averaged, 2 epochs": partial(theirs, epochs=2, average=True),
     }
