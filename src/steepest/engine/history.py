@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 Record = dict[str, Any]
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(slots=True)
@@ -35,8 +40,9 @@ class History:
         return [record.get(name) for record in self.records]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for the model file."""
-        return {"records": self.records, "events": self.events}
+        """Plain values for the model file, which holds neither NaN nor infinity."""
+        plain = [{name: _finite(value) for name, value in record.items()} for record in self.records]
+        return {"records": plain, "events": self.events}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> History:

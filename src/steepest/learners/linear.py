@@ -42,6 +42,7 @@ LEAST_GAIN = 1e-4
 FIRST_SNAPSHOT_ROWS = 1 << 16
 LARGEST_TABLE_BYTES = 1 << 33
 MOST_ROLLBACKS = 60
+BLOCK = 1 << 16  # weights that are added up at once
 CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "average_weight")
 
 
@@ -217,6 +218,8 @@ class LinearLearner:
             s, c = self._clock("average_scale"), self._clock("average_weight")
             mean = (s * v[:n].astype(np.float64) - self.arrays["average"][:n]) / c
             return mean.astype(v.dtype), self.arrays["bias_average"]
+        if self.settings.l1 == 0:  # nothing is owed: one multiplication is all, and large tables are copied once
+            return v[:n] * v.dtype.type(self._clock("scale")), self.arrays["bias"]
         settled = self.clone()
         settled._settle()
         return settled.arrays["v"][:n], self.arrays["bias"]
@@ -255,8 +258,13 @@ class LinearLearner:
 
     def penalty(self) -> float:
         """alpha R(w) at the current weights."""
-        w = self.weights()[0].astype(np.float64)
-        return float(self.settings.l1 * np.abs(w).sum() + 0.5 * self.settings.l2 * np.square(w).sum())
+        w, s = self.weights()[0], self.settings
+        absolute = square = 0.0
+        for part in np.split(w.ravel(), range(BLOCK, w.size, BLOCK)):  # a large table needs no copy in float64
+            exact = part.astype(np.float64)
+            square += float(np.dot(exact, exact))
+            absolute += float(np.abs(exact).sum()) if s.l1 > 0 else 0.0
+        return s.l1 * absolute + 0.5 * s.l2 * square
 
     # ---------------------------------------------------------------------------------------------------- the step
 
