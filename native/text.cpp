@@ -89,9 +89,10 @@ struct Plan {
     log_rows = 1 + log1p(task.n_documents);
   }
 
-  double inverse_frequency(uint32_t count) const {
-    return log_rows - (count < kSmallCounts ? logs[count] : log1p(count));
-  }
+  double inverse_frequency(uint32_t count) const { return log_rows - log_count(count); }
+  double log_count(uint32_t count) const { return count < kSmallCounts ? logs[count] : log1p(count); }
+  // Each row is counted and then weighted by what was counted so far, which takes rows one after the other.
+  bool counts_and_weighs() const { return task.count_documents && task.document_counts; }
 
   const HashTask& task;
   int64_t n_parts;
@@ -99,6 +100,33 @@ struct Plan {
   std::vector<double> logs;  // log(1 + count)
   double log_rows;           // 1 + log(1 + rows)
 };
+
+// To length 1, or so that c copies are together as long as one feature.
+void scale(const HashOptions& options, float* x, size_t n) {
+  double factor = 1 / sqrt(static_cast<double>(options.copies));
+  if (options.normalise) {
+    double squares[4] = {};  // four sums, since one would wait for each addition
+    size_t k = 0;
+    for (; k + 4 <= n; k += 4)
+      for (size_t lane = 0; lane < 4; ++lane) squares[lane] += static_cast<double>(x[k + lane]) * x[k + lane];
+    for (; k < n; ++k) squares[0] += static_cast<double>(x[k]) * x[k];
+    const double square = (squares[0] + squares[1]) + (squares[2] + squares[3]);
+    factor = square > 0 ? 1 / sqrt(square) : 1;
+  }
+  if (static_cast<float>(factor) != 1)
+    for (size_t k = 0; k < n; ++k) x[k] *= static_cast<float>(factor);
+}
+
+// Counts the words of a row, then weighs them by the rows up to and with this one.
+void count_and_weigh(const Plan& plan, int64_t row, const int32_t* index, float* x, size_t n) {
+  uint32_t* const counts = plan.task.count_documents;
+  const double log_rows = 1 + log1p(plan.task.n_documents + static_cast<double>(row + 1));
+  for (size_t k = 0; k < n; ++k) {
+    const uint32_t count = ++counts[index[k]];
+    x[k] = static_cast<float>(x[k] * (log_rows - plan.log_count(count)));
+  }
+  scale(plan.task.options, x, n);
+}
 
 // The features of one column in one row. They all have the same value: 1, or the number in the column.
 struct Features {
@@ -179,9 +207,8 @@ class RowHasher {
   void insert(const std::vector<uint64_t>& hashes, size_t n, float value, const Namer& name);
   void add_numbers();
   void write_out();
-  void weigh();
+  void weigh(int64_t row);
   void count_documents(uint32_t* counts, const int32_t* index, size_t n) const;
-  float scale() const;
   int32_t* indices() { return rows_.indices.data() + rows_.size; }
   float* values() { return rows_.values.data() + rows_.size; }
 
@@ -207,7 +234,7 @@ void RowHasher::add_row(int64_t row, NameLog* log) {
   for (const auto& pair : plan_.task.crosses)
     if (!is_number(pair)) cross(features_[pair.first], features_[pair.second], 1);
   write_out();
-  weigh();
+  weigh(row);
   if (has_number_) add_numbers();
   if (plan_.task.book) {
     const int32_t* const index = indices();
@@ -390,7 +417,7 @@ void RowHasher::insert(const std::vector<uint64_t>& hashes, size_t n, float valu
 }
 
 // Counts to values. What has come into the row so far are words, categories and crosses of such.
-void RowHasher::weigh() {
+void RowHasher::weigh(int64_t row) {
   const size_t n = row_.size();
   const int32_t* const index = indices();
   float* const x = values();
@@ -399,13 +426,15 @@ void RowHasher::weigh() {
   if (options_.weighting == kLog)
     for (size_t k = 0; k < n; ++k)
       if (x[k] != 0) x[k] = copysignf(1 + logf(fabsf(x[k])), x[k]);
+  if (plan_.counts_and_weighs()) {
+    if (plan_.n_parts == 1) count_and_weigh(plan_, row, index, x, n);  // else when all rows are there
+    return;
+  }
   if (uint32_t* const counts = plan_.task.count_documents) count_documents(counts, index, n);
   if (const uint32_t* const counts = plan_.task.document_counts)
     for (size_t k = 0; k < n; ++k)
       x[k] = static_cast<float>(x[k] * plan_.inverse_frequency(counts[index[k]]));
-  const float factor = scale();
-  if (factor != 1)
-    for (size_t k = 0; k < n; ++k) x[k] *= factor;
+  scale(options_, x, n);
 }
 
 // Sums of whole numbers do not depend on the order, so all threads may count in one array.
@@ -419,19 +448,6 @@ void RowHasher::count_documents(uint32_t* counts, const int32_t* index, size_t n
   for (size_t k = 0; k < n; ++k) shared[index[k]].fetch_add(1, std::memory_order_relaxed);
 }
 
-// To length 1, or so that c copies are together as long as one feature.
-float RowHasher::scale() const {
-  if (!options_.normalise) return static_cast<float>(1 / sqrt(static_cast<double>(options_.copies)));
-  const float* const x = rows_.values.data() + rows_.size;
-  double squares[4] = {};  // four sums, since one would wait for each addition
-  size_t k = 0;
-  for (; k + 4 <= row_.size(); k += 4)
-    for (size_t lane = 0; lane < 4; ++lane) squares[lane] += static_cast<double>(x[k + lane]) * x[k + lane];
-  for (; k < row_.size(); ++k) squares[0] += static_cast<double>(x[k]) * x[k];
-  const double square = (squares[0] + squares[1]) + (squares[2] + squares[3]);
-  return square > 0 ? static_cast<float>(1 / sqrt(square)) : 1;
-}
-
 // Bytes up to each row, by which work is divided.
 std::vector<int64_t> row_starts(const HashTask& task) {
   std::vector<int64_t> starts(static_cast<size_t>(task.n_rows) + 1);
@@ -441,6 +457,11 @@ std::vector<int64_t> row_starts(const HashTask& task) {
     starts[i + 1] = starts[i] + bytes;
   }
   return starts;
+}
+
+bool has_numbers(const HashTask& task) {
+  return std::any_of(task.fields.begin(), task.fields.end(),
+                     [](const Field& f) { return f.kind == kNumber; });
 }
 
 int64_t row_at(const std::vector<int64_t>& starts, int64_t byte) {
@@ -593,6 +614,8 @@ uint64_t field_key(const std::string& name, uint64_t seed) {
 
 HashedRows hash_rows(const HashTask& task, int n_threads) {
   const std::vector<int64_t> starts = row_starts(task);
+  // Numbers come into a row after its words were weighed, so then rows cannot wait until all are there.
+  if (task.count_documents && task.document_counts && has_numbers(task)) n_threads = 1;
   const int64_t n_parts = std::max<int64_t>(1, std::min<int64_t>(n_threads, starts.back() / kBytesPerThread));
   const Plan plan(task, n_parts);
   std::vector<std::unique_ptr<RowHasher>> parts;
@@ -624,7 +647,12 @@ HashedRows hash_rows(const HashTask& task, int n_threads) {
     task.book->set_rows(task.book->rows() + task.n_rows);
   }
   if (n_parts == 1) return std::move(parts[0]->rows());
-  return join(parts, segments, task.n_rows);
+  HashedRows all = join(parts, segments, task.n_rows);
+  if (plan.counts_and_weighs())
+    for (int64_t i = 0, first = 0; i < task.n_rows; first = all.ends[i++])
+      count_and_weigh(plan, i, all.indices.data() + first, all.values.data() + first,
+                      static_cast<size_t>(all.ends[i] - first));
+  return all;
 }
 
 }  // namespace steepest

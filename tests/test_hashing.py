@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from steepest import kernels
-from steepest.data.chunk import DataError
+from steepest.data.chunk import DataError, concatenate
 from steepest.hashing import Hasher, NameBook
 from steepest.kernels import reference_text as reference
 
@@ -431,7 +431,7 @@ def test_copies_share_the_length_of_a_feature():
 
 
 def test_crosses_come_beside_the_plain_features():
-    hasher = Hasher(24, cross=(("text", "user"),), norm=None, names=100)
+    hasher = Hasher(24, cross=(("text", "user"),), norm=None, names=100, weighting="count")
     rows = rows_of(hasher.to_chunk([{"text": "free money money", "user": 17}], learn=True))
     names = ["free", "money", "user=17", "free#user=17", "money#user=17"]
     assert {abs(rows[0][hasher.bucket(name)]) for name in ("money", "money#user=17")} == {2.0}
@@ -562,7 +562,7 @@ def test_targets_and_weights_travel_with_the_rows():
         ({"ngrams": (2, 1)}, ["a"], r"ngrams=\(2, 1\)"),
         ({"char_ngrams": (0, 2)}, ["a"], "char_ngrams"),
         ({"copies": 0}, ["a"], "copies=0"),
-        ({"weighting": "idf"}, ["a"], "choose one of 'count', 'binary', 'log', 'tfidf'"),
+        ({"weighting": "idf"}, ["a"], "choose one of 'auto', 'count', 'binary', 'log', 'tfidf'"),
         ({"norm": "l1"}, ["a"], "norm='l1'"),
         ({"stop_words": "the"}, ["a"], "one string"),
         ({"cross": ("text", "user")}, ["a"], "pairs of column names"),
@@ -597,14 +597,33 @@ def test_another_form_of_input_is_refused():
 def test_tfidf_is_that_of_scikit_learn_on_the_hashed_counts(norm):
     text = pytest.importorskip("sklearn.feature_extraction.text")
     texts = many_texts(400)
-    counts = Hasher(16, ngrams=(1, 2), norm=None).transform(texts)
-    expected = text.TfidfTransformer(norm=norm).fit(counts).transform(counts)
-    hasher = Hasher(16, ngrams=(1, 2), weighting="tfidf", norm=norm)
-    got = hasher.fit_transform(texts)
-    assert abs(got - expected).max() < 1e-5
+    counter = Hasher(16, ngrams=(1, 2), norm=None, signed=False)
+    counts = counter.transform(texts)
+    peer = text.TfidfTransformer(norm=norm, sublinear_tf=True).fit(counts)
+    hasher = Hasher(16, ngrams=(1, 2), weighting="tfidf", norm=norm, signed=False)
+    assert abs(hasher.fit_transform(texts) - peer.transform(counts)).max() < 1e-5
     new = ["w1 w2 unseen w1"]
-    fresh = text.TfidfTransformer(norm=norm).fit(counts).transform(Hasher(16, ngrams=(1, 2), norm=None).transform(new))
-    assert abs(hasher.transform(new) - fresh).max() < 1e-5
+    assert abs(hasher.transform(new) - peer.transform(counter.transform(new))).max() < 1e-5
+
+
+@pytest.mark.parametrize("table", [many_texts(300), [{"t": text, "x": 2.0} for text in many_texts(300)]])
+def test_tfidf_while_learning_weighs_each_row_by_those_before_it(table):
+    whole = Hasher(14, weighting="tfidf", n_jobs=4).to_chunk(table, learn=True)
+    pieces = Hasher(14, weighting="tfidf", n_jobs=1)
+    chunks = [pieces.to_chunk(table[start : start + 70], learn=True) for start in range(0, 300, 70)]
+    assert rows_of(concatenate(chunks)) == rows_of(whole)
+    before = Hasher(14, weighting="tfidf").fit(table[:200])  # the last of them among them
+    assert rows_of(before.to_chunk(table[199:200])) == [rows_of(whole)[199]]
+
+
+def test_auto_weighs_by_tfidf_once_texts_were_learned():
+    texts = many_texts(50)
+    assert rows_of(Hasher(14).to_chunk(texts)) == rows_of(Hasher(14, weighting="count").to_chunk(texts))
+    assert rows_of(Hasher(14).fit(texts).to_chunk(texts)) == rows_of(
+        Hasher(14, weighting="tfidf").fit(texts).to_chunk(texts)
+    )
+    prices = [{"user": "u", "price": 3.0}, {"user": "v", "price": 1.0}]
+    assert rows_of(Hasher(14).fit(prices).to_chunk(prices)) == rows_of(Hasher(14, weighting="count").to_chunk(prices))
 
 
 def test_document_counts_stream():

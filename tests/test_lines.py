@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steepest.data import files, lines
+from steepest.data import source as order
 from steepest.data.chunk import DataError
 from steepest.data.libsvm import LibsvmSource, scan_libsvm
 from steepest.data.source import SHUFFLES, Order, Source
@@ -101,7 +102,10 @@ def test_runs_of_rows_stay_together_under_blocks_only(tmp_path, monkeypatch):
         return int((np.diff(visited) == 1).sum())
 
     assert neighbours("never") == N_ROWS - 1
+    monkeypatch.setattr(order, "LEAST_RUNS", 10)
     assert N_ROWS * 0.95 < neighbours("blocks") < N_ROWS - 1
+    monkeypatch.setattr(order, "LEAST_RUNS", 1024)  # few rows are mixed one by one
+    assert neighbours("blocks") < N_ROWS * 0.05
     assert neighbours("rows") < N_ROWS * 0.05
 
 

@@ -113,7 +113,7 @@ def column(source, name) -> list:
 def test_chunks_equal_hashing_the_whole_table(tmp_path, format):
     chunks = list(hashed(scan(make(tmp_path, format), weight="w")))
     assert len(chunks) > 3
-    joined, whole = concatenate(chunks), Hasher(n_bits=14).to_chunk(FEATURES)
+    joined, whole = concatenate(chunks), Hasher(n_bits=14).to_chunk(FEATURES, learn=True)
     assert triples(joined) == triples(whole)
     assert joined.y.tolist() == TABLE["label"].to_pylist()
     assert joined.weight.tolist() == TABLE["w"].to_pylist()
@@ -125,7 +125,7 @@ def test_rows_do_not_depend_on_the_size_of_blocks(tmp_path, monkeypatch, format,
     monkeypatch.setattr(files, "BLOCK_BYTES", size)
     monkeypatch.setattr(columnar, "BATCH_ROWS", max(20, size // 40))
     source = hashed(scan(make(tmp_path, format), weight="w"))
-    assert triples(concatenate(list(source))) == triples(Hasher(n_bits=14).to_chunk(FEATURES))
+    assert triples(concatenate(list(source))) == triples(Hasher(n_bits=14).to_chunk(FEATURES, learn=True))
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -395,7 +395,7 @@ def test_kinds_of_columns_are_guessed(tmp_path):
 
 
 def test_a_cache_over_a_hashed_table(tmp_path):
-    source = hashed(scan(make(tmp_path, "csv"), weight="w"))
+    source = hashed(scan(make(tmp_path, "csv"), weight="w"), weighting="log")
     cached = source.cache(tmp_path / "rows.cache")
     assert triples(concatenate(list(cached))) == triples(concatenate(list(source)))
 

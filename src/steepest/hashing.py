@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from steepest.data.raw import RawBatch
 
 HASH_ID = kernels.hash_id
-WEIGHTINGS = ("count", "binary", "log", "tfidf")
+WEIGHTINGS = ("auto", "count", "binary", "log", "tfidf")
 NORMS = ("l2", None)
 LONGEST_GRAM = 1 << 20
 # Parameters that are whole numbers, with their bounds.
@@ -74,9 +74,10 @@ class Hasher(Estimator):
         Fold letters of all alphabets to lower case.
     stop_words : collection of str, optional
         Words to leave out.
-    weighting : "count", "binary", "log" or "tfidf"
-        How often a feature occurs in a row, whether it does, 1 + log of how often, or how often times
-        log((1 + rows) / (1 + rows with it)) + 1, with rows counted by `fit` or `partial_fit` for each bucket.
+    weighting : "auto", "count", "binary", "log" or "tfidf"
+        How often a feature occurs in a row, whether it does, 1 + log of how often, or that times
+        log((1 + rows) / (1 + rows with it)) + 1, with rows counted by `fit` or `partial_fit` for each bucket. "auto"
+        is "tfidf" once a hasher has learned from rows with texts (by itself or in a model), and "count" else.
     norm : "l2" or None
         Scale the words, categories and their crosses of each row to length 1. Numbers keep their size.
     min_token : int
@@ -139,9 +140,9 @@ class Hasher(Estimator):
         seed: int = 0,
         lowercase: bool = True,
         stop_words: Iterable[str] | None = None,
-        weighting: str = "count",
+        weighting: str = "auto",
         norm: str | None = "l2",
-        min_token: int = 2,
+        min_token: int = 1,
         text: Sequence[str] | str | None = None,
         categorical: Sequence[str] | str | None = None,
         numeric: Sequence[str] | str | None = None,
@@ -159,7 +160,25 @@ class Hasher(Estimator):
     @property
     def learns(self) -> bool:
         """Whether there is anything to learn from data: names, or how many rows have a feature."""
-        return self.names > 0 or self.weighting == "tfidf"
+        return self.names > 0 or self._counts_rows
+
+    @property
+    def _counts_rows(self) -> bool:
+        """Whether rows are counted for tf-idf; until columns are known, any of them may be a text."""
+        if self.weighting != "auto" or not hasattr(self, "columns_"):
+            return self.weighting in ("auto", "tfidf")
+        return any(kind == TEXT for _, kind in self.columns_)
+
+    @property
+    def _uses_counts(self) -> bool:
+        return self.weighting == "tfidf" or (self.weighting == "auto" and hasattr(self, "document_counts_"))
+
+    @property
+    def _term_weighting(self) -> str:
+        """How a feature counts inside its row."""
+        if self._uses_counts:
+            return "log"
+        return "count" if self.weighting == "auto" else self.weighting
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Forgets everything, then reads X."""
@@ -177,10 +196,16 @@ class Hasher(Estimator):
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf."""
         self.forget()
-        return _as_csr(self._chunk(self._read_some(X), learn=True))
+        table = self._read_some(X)
+        if self._counts_rows:
+            self._learn(table)  # a pass of its own: here a row's weights depend on all rows
+        return _as_csr(self._chunk(table, learn=not self._counts_rows))
 
     def to_chunk(self, X: Any, y: Any = None, sample_weight: Any = None, *, learn: bool = False) -> Chunk:
-        """Hashed rows with targets and weights; with `learn`, X is read as by `partial_fit` in the same pass."""
+        """Hashed rows with targets and weights; with `learn`, X is read as by `partial_fit` in the same pass.
+
+        Under tf-idf each row is then weighted by the rows up to and with it, as in a stream without an end.
+        """
         return self._chunk(self._read(X), y, sample_weight, learn=learn)
 
     def _chunk(self, table: Table, y: Any = None, sample_weight: Any = None, *, learn: bool) -> Chunk:
@@ -188,9 +213,6 @@ class Hasher(Estimator):
         if targets is not None and len(targets) != table.n_rows:
             raise DataError(f"X has {table.n_rows} rows but y has {len(targets)}; give one target a row")
         weight = None if sample_weight is None else as_weights(sample_weight, table.n_rows)
-        if learn and self.weighting == "tfidf":
-            self._learn(table)  # a pass of its own: a row's weights depend on all rows counted
-            learn = False
         indptr, indices, values = self._hash(table, learn=learn)
         return Chunk(indptr, indices, values, self.n_features, targets, weight)
 
@@ -211,7 +233,7 @@ class Hasher(Estimator):
 
     def _learn(self, table: Table) -> Self:
         if self.learns:
-            self._hash(table, learn=True, count=self.weighting == "tfidf")
+            self._hash(table, learn=True, weigh=False)
         return self
 
     def _read_some(self, X: Any) -> Table:
@@ -256,11 +278,12 @@ class Hasher(Estimator):
             raise DataError("X has no columns to hash; give rows with at least one key")
         return tuple(chosen)
 
-    def _hash(self, table: Table, *, learn: bool, count: bool = False) -> tuple[Array, Array, Array]:
+    def _hash(self, table: Table, *, learn: bool, weigh: bool = True) -> tuple[Array, Array, Array]:
         places = {name: place for place, (name, _) in enumerate(self.columns_)}
         if learn:
             self._make_state()
-        use_counts = self.weighting == "tfidf" and not count
+        count = learn and self._counts_rows
+        use_counts = self._uses_counts and weigh
         if use_counts and not hasattr(self, "document_counts_"):
             raise self._not_fitted(
                 "weighting='tfidf' needs the number of rows with each feature: call fit or partial_fit first"
@@ -283,7 +306,7 @@ class Hasher(Estimator):
     def _make_state(self) -> None:
         if self.names and not hasattr(self, "names_"):
             self.names_ = NameBook(self.names)
-        if self.weighting == "tfidf" and not hasattr(self, "document_counts_"):
+        if self._counts_rows and not hasattr(self, "document_counts_"):
             self.document_counts_ = np.zeros(self.n_features, np.uint32)
             self.n_documents_ = 0
 
@@ -307,7 +330,7 @@ class Hasher(Estimator):
             n_bits=self.n_bits,
             ngrams=self.ngrams or (0, 0),
             char_ngrams=self.char_ngrams or (0, 0),
-            weighting=WEIGHTINGS.index(self.weighting) % 3,  # tf-idf starts from counts
+            weighting=("count", "binary", "log").index(self._term_weighting),
             copies=self.copies,
             min_letters=self.min_token,
             is_signed=bool(self.signed),
@@ -469,14 +492,18 @@ class Hasher(Estimator):
         return hasher
 
     def __sklearn_is_fitted__(self) -> bool:
-        return not self.learns or hasattr(self, "columns_")
+        return not self._needs_fit or hasattr(self, "columns_")
+
+    @property
+    def _needs_fit(self) -> bool:
+        return self.names > 0 or self.weighting == "tfidf"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float32"]
         tags.input_tags.sparse = False
         tags.input_tags.string = tags.input_tags.dict = tags.input_tags.categorical = tags.input_tags.allow_nan = True
-        tags.requires_fit = self.learns
+        tags.requires_fit = self._needs_fit
         return tags
 
 
@@ -491,7 +518,7 @@ class RowEncoder:
     def __call__(self, batch: RawBatch) -> Chunk:
         """The batch, hashed."""
         blocks = (batch.first_id,) if batch.block_ids is None else tuple(batch.block_ids.tolist())
-        new = self.learn and blocks[0] not in self._seen
+        new = self.learn and not self._seen.issuperset(blocks)
         self._seen.update(blocks)
         return self.hasher.to_chunk(batch.columns, learn=new)
 

@@ -16,6 +16,7 @@ import numpy as np
 from steepest.data.cache import CachedSource
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import ParameterError, at_least, choice, whole
+from steepest.data.kept import keep_rows
 from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, from_arrays
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
@@ -108,9 +109,13 @@ class LinearModel(Estimator):
         source = self._hashed(source, learn=True)
         validation = None if validation is None else self._hashed(validation, learn=False)
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
+        epochs = whole("epochs", self.epochs, 1)
+        if epochs > 1:
+            source = keep_rows(source)
+            validation = None if validation is None else keep_rows(validation)
         learner = self._new_learner(settings, source)
         plan = Plan(
-            epochs=whole("epochs", self.epochs, 1),
+            epochs=epochs,
             tol=None if self.tol is None else at_least("tol", self.tol, 0.0),
             patience=whole("patience", self.patience, 1),
             early_stopping=bool(self.early_stopping),

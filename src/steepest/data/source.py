@@ -20,8 +20,10 @@ from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import choice, inside, whole
 
 SHUFFLES = ("never", "once", "blocks", "rows")
-# Rows that stay together under shuffle="blocks": long enough to read at speed, short enough to mix well.
-BLOCK_ROWS = 64
+# Rows that stay together under shuffle="blocks": at most so many, long enough to read at speed, and never so many that
+# there are fewer than so many runs, because a few long runs mix badly.
+BLOCK_ROWS = 128
+LEAST_RUNS = 1024
 # Rows handed over at once from memory: large enough that calls cost nothing, small enough for a live progress bar.
 CHUNK_ROWS = 1 << 18
 
@@ -60,17 +62,18 @@ class Order:
 
     def runs(self, n_rows: int, epoch: int, *path: int) -> Runs | None:
         """The same order as `permute` gives, in the least room."""
-        if self.shuffle == "never" or n_rows < 2 or (self.shuffle == "blocks" and n_rows <= BLOCK_ROWS):
+        if self.shuffle == "never" or n_rows < 2:
             return None
         generator = self.generator(epoch, *path)
-        if self.shuffle in ("rows", "once"):
+        length = min(BLOCK_ROWS, n_rows // LEAST_RUNS)
+        if self.shuffle in ("rows", "once") or length <= 1:
             return Runs(generator.permutation(n_rows), 1)
-        # Blocks start at a new offset in every epoch, so that neighbours do not stay neighbours; the rows before the
-        # first and behind the last whole block are visited first, where they weigh least.
-        offset = int(generator.integers(0, BLOCK_ROWS))
-        n_blocks = (n_rows - offset) // BLOCK_ROWS
-        starts = offset + BLOCK_ROWS * generator.permutation(n_blocks)
-        return Runs(starts, BLOCK_ROWS, ((0, offset), (offset + n_blocks * BLOCK_ROWS, n_rows)))
+        # Runs start at a new offset in every epoch, so that neighbours do not stay neighbours; the rows before the
+        # first and behind the last whole run are visited first, where they weigh least.
+        offset = int(generator.integers(0, length))
+        n_runs = (n_rows - offset) // length
+        starts = offset + length * generator.permutation(n_runs)
+        return Runs(starts, length, ((0, offset), (offset + n_runs * length, n_rows)))
 
 
 class Source(ABC):

@@ -1,0 +1,141 @@
+"""Rows kept after the first reading, so that later epochs cost no parsing and mix all rows with each other.
+
+Their entries go to an unnamed temporary file, which is mapped, and which vanishes with the process; only row starts,
+targets and weights stay in memory. Data that is too large for that, or for the disk, is dropped again, and every epoch
+then reads as if nothing had been tried. Memory: at most KEPT_ROWS rows, whatever the size of the data.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from steepest.data.cache import CachedSource
+from steepest.data.chunk import Array, Chunk
+from steepest.data.source import ArraySource, Derived, Order, Source
+
+# What reading in vain may cost at most: a second or so.
+KEPT_ENTRIES = 64 << 20
+KEPT_ROWS = 1 << 20
+# Entries of a chunk, about. Its runs lie all over the file, and touching one brings in its surroundings.
+CHUNK_ENTRIES = 1 << 18
+
+
+def keep_rows(source: Source) -> Source:
+    """The same rows, parsed once if they fit; sources that are as fast as memory already are returned as they are."""
+    return source if isinstance(source, ArraySource | CachedSource | Kept) else Kept(source)
+
+
+class Kept(Derived):
+    """The rows of another source, which are parsed once if they fit."""
+
+    def __init__(self, parent: Source) -> None:
+        super().__init__(parent)
+        self.n_rows = parent.n_rows
+        self._shelf: _Shelf | None = None
+        self._tried = False
+
+    def _copy(self) -> Kept:
+        return Kept(self.parent)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The parent's: these are its rows."""
+        return self.parent.fingerprint()
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """The rows kept if they fit, else the parent's."""
+        if not self._tried:
+            self._shelf = self._load()
+            self._tried = True
+        return self.parent.read(order, epoch) if self._shelf is None else self._shelf.read(order, epoch)
+
+    def _load(self) -> _Shelf | None:
+        shelf = _Shelf()
+        try:
+            for chunk in self.parent.read(Order(), 0):
+                shelf.put(chunk if chunk.order is None else chunk.packed())
+                if shelf.n_entries > KEPT_ENTRIES or shelf.n_rows > KEPT_ROWS:
+                    return None
+        except OSError:  # no room on the disk, or no place for temporary files
+            return None
+        if not shelf.n_rows:
+            return None
+        shelf.close()
+        self.n_rows = shelf.n_rows
+        return shelf
+
+
+class _Shelf:
+    """Chunks side by side: entries in files, the rest in memory."""
+
+    def __init__(self) -> None:
+        self.n_rows = self.n_entries = 0
+        self._files = [tempfile.TemporaryFile(buffering=0) for _ in ("indices", "values")]
+        self._maps: list[mmap.mmap] = []
+        self._parts: list[Chunk] = []  # without their entries
+        self._source: ArraySource | None = None
+
+    def put(self, chunk: Chunk) -> None:
+        """Takes in the rows of a chunk."""
+        first, last = int(chunk.indptr[0]), int(chunk.indptr[-1])
+        for file, entries in zip(self._files, (chunk.indices, chunk.values), strict=True):
+            _write_fully(file, entries[first:last])
+        indptr = chunk.indptr - first + self.n_entries
+        self._parts.append(Chunk(indptr, *_NO_ENTRIES, chunk.n_features, chunk.y, chunk.weight))
+        self.n_rows += chunk.n_rows
+        self.n_entries += last - first
+
+    def close(self) -> None:
+        """No more rows come: maps the files."""
+        parts = self._parts
+        indices, values = self._mapped(np.int32), self._mapped(np.float32)
+        rows = Chunk(
+            np.concatenate([parts[0].indptr[:1], *(part.indptr[1:] for part in parts)]),
+            indices,
+            values,
+            max(part.n_features for part in parts),
+            _joined([part.y for part in parts]),
+            _weights(parts),
+        )
+        at_once = max(1, CHUNK_ENTRIES * self.n_rows // max(1, self.n_entries))
+        self._source = ArraySource(rows, chunk_rows=at_once)
+        self._parts = []
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """Some thousands of rows at a time; what was visited need not stay in memory."""
+        assert self._source is not None
+        for chunk in self._source.read(order, epoch):
+            yield chunk
+            for mapped in self._maps:
+                mapped.madvise(mmap.MADV_DONTNEED)
+
+    def _mapped(self, dtype: type) -> Array:
+        file = self._files[len(self._maps) if self.n_entries else 0]
+        if not self.n_entries:
+            return np.empty(0, dtype)
+        self._maps.append(mmap.mmap(file.fileno(), 4 * self.n_entries, access=mmap.ACCESS_READ))
+        return np.frombuffer(self._maps[-1], dtype)
+
+
+_NO_ENTRIES = (np.empty(0, np.int32), np.empty(0, np.float32))
+
+
+def _write_fully(file: Any, entries: Array) -> None:
+    left = memoryview(np.ascontiguousarray(entries)).cast("B")
+    while len(left):
+        left = left[file.write(left) :]
+
+
+def _joined(arrays: list[Array | None]) -> Array | None:
+    known = [array for array in arrays if array is not None]
+    return np.concatenate(known) if known else None
+
+
+def _weights(parts: list[Chunk]) -> Array | None:
+    if all(part.weight is None for part in parts):
+        return None
+    return np.concatenate([np.ones(part.n_rows) if part.weight is None else part.weight for part in parts])
