@@ -67,7 +67,7 @@ void check_rows(const Rows& rows, int64_t n_rows, int64_t n_entries, bool codes)
   }
 }
 
-Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int32_t target_kind,
+Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int64_t width, int32_t target_kind,
              int32_t table_bits) {
   const int64_t n_rows = static_cast<int64_t>(block.indptr.size()) - 1;
   require(n_rows >= 0, "indptr does not fit indices and values");
@@ -80,6 +80,7 @@ Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int32_t 
   rows.n = n_rows;
   rows.n_features = n_features;
   rows.n_outputs = n_outputs;
+  rows.width = width;
   rows.table_bits = table_bits;
   if (block.y) {
     require(!codes || n_outputs > 1, "class codes need two outputs or more");
@@ -106,13 +107,21 @@ T* optional_data(std::optional<Out<T>>& array, size_t size, const char* message)
   return array->data();
 }
 
+// Columns of a table whose last axis is that of the outputs; it may have room for more.
+template <typename AnyTable>
+int64_t width_of(const AnyTable& table, int64_t n_outputs, int32_t table_bits) {
+  if (table_bits || table.ndim() < 2) return n_outputs;
+  return static_cast<int64_t>(table.shape(table.ndim() - 1));
+}
+
 // Features whose weights the table holds, or that may look for them in a table that all share.
-int64_t count_features(size_t table_size, int64_t n_outputs, int64_t accumulators, int32_t table_bits,
-                       int64_t n_columns) {
+int64_t count_features(size_t table_size, int64_t n_outputs, int64_t width, int64_t accumulators,
+                       int32_t table_bits, int64_t n_columns) {
   const int64_t size = static_cast<int64_t>(table_size);
   if (table_bits == 0) {
-    require(n_outputs > 0 && size % (n_outputs * accumulators) == 0, "the weights do not fit the bias");
-    return size / n_outputs / accumulators;
+    require(0 < n_outputs && n_outputs <= width && size % (width * accumulators) == 0,
+            "the weights do not fit the bias");
+    return size / width / accumulators;
   }
   require(kLeastTableBits <= table_bits && table_bits <= kMostTableBits, "table_bits must be 6 to 30");
   require(n_outputs > 0 && size == table_entries(table_bits) * accumulators, "the table has another size");
@@ -126,8 +135,9 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
   const int type = float_type(v);
   const size_t n_outputs = bias.size();
   const int32_t table_bits = choices.table_bits;
+  const int64_t width = width_of(v, static_cast<int64_t>(n_outputs), table_bits);
   const size_t n_features = static_cast<size_t>(count_features(
-      v.size(), static_cast<int64_t>(n_outputs), entries_per_weight, table_bits, choices.n_columns));
+      v.size(), static_cast<int64_t>(n_outputs), width, entries_per_weight, table_bits, choices.n_columns));
   require(table_bits == 0 || !shrunk, "a shared table has no clocks of shrinkage");
   require(bias_square.size() == n_outputs && bias_average.size() == n_outputs, "the biases differ in length");
   require(clock.size() == kClockSize, "the clock has another length");
@@ -141,7 +151,7 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
           "a truncation threshold needs l2 = 0");
   if (average)
     require(average->size() == v.size() && float_type(*average) == type, "the average does not fit");
-  const Rows rows = rows_of(block, static_cast<int64_t>(n_features), static_cast<int64_t>(n_outputs),
+  const Rows rows = rows_of(block, static_cast<int64_t>(n_features), static_cast<int64_t>(n_outputs), width,
                             choices.target_kind, table_bits);
   // A batch longer than the visit is the visit; but never 1, which learns heavy rows in another way.
   choices.batch_size = std::min(choices.batch_size, std::max<int64_t>(rows.n, 2));
@@ -167,8 +177,9 @@ int64_t score(const Block& block, ConstTable weights, In<double> bias, Out<doubl
               int table_bits, int64_t n_columns) {
   const int type = float_type(weights);
   const int64_t n_outputs = static_cast<int64_t>(bias.size());
-  const int64_t n_features = count_features(weights.size(), n_outputs, 1, table_bits, n_columns);
-  const Rows rows = rows_of(block, n_features, n_outputs, kTargets, table_bits);
+  const int64_t width = width_of(weights, n_outputs, table_bits);
+  const int64_t n_features = count_features(weights.size(), n_outputs, width, 1, table_bits, n_columns);
+  const Rows rows = rows_of(block, n_features, n_outputs, width, kTargets, table_bits);
   require(static_cast<int64_t>(scores.size()) == rows.n * n_outputs, "scores has another size");
   const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(n_threads, rows.n / 1024));
   std::vector<int64_t> stopped(parts);
@@ -235,7 +246,8 @@ nb::object class_weights_of(ConstTable table, In<int64_t> features, int64_t outp
 }
 
 nb::object class_weights(ConstTable table, In<int64_t> features, int64_t output, int table_bits) {
-  count_features(table.size(), 1, 1, table_bits, 0);
+  require(table_bits > 0, "table_bits must be 6 to 30");
+  count_features(table.size(), 1, 1, 1, table_bits, 0);
   require(0 <= output && output <= std::numeric_limits<int32_t>::max(), "an output is out of range");
   for (size_t k = 0; k < features.size(); ++k)
     require(0 <= features.data()[k] && features.data()[k] <= std::numeric_limits<int32_t>::max(),

@@ -18,6 +18,7 @@ struct Rows {
   int64_t n;
   int64_t n_features;
   int64_t n_outputs;
+  int64_t width;       // columns of the table: n_outputs, and room for more
   int32_t table_bits;  // 0: a weight for each feature and output; else all share a table, see class_hash.h
 };
 

@@ -43,7 +43,7 @@ constexpr double kMostRepeats = 128;
 constexpr int64_t kFloatsPerLine = 16;
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline bool one_column(const Rows& rows) { return rows.n_outputs == 1 && !rows.table_bits; }
+static inline bool one_column(const Rows& rows) { return rows.width == 1 && !rows.table_bits; }
 static inline int64_t row_at(const Rows& rows, int64_t q) { return rows.order ? rows.order[q] : q; }
 static inline double weight_at(const Rows& rows, int64_t row) { return rows.weight ? rows.weight[row] : 1.0; }
 
@@ -251,30 +251,6 @@ struct Ahead {
   }
 };
 
-// Fills slopes[0..n_outputs) from scores[0..n_outputs) and returns the row's loss.
-static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t row, const double* scores,
-                                   double* slopes) {
-  const int64_t n = rows.n_outputs;
-  double loss = 0;
-  if (c.target_kind == kSoftmax) {
-    double top = scores[0], sum = 0;
-    for (int64_t k = 1; k < n; ++k) top = scores[k] > top ? scores[k] : top;
-    for (int64_t k = 0; k < n; ++k) sum += slopes[k] = exp(scores[k] - top);
-    for (int64_t k = 0; k < n; ++k) slopes[k] /= sum;
-    const int64_t label = static_cast<int64_t>(rows.y[row]);
-    slopes[label] -= 1;
-    return log(sum) + (top - scores[label]);
-  }
-  for (int64_t k = 0; k < n; ++k) {
-    const double y = c.target_kind == kTargets ? rows.y[row * n + k]
-                                               : (k == static_cast<int64_t>(rows.y[row]) ? 1.0 : -1.0);
-    const LossAndSlope l = evaluate_loss(c.loss, c.loss_parameter, scores[k], y);
-    slopes[k] = l.slope;
-    loss += l.value;
-  }
-  return loss;
-}
-
 // A weighted sum of losses; those of weight one are gathered as a sum and a product (see losses.h).
 struct LossSum {
   double sum = 0;
@@ -294,6 +270,30 @@ struct LossSum {
   }
   double total() const { return sum + log(product); }
 };
+
+// Fills slopes[0..n_outputs) from scores[0..n_outputs) and returns the row's loss.
+static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t row, const double* scores,
+                                   double* slopes) {
+  const int64_t n = rows.n_outputs;
+  LossSum losses;
+  if (c.target_kind == kSoftmax) {
+    double top = scores[0], sum = 0;
+    for (int64_t k = 1; k < n; ++k) top = scores[k] > top ? scores[k] : top;
+    for (int64_t k = 0; k < n; ++k) sum += slopes[k] = exp(scores[k] - top);
+    for (int64_t k = 0; k < n; ++k) slopes[k] /= sum;
+    const int64_t label = static_cast<int64_t>(rows.y[row]);
+    slopes[label] -= 1;
+    return log(sum) + (top - scores[label]);
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    const double y = c.target_kind == kTargets ? rows.y[row * n + k]
+                                               : (k == static_cast<int64_t>(rows.y[row]) ? 1.0 : -1.0);
+    const LossAndSlope l = evaluate_loss<true>(c.loss, c.loss_parameter, scores[k], y);
+    slopes[k] = l.slope;
+    losses.add(1, l.value, l.factor);
+  }
+  return losses.total();
+}
 
 static inline void move_bias(const Choices& c, const LinearState& s, int64_t k, double slope, double eta) {
   if (c.bias_scale < 0 || slope == 0) return;
@@ -386,7 +386,7 @@ static inline void advance(const Choices& c, const LinearState& s, const Rows& r
     if (rows.table_bits)
       settle_sgd<W>(c, s, table_entries(rows.table_bits), 1);
     else
-      settle_sgd<W>(c, s, rows.n_features, rows.n_outputs);
+      settle_sgd<W>(c, s, rows.n_features, rows.width);
   }
 }
 
@@ -478,7 +478,7 @@ struct Sgd {
     step = -eta / s.clock->scale;  // in units of v
   }
   bool score(const Row& row, double* scores) const {
-    if (s.shrunk) settle_row<W, kMany>(c, s, row, rows.n_outputs);
+    if (s.shrunk) settle_row<W, kMany>(c, s, row, rows.width);
     return score_row<W, kMany>(layout, s, row, rows.n_outputs, s.clock->scale, scores);
   }
   void add(const Row& row, const double* slopes) const {
@@ -656,7 +656,7 @@ static Outcome learn(const Rows& rows, const Choices& c, const LinearState& s) {
   double* scores = s.scratch + c.batch_size * K;
   Rule rule(rows, c, s);
   typedef typename Rule::Weight W;
-  const Ahead<W> ahead(rows, static_cast<W*>(s.v), static_cast<W*>(s.average), Rule::kEntries * K);
+  const Ahead<W> ahead(rows, static_cast<W*>(s.v), static_cast<W*>(s.average), Rule::kEntries * rows.width);
   LossSum losses;
   double weight_sum = 0;
 
@@ -709,7 +709,7 @@ template <typename W>
 static int64_t scores(const Rows& rows, const void* weights, const double* bias, double* scores) {
   const W* w = static_cast<const W*>(weights);
   const int64_t K = rows.n_outputs;
-  const Ahead<W> ahead(rows, w, nullptr, K);
+  const Ahead<W> ahead(rows, w, nullptr, rows.width);
   const Layout layout(rows, 1);
   const bool one = one_column(rows);
   for (int64_t q = 0; q < rows.n; ++q) {

@@ -74,10 +74,10 @@ struct Layout {
 
   Layout(const Rows& rows, int64_t accumulators) {
     const bool shared = rows.table_bits > 0;
-    stride = shared ? 0 : rows.n_outputs * accumulators;
+    stride = shared ? 0 : rows.width * accumulators;
     mask = (uint64_t{1} << rows.table_bits) - 1;
-    entries = shared ? table_entries(rows.table_bits) : rows.n_features * rows.n_outputs;
-    second = shared ? entries : rows.n_outputs;
+    entries = shared ? table_entries(rows.table_bits) : rows.n_features * rows.width;
+    second = shared ? entries : rows.width;
   }
 
   template <typename W>

@@ -11,7 +11,7 @@ the model (`weights`, `scores`) always includes them. Classes and features may a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ FIRST_SNAPSHOT_ROWS = 1 << 16
 LARGEST_TABLE_BYTES = 1 << 33
 MOST_ROLLBACKS = 60
 BLOCK = 1 << 16  # weights that are added up at once
+WIDE = ("v", "average")  # a column an output
 BIASES = ("bias", "bias_square", "bias_average", "bias_start")
 CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "average_weight")
 
@@ -139,7 +140,7 @@ class LinearLearner:
                 arrays["v"],
                 arrays.get("shrunk"),
                 arrays["clock"],
-                1 if self.shared else self.n_outputs,
+                1 if self.shared else arrays["v"].shape[-1],
                 self._choices(),
                 arrays.get("average"),
             )
@@ -148,6 +149,8 @@ class LinearLearner:
     def state(self) -> dict[str, Array]:
         """Everything that was learned or is needed to go on, as arrays."""
         state = dict(self.arrays)
+        if not self.shared:  # room for more outputs is no part of what was learned
+            state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         state["counters"] = np.array(
             [
                 self.n_features,
@@ -237,7 +240,7 @@ class LinearLearner:
 
     def _live(self, table: Array) -> Array:
         """The part of a table that is in use: it has room for more features, unless all share it."""
-        return table if self.shared else table[: self.n_features]
+        return table if self.shared else table[: self.n_features, ..., : self.n_outputs]
 
     def _plain_weights(self) -> tuple[Array, Array]:
         v = self._live(self.arrays["v"])
@@ -251,8 +254,12 @@ class LinearLearner:
             return w.astype(v.dtype), self.arrays["bias"]
         if self.settings.average != "no" and self._clock("average_weight") > 0:
             s, c = self._clock("average_scale"), self._clock("average_weight")
-            mean = (s * v.astype(np.float64) - self._live(self.arrays["average"])) / c
-            return mean.astype(v.dtype), self.arrays["bias_average"]
+            u, mean = self._live(self.arrays["average"]), np.empty(v.shape, v.dtype)
+            rows = max(1, BLOCK // self.n_outputs)
+            for first in range(0, len(v), rows):  # a large table needs no copy in float64
+                part = slice(first, first + rows)
+                mean[part] = (s * v[part].astype(np.float64) - u[part]) / c
+            return mean, self.arrays["bias_average"]
         if self.settings.l1 == 0:  # nothing is owed: one multiplication is all, and large tables are copied once
             return v * v.dtype.type(self._clock("scale")), self.arrays["bias"]
         settled = self.clone()
@@ -290,6 +297,15 @@ class LinearLearner:
         """Divides the step size (the adaptive schedule does so when the loss stalls)."""
         if self.eta0 is not None:
             self.eta0 /= factor
+
+    def count_nonzero(self) -> int:
+        """Weights that are not zero, or that a row has moved: without the 1-norm no others become zero."""
+        if self._shown is not None or self.settings.l1 > 0 or self.pending is not None:
+            return int(np.count_nonzero(self.weights()[0]))
+        v = self.arrays["v"]
+        if self.settings.rule in ADAPTIVE:
+            v = v[0] if self.shared else v[:, 0]
+        return int(np.count_nonzero(v))
 
     def penalty(self) -> float:
         """alpha R(w) at the current weights."""
@@ -454,11 +470,16 @@ class LinearLearner:
 
     def keep_good_state(self) -> None:
         """Remembers the state to return to if learning diverges; an overflowed one is not worth it."""
-        if not np.isfinite(self.arrays["v"]).all():
+        if not _all_finite(self.arrays["v"]):
             self._roll_back(Progress())
             return
-        arrays = {name: array.copy() for name, array in self.arrays.items()}
-        self._good = _Snapshot(arrays, self.n_outputs)
+        kept = {} if self._good is None else self._good.arrays
+        for name, array in self.arrays.items():
+            if name in kept and kept[name].shape == array.shape:
+                np.copyto(kept[name], array)  # into memory that is there already
+            else:
+                kept[name] = array.copy()
+        self._good = _Snapshot(kept, self.n_outputs)
 
     # ------------------------------------------------------------------------------------- classes and weights
 
@@ -476,8 +497,7 @@ class LinearLearner:
             first = int(unknown[0]) - int(unknown[0]) % batch
             if first > 0:
                 return self._code(rows.span(0, first).packed())[0], first
-            for label in dict.fromkeys(rows.visited(rows.y)[unknown[unknown < batch]].tolist()):
-                self._add_class(label)
+            self._add_classes(dict.fromkeys(rows.visited(rows.y)[unknown[unknown < batch]].tolist()))
             return self._code(rows)
         weight = self._class_weights(rows, codes)
         np.maximum(codes, 0, out=codes)  # rows of the block that are not visited
@@ -511,29 +531,39 @@ class LinearLearner:
         self.n_outputs = n_outputs
         self.arrays = self._new_arrays(len(self.arrays["v"]))
 
-    def _add_class(self, label: Any) -> None:
-        """A class never seen before: two classes share one column, more have one each."""
-        self.book.add(label)
+    def _add_classes(self, labels: Iterable[Any]) -> None:
+        """Classes never seen before: two classes share one column, more have one each."""
+        for label in labels:
+            self.book.add(label)
         n = len(self.book)
-        if len(self.class_counts) < n:
-            self.class_counts = np.append(self.class_counts, 0.0)
+        self.class_counts = np.pad(self.class_counts, (0, max(0, n - len(self.class_counts))))
         self._coded = None
         if self.shared:
             self.n_outputs = self._count_outputs()
             self._grow_biases()
-            return
-        if n <= 2:
-            return
-        old, width = self.arrays, self.n_outputs
+        elif n > 2:
+            self._grow_outputs(n)
+
+    def _grow_outputs(self, n: int) -> None:
+        """Makes room for n outputs, and for some more, so that a table is not copied for every new class."""
+        old, before, room = self.arrays, self.n_outputs, self.arrays["v"].shape[-1]
         self.n_outputs = n
-        self.arrays = self._new_arrays(len(old["v"]))
-        for name, array in self.arrays.items():
-            if name in ("clock", "shrunk"):
-                array[...] = old[name]
-            elif width > 1:
-                array[..., :width] = old[name]
-            else:  # one column said "second class against first": negated, it speaks for the first
-                array[..., :1], array[..., 1:2] = -old[name], old[name]
+        if n > room:
+            fresh = self._clock("steps") == 0
+            self.arrays = self._new_arrays(len(old["v"]), n if fresh else 8 * math.ceil((n + n // 8) / 8))
+            for name in self.arrays.keys() - {*BIASES}:
+                if name not in WIDE:
+                    self.arrays[name][...] = old[name]
+                elif not fresh:
+                    self.arrays[name][..., :before] = old[name][..., :before]
+            self.arrays |= {name: old[name] for name in BIASES}
+        self._grow_biases()
+        if before > 1:
+            return
+        for name in (*BIASES, *WIDE):  # one column said "second class against first": negated, it speaks for the first
+            if name in self.arrays:
+                first = self.arrays[name][..., 0].copy()
+                self.arrays[name][..., 0], self.arrays[name][..., 1] = -first, first
         squares = [self.arrays["bias_square"]]
         if self.settings.rule in ADAPTIVE:
             squares.append(self.arrays["v"][:, 1])
@@ -541,7 +571,7 @@ class LinearLearner:
             np.abs(square, out=square)
 
     def _grow_biases(self) -> None:
-        """In a shared table a new class has its weights already; only its biases are new."""
+        """New classes start with a bias of zero."""
         for name in BIASES:
             missing = self.n_outputs - len(self.arrays[name])
             self.arrays[name] = np.pad(self.arrays[name], (0, missing))
@@ -573,9 +603,10 @@ class LinearLearner:
 
     # ------------------------------------------------------------------------------------------------- the tables
 
-    def _new_arrays(self, n_features: int) -> dict[str, Array]:
+    def _new_arrays(self, n_features: int, width: int | None = None) -> dict[str, Array]:
         s, k = self.settings, self.n_outputs
-        shape: tuple[int, ...] = (n_features, 2, k) if s.rule in ADAPTIVE else (n_features, k)
+        width = k if width is None else width
+        shape: tuple[int, ...] = (n_features, 2, width) if s.rule in ADAPTIVE else (n_features, width)
         if self.shared:
             entries = (1 << s.table_bits) + kernels.class_window - 1
             shape = (2, entries) if s.rule in ADAPTIVE else (entries,)
@@ -648,9 +679,9 @@ class LinearLearner:
         if rows.y is not None and rows.y.ndim == 2 and not self.several_targets:
             self._open_targets(rows.y.shape[1])
         if self.settings.task == "classify" and rows.y is not None and rows.y.ndim == 1:
-            for label in dict.fromkeys(rows.visited(rows.y).tolist()):
-                if label not in self.book.labels:
-                    self._add_class(label)
+            known = set(self.book.labels)
+            labels = dict.fromkeys(rows.visited(rows.y).tolist())
+            self._add_classes([label for label in labels if label not in known])
 
     # ---------------------------------------------------------------------------------------------------- measures
 
@@ -719,3 +750,9 @@ class LinearLearner:
 
     def _clock(self, name: str) -> float:
         return float(self.arrays["clock"][CLOCK.index(name)])
+
+
+def _all_finite(table: Array) -> bool:
+    """The sum tells in most cases, without an array of truth values."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(table.sum()) or np.isfinite(table).all())
