@@ -107,10 +107,10 @@ T* optional_data(std::optional<Out<T>>& array, size_t size, const char* message)
   return array->data();
 }
 
-// Columns of a table whose last axis is that of the outputs; it may have room for more.
+// Columns of a table (features, [accumulators,] outputs): there may be room for more outputs than there are.
 template <typename AnyTable>
-int64_t width_of(const AnyTable& table, int64_t n_outputs, int32_t table_bits) {
-  if (table_bits || table.ndim() < 2) return n_outputs;
+int64_t width_of(const AnyTable& table, int64_t n_outputs, size_t accumulators, int32_t table_bits) {
+  if (table_bits || table.ndim() != accumulators + 1) return n_outputs;
   return static_cast<int64_t>(table.shape(table.ndim() - 1));
 }
 
@@ -135,7 +135,8 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
   const int type = float_type(v);
   const size_t n_outputs = bias.size();
   const int32_t table_bits = choices.table_bits;
-  const int64_t width = width_of(v, static_cast<int64_t>(n_outputs), table_bits);
+  const int64_t width =
+      width_of(v, static_cast<int64_t>(n_outputs), static_cast<size_t>(entries_per_weight), table_bits);
   const size_t n_features = static_cast<size_t>(count_features(
       v.size(), static_cast<int64_t>(n_outputs), width, entries_per_weight, table_bits, choices.n_columns));
   require(table_bits == 0 || !shrunk, "a shared table has no clocks of shrinkage");
@@ -177,7 +178,7 @@ int64_t score(const Block& block, ConstTable weights, In<double> bias, Out<doubl
               int table_bits, int64_t n_columns) {
   const int type = float_type(weights);
   const int64_t n_outputs = static_cast<int64_t>(bias.size());
-  const int64_t width = width_of(weights, n_outputs, table_bits);
+  const int64_t width = width_of(weights, n_outputs, 1, table_bits);
   const int64_t n_features = count_features(weights.size(), n_outputs, width, 1, table_bits, n_columns);
   const Rows rows = rows_of(block, n_features, n_outputs, width, kTargets, table_bits);
   require(static_cast<int64_t>(scores.size()) == rows.n * n_outputs, "scores has another size");
