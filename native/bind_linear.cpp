@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "class_hash.h"
 #include "kernel_table.h"
 
 namespace nb = nanobind;
@@ -66,7 +67,8 @@ void check_rows(const Rows& rows, int64_t n_rows, int64_t n_entries, bool codes)
   }
 }
 
-Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int32_t target_kind) {
+Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int64_t width, int32_t target_kind,
+             int32_t table_bits) {
   const int64_t n_rows = static_cast<int64_t>(block.indptr.size()) - 1;
   require(n_rows >= 0, "indptr does not fit indices and values");
   const int64_t n_entries = static_cast<int64_t>(std::min(block.indices.size(), block.values.size()));
@@ -78,6 +80,8 @@ Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int32_t 
   rows.n = n_rows;
   rows.n_features = n_features;
   rows.n_outputs = n_outputs;
+  rows.width = width;
+  rows.table_bits = table_bits;
   if (block.y) {
     require(!codes || n_outputs > 1, "class codes need two outputs or more");
     require(static_cast<int64_t>(block.y->size()) == n_rows * (codes ? 1 : n_outputs),
@@ -103,14 +107,39 @@ T* optional_data(std::optional<Out<T>>& array, size_t size, const char* message)
   return array->data();
 }
 
+// Columns of a table (features, [accumulators,] outputs): there may be room for more outputs than there are.
+template <typename AnyTable>
+int64_t width_of(const AnyTable& table, int64_t n_outputs, size_t accumulators, int32_t table_bits) {
+  if (table_bits || table.ndim() != accumulators + 1) return n_outputs;
+  return static_cast<int64_t>(table.shape(table.ndim() - 1));
+}
+
+// Features whose weights the table holds, or that may look for them in a table that all share.
+int64_t count_features(size_t table_size, int64_t n_outputs, int64_t width, int64_t accumulators,
+                       int32_t table_bits, int64_t n_columns) {
+  const int64_t size = static_cast<int64_t>(table_size);
+  if (table_bits == 0) {
+    require(0 < n_outputs && n_outputs <= width && size % (width * accumulators) == 0,
+            "the weights do not fit the bias");
+    return size / width / accumulators;
+  }
+  require(kLeastTableBits <= table_bits && table_bits <= kMostTableBits, "table_bits must be 6 to 30");
+  require(n_outputs > 0 && size == table_entries(table_bits) * accumulators, "the table has another size");
+  require(0 <= n_columns && n_columns <= std::numeric_limits<int32_t>::max(), "n_columns is out of range");
+  return n_columns;
+}
+
 nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, const Block& block, Table v,
                 std::optional<Out<double>> shrunk, std::optional<Table> average, Out<double> bias,
                 Out<double> bias_square, Out<double> bias_average, Out<double> clock, Choices choices) {
   const int type = float_type(v);
   const size_t n_outputs = bias.size();
-  require(n_outputs > 0 && v.size() % (n_outputs * entries_per_weight) == 0,
-          "the weights do not fit the bias");
-  const size_t n_features = v.size() / n_outputs / entries_per_weight;
+  const int32_t table_bits = choices.table_bits;
+  const int64_t width =
+      width_of(v, static_cast<int64_t>(n_outputs), static_cast<size_t>(entries_per_weight), table_bits);
+  const size_t n_features = static_cast<size_t>(count_features(
+      v.size(), static_cast<int64_t>(n_outputs), width, entries_per_weight, table_bits, choices.n_columns));
+  require(table_bits == 0 || !shrunk, "a shared table has no clocks of shrinkage");
   require(bias_square.size() == n_outputs && bias_average.size() == n_outputs, "the biases differ in length");
   require(clock.size() == kClockSize, "the clock has another length");
   require(choices.batch_size >= 1, "batch_size must be at least 1");
@@ -123,11 +152,11 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
           "a truncation threshold needs l2 = 0");
   if (average)
     require(average->size() == v.size() && float_type(*average) == type, "the average does not fit");
-  const Rows rows =
-      rows_of(block, static_cast<int64_t>(n_features), static_cast<int64_t>(n_outputs), choices.target_kind);
+  const Rows rows = rows_of(block, static_cast<int64_t>(n_features), static_cast<int64_t>(n_outputs), width,
+                            choices.target_kind, table_bits);
   // A batch longer than the visit is the visit; but never 1, which learns heavy rows in another way.
   choices.batch_size = std::min(choices.batch_size, std::max<int64_t>(rows.n, 2));
-  std::vector<double> scratch((choices.batch_size + 3) * n_outputs);
+  std::vector<double> scratch((choices.batch_size + 1) * n_outputs);
   const LinearState state = {v.data(),
                              optional_data(shrunk, n_features, "shrunk does not fit"),
                              average ? average->data() : nullptr,
@@ -145,11 +174,13 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
 }
 
 // Rows are scored in contiguous parts, one a thread; each row's score does not depend on the split.
-int64_t score(const Block& block, ConstTable weights, In<double> bias, Out<double> scores, int n_threads) {
+int64_t score(const Block& block, ConstTable weights, In<double> bias, Out<double> scores, int n_threads,
+              int table_bits, int64_t n_columns) {
   const int type = float_type(weights);
   const int64_t n_outputs = static_cast<int64_t>(bias.size());
-  require(n_outputs > 0 && weights.size() % n_outputs == 0, "the weights do not fit the bias");
-  const Rows rows = rows_of(block, static_cast<int64_t>(weights.size()) / n_outputs, n_outputs, kTargets);
+  const int64_t width = width_of(weights, n_outputs, 1, table_bits);
+  const int64_t n_features = count_features(weights.size(), n_outputs, width, 1, table_bits, n_columns);
+  const Rows rows = rows_of(block, n_features, n_outputs, width, kTargets, table_bits);
   require(static_cast<int64_t>(scores.size()) == rows.n * n_outputs, "scores has another size");
   const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(n_threads, rows.n / 1024));
   std::vector<int64_t> stopped(parts);
@@ -195,6 +226,37 @@ void settle(Table v, std::optional<Out<double>> shrunk, Out<double> clock, int64
   kernels().settle_sgd[type](choices, state, static_cast<int64_t>(n_features), n_outputs);
 }
 
+// What each of these features weighs for one output, read from a shared table.
+template <typename W>
+void read_class_weights(const W* table, const In<int64_t>& features, int64_t output, int table_bits, W* out) {
+  const uint64_t mask = (uint64_t{1} << table_bits) - 1;
+  for (size_t k = 0; k < features.size(); ++k) {
+    const ClassPlace place = place_classes(static_cast<uint32_t>(features.data()[k]),
+                                           static_cast<uint32_t>(output / kWindow), mask);
+    const W weight = table[place.first + output % kWindow];
+    out[k] = place.negative ? -weight : weight;
+  }
+}
+
+template <typename W>
+nb::object class_weights_of(ConstTable table, In<int64_t> features, int64_t output, int table_bits) {
+  W* out = new W[features.size()];
+  nb::capsule owner(out, [](void* p) noexcept { delete[] static_cast<W*>(p); });
+  read_class_weights(static_cast<const W*>(table.data()), features, output, table_bits, out);
+  return nb::cast(nb::ndarray<nb::numpy, W>(out, {features.size()}, owner));
+}
+
+nb::object class_weights(ConstTable table, In<int64_t> features, int64_t output, int table_bits) {
+  require(table_bits > 0, "table_bits must be 6 to 30");
+  count_features(table.size(), 1, 1, 1, table_bits, 0);
+  require(0 <= output && output <= std::numeric_limits<int32_t>::max(), "an output is out of range");
+  for (size_t k = 0; k < features.size(); ++k)
+    require(0 <= features.data()[k] && features.data()[k] <= std::numeric_limits<int32_t>::max(),
+            "a feature is out of range");
+  return float_type(table) == 0 ? class_weights_of<float>(table, features, output, table_bits)
+                                : class_weights_of<double>(table, features, output, table_bits);
+}
+
 nb::ndarray<nb::numpy, double> new_array(size_t n) {
   double* data = new double[n];
   return nb::ndarray<nb::numpy, double>(
@@ -235,25 +297,30 @@ void bind_linear(nb::module_& module) {
           "__init__",
           [](Choices* self, int loss, double loss_parameter, int target_kind, int schedule, double eta0,
              double power, double decay, double l1, double l2, double threshold, int64_t shrink_period,
-             int average, int64_t batch_size, double bias_scale) {
-            *self = Choices{loss, loss_parameter, target_kind,   schedule, eta0,       power,     decay, l1,
-                            l2,   threshold,      shrink_period, average,  batch_size, bias_scale};
+             int average, int64_t batch_size, double bias_scale, int table_bits, int64_t n_columns) {
+            *self = Choices{
+                loss, loss_parameter, target_kind,   schedule, eta0,       power,      decay,      l1,
+                l2,   threshold,      shrink_period, average,  batch_size, bias_scale, table_bits, n_columns};
           },
           nb::kw_only(), "loss"_a, "loss_parameter"_a, "target_kind"_a, "schedule"_a, "eta0"_a, "power"_a,
           "decay"_a, "l1"_a, "l2"_a, "threshold"_a, "shrink_period"_a, "average"_a, "batch_size"_a,
-          "bias_scale"_a);
+          "bias_scale"_a, "table_bits"_a = 0, "n_columns"_a = 0);
   LEARNER("linear_sgd", sgd, 1);
   LEARNER("linear_adagrad", adagrad, 2);
   LEARNER("linear_ftrl", ftrl, 2);
   module.def(
       "linear_scores",
       [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-         ConstTable weights, In<double> bias, Out<double> scores, int n_threads) {
+         ConstTable weights, In<double> bias, Out<double> scores, int n_threads, int table_bits,
+         int64_t n_columns) {
         return score({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, bias, scores,
-                     n_threads);
+                     n_threads, table_bits, n_columns);
       },
       "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "weights"_a, "bias"_a, "scores"_a.noconvert(),
-      "n_threads"_a);
+      "n_threads"_a, "table_bits"_a = 0, "n_columns"_a = 0);
+  module.attr("class_hash_id") = kClassHashId;
+  module.attr("class_window") = kWindow;
+  module.def("class_weights", &class_weights, "table"_a, "features"_a, "output"_a, "table_bits"_a);
   module.def("loss_value_slope", &loss_value_slope, "loss"_a, "parameter"_a, "scores"_a, "y"_a);
   module.def("linear_settle", &settle, "v"_a.noconvert(), "shrunk"_a.noconvert().none(),
              "clock"_a.noconvert(), "n_outputs"_a, "choices"_a, "average"_a.noconvert().none() = nb::none());

@@ -18,6 +18,8 @@ struct Rows {
   int64_t n;
   int64_t n_features;
   int64_t n_outputs;
+  int64_t width;       // columns of the table: n_outputs, and room for more
+  int32_t table_bits;  // 0: a weight for each feature and output; else all share a table, see class_hash.h
 };
 
 enum TargetKind { kTargets, kOneVsRest, kSoftmax };
@@ -39,7 +41,9 @@ struct Choices {
   int64_t shrink_period;  // truncated gradient: steps between two shrinkages
   int32_t average;
   int64_t batch_size;
-  double bias_scale;  // 0: the bias takes the common step; < 0: no bias; else AdaGrad with this size
+  double bias_scale;   // 0: the bias takes the common step; < 0: no bias; else AdaGrad with this size
+  int32_t table_bits;  // see Rows
+  int64_t n_columns;   // of a shared table: features that rows may name
 };
 
 // What moves with every step. Python holds it as an array of kClockSize doubles, saved with the model.
@@ -65,14 +69,14 @@ struct Outcome {
 
 // The learned arrays; which are used depends on the rule. Types are float or double, as the table says.
 struct LinearState {
-  void* v;               // n_features x n_outputs, or 2 accumulators each for the adaptive rules
-  double* shrunk;        // n_features: Q when the feature was last settled; null without l1
-  void* average;         // n_features x n_outputs: u, with mean weight (S v - u) / C; null without averaging
-  double* bias;          // n_outputs
+  void* v;         // n_features x n_outputs, or 2 accumulators each for the adaptive rules; or a shared table
+  double* shrunk;  // n_features: Q when the feature was last settled; null without l1
+  void* average;   // as v: u, with mean weight (S v - u) / C; null without averaging
+  double* bias;    // n_outputs
   double* bias_square;   // n_outputs: sum of squared slopes
   double* bias_average;  // n_outputs
   Clock* clock;
-  double* scratch;  // (batch_size + 3) * n_outputs
+  double* scratch;  // (batch_size + 1) * n_outputs
 };
 
 typedef Outcome (*LearnFunction)(const Rows&, const Choices&, const LinearState&);

@@ -14,6 +14,7 @@
 // library templates: the linker may keep the copy of an inline function that old processors cannot run.
 #include "kernel_table.h"
 #include "losses.h"
+#include "outputs.h"
 #include "schedules.h"
 
 #if defined(__AVX2__)
@@ -42,6 +43,7 @@ constexpr double kMostRepeats = 128;
 constexpr int64_t kFloatsPerLine = 16;
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline bool one_column(const Rows& rows) { return rows.width == 1 && !rows.table_bits; }
 static inline int64_t row_at(const Rows& rows, int64_t q) { return rows.order ? rows.order[q] : q; }
 static inline double weight_at(const Rows& rows, int64_t row) { return rows.weight ? rows.weight[row] : 1.0; }
 
@@ -188,29 +190,20 @@ inline void add_row_twice<float>(float* v, float* u, const Row& row, double step
 }
 #endif
 
-// scores[k] = sum over j of V[j][k] x_j, for many outputs: the features' rows of V are contiguous.
+// scores[k] = sum over j of V[j][k] x_j, for many outputs.
 template <typename W>
-static inline void dot_many(const W* v, const Row& row, int64_t n_outputs, double* scores) {
-  constexpr int64_t kLanes = 16;
-  int64_t first = 0;
-  for (; first + kLanes <= n_outputs; first += kLanes) {
-    W sum[kLanes] = {};
-    for (int64_t k = 0; k < row.n; ++k) {
-      const W* w = v + row.index[k] * n_outputs + first;
-      const W x = static_cast<W>(row.value[k]);
-      for (int64_t lane = 0; lane < kLanes; ++lane) sum[lane] += w[lane] * x;
+static inline void dot_many(const Layout& layout, const W* v, const Row& row, int64_t n_outputs,
+                            double* scores) {
+  Spots<W> spots;
+  for (int64_t first = 0; first < n_outputs; first += kWindow) {
+    const int64_t n = smaller(kWindow, n_outputs - first);
+    W sum[kWindow] = {};
+    for (int64_t e = 0; e < row.n; e += kSpots) {
+      layout.find(row.index + e, row.value + e, smaller(kSpots, row.n - e), first / kWindow, spots);
+      run_window<DotVectors>(v, spots, n, sum);
     }
-    for (int64_t lane = 0; lane < kLanes; ++lane) scores[first + lane] = static_cast<double>(sum[lane]);
+    for (int64_t k = 0; k < n; ++k) scores[first + k] = static_cast<double>(sum[k]);
   }
-  if (first == n_outputs) return;
-  const int64_t rest = n_outputs - first;
-  W sum[kLanes] = {};
-  for (int64_t k = 0; k < row.n; ++k) {
-    const W* w = v + row.index[k] * n_outputs + first;
-    const W x = static_cast<W>(row.value[k]);
-    for (int64_t lane = 0; lane < rest; ++lane) sum[lane] += w[lane] * x;
-  }
-  for (int64_t lane = 0; lane < rest; ++lane) scores[first + lane] = static_cast<double>(sum[lane]);
 }
 
 // Fetches what the rows behind the current one will need: their weights if the table is large, their entries
@@ -228,7 +221,7 @@ struct Ahead {
         table(t),
         average(a),
         entries_per_feature(entries),
-        large(r.n_features * entries * static_cast<int64_t>(sizeof(W)) > kPrefetchBytes) {}
+        large(!r.table_bits && r.n_features * entries * static_cast<int64_t>(sizeof(W)) > kPrefetchBytes) {}
 
   // Both are inlined by force: to gcc a function that only prefetches has no effect, and it drops the call.
   // The weights are asked for in two halves, before and after the row is scored: all at once they would
@@ -258,30 +251,6 @@ struct Ahead {
   }
 };
 
-// Fills slopes[0..n_outputs) from scores[0..n_outputs) and returns the row's loss.
-static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t row, const double* scores,
-                                   double* slopes) {
-  const int64_t n = rows.n_outputs;
-  double loss = 0;
-  if (c.target_kind == kSoftmax) {
-    double top = scores[0], sum = 0;
-    for (int64_t k = 1; k < n; ++k) top = scores[k] > top ? scores[k] : top;
-    for (int64_t k = 0; k < n; ++k) sum += slopes[k] = exp(scores[k] - top);
-    for (int64_t k = 0; k < n; ++k) slopes[k] /= sum;
-    const int64_t label = static_cast<int64_t>(rows.y[row]);
-    slopes[label] -= 1;
-    return log(sum) + (top - scores[label]);
-  }
-  for (int64_t k = 0; k < n; ++k) {
-    const double y = c.target_kind == kTargets ? rows.y[row * n + k]
-                                               : (k == static_cast<int64_t>(rows.y[row]) ? 1.0 : -1.0);
-    const LossAndSlope l = evaluate_loss(c.loss, c.loss_parameter, scores[k], y);
-    slopes[k] = l.slope;
-    loss += l.value;
-  }
-  return loss;
-}
-
 // A weighted sum of losses; those of weight one are gathered as a sum and a product (see losses.h).
 struct LossSum {
   double sum = 0;
@@ -301,6 +270,30 @@ struct LossSum {
   }
   double total() const { return sum + log(product); }
 };
+
+// Fills slopes[0..n_outputs) from scores[0..n_outputs) and returns the row's loss.
+static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t row, const double* scores,
+                                   double* slopes) {
+  const int64_t n = rows.n_outputs;
+  LossSum losses;
+  if (c.target_kind == kSoftmax) {
+    double top = scores[0], sum = 0;
+    for (int64_t k = 1; k < n; ++k) top = scores[k] > top ? scores[k] : top;
+    for (int64_t k = 0; k < n; ++k) sum += slopes[k] = exp(scores[k] - top);
+    for (int64_t k = 0; k < n; ++k) slopes[k] /= sum;
+    const int64_t label = static_cast<int64_t>(rows.y[row]);
+    slopes[label] -= 1;
+    return log(sum) + (top - scores[label]);
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    const double y = c.target_kind == kTargets ? rows.y[row * n + k]
+                                               : (k == static_cast<int64_t>(rows.y[row]) ? 1.0 : -1.0);
+    const LossAndSlope l = evaluate_loss<true>(c.loss, c.loss_parameter, scores[k], y);
+    slopes[k] = l.slope;
+    losses.add(1, l.value, l.factor);
+  }
+  return losses.total();
+}
 
 static inline void move_bias(const Choices& c, const LinearState& s, int64_t k, double slope, double eta) {
   if (c.bias_scale < 0 || slope == 0) return;
@@ -356,7 +349,8 @@ template <typename W>
 static void change_average_unit(const LinearState& s, const Rows& rows, int bits) {
   W* u = static_cast<W*>(s.average);
   const double unit = ldexp(1.0, -bits);
-  for (int64_t o = 0; o < rows.n_features * rows.n_outputs; ++o) u[o] *= static_cast<W>(unit);
+  const int64_t entries = Layout(rows, 1).entries;
+  for (int64_t o = 0; o < entries; ++o) u[o] *= static_cast<W>(unit);
   s.clock->average_scale *= unit;
   s.clock->average_weight *= unit;
 }
@@ -388,8 +382,12 @@ static inline void advance(const Choices& c, const LinearState& s, const Rows& r
       s.bias_average[o] += weight / k.average_weight * (s.bias[o] - s.bias_average[o]);
   }
   // Rare, so that a pass over the table is cheap.
-  if (k.scale < (c.average == kNoAverage ? kSmallestScale : kSmallestAveragedScale))
-    settle_sgd<W>(c, s, rows.n_features, rows.n_outputs);
+  if (k.scale < (c.average == kNoAverage ? kSmallestScale : kSmallestAveragedScale)) {
+    if (rows.table_bits)
+      settle_sgd<W>(c, s, table_entries(rows.table_bits), 1);
+    else
+      settle_sgd<W>(c, s, rows.n_features, rows.width);
+  }
 }
 
 template <typename W, bool kMany>
@@ -405,38 +403,52 @@ static inline void settle_row(const Choices& c, const LinearState& s, const Row&
   }
 }
 
-// V[j][k] += step slope_k x_j. After a while most slopes of a hinge are zero, and only the others are
-// visited.
 template <typename W>
-static inline void add_row_many(W* v, const Row& row, int64_t n_outputs, const double* slopes, double step,
-                                W* dense, int32_t* active) {
-  int64_t n_active = 0;
-  for (int64_t k = 0; k < n_outputs; ++k) {
-    dense[k] = static_cast<W>(step * slopes[k]);
-    if (slopes[k] != 0) active[n_active++] = static_cast<int32_t>(k);
+static inline void add_active(W* v, const Spots<W>& spots, const int32_t* active, int64_t n_active,
+                              const W* step) {
+  for (int64_t e = 0; e < spots.n; ++e) {
+    W* w = v + spots.at[e];
+    for (int64_t a = 0; a < n_active; ++a) w[active[a]] += step[active[a]] * spots.x[e];
   }
-  if (n_active * 4 > n_outputs) {
-    for (int64_t i = 0; i < row.n; ++i) {
-      W* w = v + row.index[i] * n_outputs;
-      const W x = static_cast<W>(row.value[i]);
-      for (int64_t k = 0; k < n_outputs; ++k) w[k] += dense[k] * x;
+}
+
+// V[j][k] += step slope_k x_j, and U[j][k] += average_step slope_k x_j unless U is null. After a while most
+// slopes of a hinge are zero, and only the others are visited.
+template <typename W>
+static inline void add_row_many(const Layout& layout, W* v, W* u, const Row& row, int64_t n_outputs,
+                                const double* slopes, double step, double average_step) {
+  Spots<W> spots;
+  for (int64_t first = 0; first < n_outputs; first += kWindow) {
+    const int64_t n = smaller(kWindow, n_outputs - first);
+    W dv[kWindow], du[kWindow];
+    int32_t active[kWindow];
+    int64_t n_active = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      dv[k] = static_cast<W>(step * slopes[first + k]);
+      du[k] = static_cast<W>(average_step * slopes[first + k]);
+      active[n_active] = static_cast<int32_t>(k);
+      n_active += slopes[first + k] != 0;
     }
-    return;
-  }
-  for (int64_t i = 0; n_active > 0 && i < row.n; ++i) {
-    W* w = v + row.index[i] * n_outputs;
-    const W x = static_cast<W>(row.value[i]);
-    for (int64_t a = 0; a < n_active; ++a) w[active[a]] += dense[active[a]] * x;
+    for (int64_t e = 0; n_active > 0 && e < row.n; e += kSpots) {
+      layout.find(row.index + e, row.value + e, smaller(kSpots, row.n - e), first / kWindow, spots);
+      if (n_active * 4 > n) {
+        run_window<AddVectors>(v, spots, n, dv);
+        if (u) run_window<AddVectors>(u, spots, n, du);
+      } else {
+        add_active(v, spots, active, n_active, dv);
+        if (u) add_active(u, spots, active, n_active, du);
+      }
+    }
   }
 }
 
 // Scores of a row under the current state, ready to be compared with its target.
 template <typename W, bool kMany>
-static inline bool score_row(const LinearState& s, const Row& row, int64_t n_outputs, double scale,
-                             double* scores) {
+static inline bool score_row(const Layout& layout, const LinearState& s, const Row& row, int64_t n_outputs,
+                             double scale, double* scores) {
   const W* v = static_cast<const W*>(s.v);
   if (kMany)
-    dot_many(v, row, n_outputs, scores);
+    dot_many(layout, v, row, n_outputs, scores);
   else
     scores[0] = dot(v, row);
   bool finite = true;
@@ -455,32 +467,25 @@ struct Sgd {
   const Rows& rows;
   const Choices& c;
   const LinearState& s;
-  W* dense;
-  int32_t* active;
+  const Layout layout;
   double eta = 0;
   double step = 0;
 
-  Sgd(const Rows& rows, const Choices& c, const LinearState& s, double* scratch)
-      : rows(rows),
-        c(c),
-        s(s),
-        dense(reinterpret_cast<W*>(scratch)),
-        active(reinterpret_cast<int32_t*>(scratch + rows.n_outputs)) {}
+  Sgd(const Rows& rows, const Choices& c, const LinearState& s) : rows(rows), c(c), s(s), layout(rows, 1) {}
 
   void begin() {
     eta = step_size(c, s.clock->t);
     step = -eta / s.clock->scale;  // in units of v
   }
   bool score(const Row& row, double* scores) const {
-    if (s.shrunk) settle_row<W, kMany>(c, s, row, rows.n_outputs);
-    return score_row<W, kMany>(s, row, rows.n_outputs, s.clock->scale, scores);
+    if (s.shrunk) settle_row<W, kMany>(c, s, row, rows.width);
+    return score_row<W, kMany>(layout, s, row, rows.n_outputs, s.clock->scale, scores);
   }
   void add(const Row& row, const double* slopes) const {
     W* v = static_cast<W*>(s.v);
     W* u = static_cast<W*>(s.average);
     if (kMany) {
-      add_row_many(v, row, rows.n_outputs, slopes, step, dense, active);
-      if (u) add_row_many(u, row, rows.n_outputs, slopes, step * s.clock->average_scale, dense, active);
+      add_row_many(layout, v, u, row, rows.n_outputs, slopes, step, step * s.clock->average_scale);
     } else if (slopes[0] != 0) {
       if (u)
         add_row_twice(v, u, row, step * slopes[0], step * slopes[0] * s.clock->average_scale);
@@ -544,43 +549,83 @@ struct Adaptive {
   const Choices& c;
   const LinearState& s;
   const int64_t K;
+  const Layout layout;
   double eta;
   AdaptiveWeight<W> weight = {0, 0, 0};
 
-  Adaptive(const Rows& rows, const Choices& c, const LinearState& s, double*)
-      : rows(rows), c(c), s(s), K(kMany ? rows.n_outputs : 1), eta(c.eta0) {}
+  Adaptive(const Rows& rows, const Choices& c, const LinearState& s)
+      : rows(rows), c(c), s(s), K(kMany ? rows.n_outputs : 1), layout(rows, 2), eta(c.eta0) {}
 
   void begin() {
     const double t = s.clock->t;
     weight = {static_cast<W>(t * c.l1), static_cast<W>(t * c.l2), static_cast<W>(1 / eta)};
   }
-  W* sums(int64_t j) const { return static_cast<W*>(s.v) + j * 2 * K; }
 
   bool score(const Row& row, double* scores) const {
-    if (!kMany) return isfinite(scores[0] = s.bias[0] + weight.dot(sums(0), row));
+    const W* sums = static_cast<const W*>(s.v);
+    if (!kMany) return isfinite(scores[0] = s.bias[0] + weight.dot(sums, row));
     bool finite = true;
-    for (int64_t o = 0; o < K; ++o) scores[o] = s.bias[o];
-    for (int64_t e = 0; e < row.n; ++e) {
-      const W* sum = sums(row.index[e]);
-      for (int64_t o = 0; o < K; ++o)
-        scores[o] += static_cast<double>(weight(sum[o], sum[K + o])) * row.value[e];
+    Spots<W> spots;
+    for (int64_t first = 0; first < K; first += kWindow) {
+      const int64_t n = smaller(kWindow, K - first);
+      W total[kWindow] = {};
+      for (int64_t e = 0; e < row.n; e += kSpots) {
+        layout.find(row.index + e, row.value + e, smaller(kSpots, row.n - e), first / kWindow, spots);
+        for (int64_t i = 0; i < spots.n; ++i) {
+          const W *sum = sums + spots.at[i], *square = sum + layout.second;
+          for (int64_t o = 0; o < n; ++o) total[o] += weight(sum[o], square[o]) * spots.x[i];
+        }
+      }
+      for (int64_t o = 0; o < n; ++o) {
+        scores[first + o] = s.bias[first + o] + static_cast<double>(total[o]);
+        finite = finite && isfinite(scores[first + o]);
+      }
     }
-    for (int64_t o = 0; o < K; ++o) finite = finite && isfinite(scores[o]);
     return finite;
   }
   void add(const Row& row, const double* slopes) const {
-    for (int64_t o = 0; o < K; ++o) {
-      if (slopes[o] == 0) continue;
-      const W slope = static_cast<W>(slopes[o]);
-      for (int64_t e = 0; e < row.n; ++e) {
-        W* sum = sums(row.index[e]) + o;
-        const W g = slope * static_cast<W>(row.value[e]), square = sum[K], grown = square + g * g;
-        // sigma = (sqrt(grown) - sqrt(square)) / eta, written so that nothing cancels
-        const W sigma = kProximal && g != 0 ? g * g / (root(grown) + root(square)) * weight.per_eta : 0;
-        sum[0] += kProximal ? g - sigma * weight(sum[0], square) : g;
-        sum[K] = grown;
+    if (!kMany) {
+      const W slope = static_cast<W>(slopes[0]);
+      W* sums = static_cast<W*>(s.v);
+      for (int64_t e = 0; slope != 0 && e < row.n; ++e) {
+        W* sum = sums + 2 * static_cast<int64_t>(row.index[e]);
+        grow(sum[0], sum[1], slope * static_cast<W>(row.value[e]));
+      }
+      return;
+    }
+    for (int64_t first = 0; first < K; first += kWindow)
+      add_to(row, first, slopes + first, smaller(kWindow, K - first));
+  }
+  // The n outputs from `first` on, all in one window.
+  void add_to(const Row& row, int64_t first, const double* slopes, int64_t n) const {
+    W slope[kWindow];
+    int64_t n_active = 0;
+    for (int64_t o = 0; o < n; ++o) {
+      slope[o] = static_cast<W>(slopes[o]);
+      n_active += slopes[o] != 0;
+    }
+    Spots<W> spots;
+    for (int64_t e = 0; n_active > 0 && e < row.n; e += kSpots) {
+      layout.find(row.index + e, row.value + e, smaller(kSpots, row.n - e), first / kWindow, spots);
+      for (int64_t i = 0; i < spots.n; ++i) {
+        W* sum = static_cast<W*>(s.v) + spots.at[i];
+        W* squares = sum + layout.second;
+        if (n_active * 4 > n) {
+          for (int64_t o = 0; o < n; ++o) grow(sum[o], squares[o], slope[o] * spots.x[i]);
+        } else {
+          for (int64_t o = 0; o < n; ++o)
+            if (slope[o] != 0) grow(sum[o], squares[o], slope[o] * spots.x[i]);
+        }
       }
     }
+  }
+  // The two sums of a weight take in the gradient g.
+  void grow(W& sum, W& square, W g) const {
+    const W grown = square + g * g;
+    // sigma = (sqrt(grown) - sqrt(square)) / eta, written so that nothing cancels
+    const W sigma = kProximal && g != 0 ? g * g / (root(grown) + root(square)) * weight.per_eta : 0;
+    sum += kProximal ? g - sigma * weight(sum, square) : g;
+    square = grown;
   }
   void end(double mass) const {
     s.clock->t += mass;
@@ -609,9 +654,9 @@ static Outcome learn(const Rows& rows, const Choices& c, const LinearState& s) {
   const int64_t K = Rule::kOneOutput ? 1 : rows.n_outputs;
   double* slopes = s.scratch;
   double* scores = s.scratch + c.batch_size * K;
-  Rule rule(rows, c, s, scores + K);
+  Rule rule(rows, c, s);
   typedef typename Rule::Weight W;
-  const Ahead<W> ahead(rows, static_cast<W*>(s.v), static_cast<W*>(s.average), Rule::kEntries * K);
+  const Ahead<W> ahead(rows, static_cast<W*>(s.v), static_cast<W*>(s.average), Rule::kEntries * rows.width);
   LossSum losses;
   double weight_sum = 0;
 
@@ -664,17 +709,19 @@ template <typename W>
 static int64_t scores(const Rows& rows, const void* weights, const double* bias, double* scores) {
   const W* w = static_cast<const W*>(weights);
   const int64_t K = rows.n_outputs;
-  const Ahead<W> ahead(rows, w, nullptr, K);
+  const Ahead<W> ahead(rows, w, nullptr, rows.width);
+  const Layout layout(rows, 1);
+  const bool one = one_column(rows);
   for (int64_t q = 0; q < rows.n; ++q) {
     const Row row = get_row(rows, row_at(rows, q));
     ahead.fetch(q);
     ahead.fetch_weights(q, 1);
     if (!indices_fit(row, rows.n_features)) return q;
-    if (K == 1) {
+    if (one) {
       scores[q] = dot(w, row) + bias[0];
       continue;
     }
-    dot_many(w, row, K, scores + q * K);
+    dot_many(layout, w, row, K, scores + q * K);
     for (int64_t k = 0; k < K; ++k) scores[q * K + k] += bias[k];
   }
   return rows.n;
@@ -691,13 +738,13 @@ static void losses(int32_t loss, double parameter, int64_t n, const double* scor
 
 template <typename W>
 static Outcome learn_sgd(const Rows& rows, const Choices& c, const LinearState& s) {
-  return rows.n_outputs == 1 ? learn<Sgd<W, false>>(rows, c, s) : learn<Sgd<W, true>>(rows, c, s);
+  return one_column(rows) ? learn<Sgd<W, false>>(rows, c, s) : learn<Sgd<W, true>>(rows, c, s);
 }
 
 template <typename W, bool kProximal>
 static Outcome learn_adaptive(const Rows& rows, const Choices& c, const LinearState& s) {
-  return rows.n_outputs == 1 ? learn<Adaptive<W, kProximal, false>>(rows, c, s)
-                             : learn<Adaptive<W, kProximal, true>>(rows, c, s);
+  return one_column(rows) ? learn<Adaptive<W, kProximal, false>>(rows, c, s)
+                          : learn<Adaptive<W, kProximal, true>>(rows, c, s);
 }
 
 #define STRINGIFY(x) #x

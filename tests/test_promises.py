@@ -33,6 +33,10 @@ VARIANTS = {
     "balanced": dict(solver="sgd", class_weight="balanced"),
     "hinge": dict(loss="hinge", solver="sgd", alpha=1e-3),
     "softmax": dict(multi_class="softmax", solver="sgd"),
+    "hashed": dict(multi_class="hashed", table_bits=12),
+    "hashed-sgd": dict(multi_class="hashed", table_bits=8, solver="sgd", loss="hinge", dtype="float64"),
+    "hashed-ftrl": dict(multi_class="hashed", table_bits=12, solver="ftrl", penalty="l1", alpha=1e-4),
+    "hashed-adagrad": dict(multi_class="hashed", table_bits=10, solver="adagrad", batch_size=5),
 }
 
 
@@ -186,6 +190,7 @@ model.save({out!r})
 RUNS = [
     "epochs=4",
     "epochs=4, solver='ftrl', penalty='l1', alpha=1e-4, batch_size=9",
+    "epochs=4, multi_class='hashed', table_bits=11",
     "epochs=6, early_stopping=True, patience=3, solver='sgd', eta0=50.0, schedule='adaptive'",
 ]
 

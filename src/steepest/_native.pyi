@@ -35,6 +35,8 @@ class Choices:
         average: int,
         batch_size: int,
         bias_scale: float,
+        table_bits: int = 0,
+        n_columns: int = 0,
     ) -> None: ...
 
 def linear_sgd(
@@ -94,7 +96,14 @@ def linear_scores(
     bias: Floats,
     scores: Floats,
     n_threads: int,
+    table_bits: int = 0,
+    n_columns: int = 0,
 ) -> int: ...
+
+class_hash_id: str
+class_window: int
+
+def class_weights(table: Table, features: Ints, output: int, table_bits: int) -> Table: ...
 def linear_settle(
     v: Table,
     shrunk: Floats | None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from steepest.data.chunk import Array, Chunk, DataError
 
 if TYPE_CHECKING:
     from steepest.hashing import Hasher
+    from steepest.learners.linear import LinearLearner
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,37 @@ class Contribution:
     others: tuple[str, ...] = ()
 
 
-def heaviest(weights: Array, k: int, names: Sequence[str] | None = None) -> list[tuple[str, float]]:
+class ClassWeights:
+    """The weights of one output in a table that all share, read where they are asked for.
+
+    Against another output they are half the difference, as the score of two classes is.
+    """
+
+    def __init__(self, learner: LinearLearner, output: int, against: int | None = None) -> None:
+        self._learner, self._output, self._against = learner, output, against
+
+    def __len__(self) -> int:
+        return self._learner.n_features
+
+    def __getitem__(self, features: Any) -> Any:
+        chosen = np.asarray(features, np.int64)
+        weights = self._learner.output_weights(self._output, chosen.reshape(-1))
+        if self._against is not None:
+            weights = (weights - self._learner.output_weights(self._against, chosen.reshape(-1))) / 2
+        return weights.reshape(chosen.shape)[()]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self[np.arange(len(self))], dtype)
+
+
+def heaviest(weights: Array | ClassWeights, k: int, names: Sequence[str] | None = None) -> list[tuple[str, float]]:
     """The k largest positive weights with the names of their columns."""
+    weights = np.asarray(weights)
     chosen = _largest(weights, k)
     return [(_column_name(int(j), names), float(weights[j])) for j in chosen if weights[j] > 0]
 
 
-def heaviest_named(weights: Array, k: int, hasher: Hasher) -> list[tuple[str, float]]:
+def heaviest_named(weights: Array | ClassWeights, k: int, hasher: Hasher) -> list[tuple[str, float]]:
     """The k named features that speak most for the output these weights belong to."""
     buckets = hasher.names_.buckets()
     # Half of the heavy buckets speak against; unnamed ones are not among the candidates at all.
@@ -49,7 +74,7 @@ def heaviest_named(weights: Array, k: int, hasher: Hasher) -> list[tuple[str, fl
     return sorted(found, key=lambda pair: -pair[1])[:k]
 
 
-def explain_row(row: Chunk, weights: Array, names: Sequence[str] | None = None) -> list[Contribution]:
+def explain_row(row: Chunk, weights: Array | ClassWeights, names: Sequence[str] | None = None) -> list[Contribution]:
     """The row's features by the size of what they add to a score."""
     found = [
         Contribution(_column_name(int(j), names), float(x), float(weights[j]), float(x * weights[j]))
@@ -58,7 +83,9 @@ def explain_row(row: Chunk, weights: Array, names: Sequence[str] | None = None) 
     return sorted(found, key=lambda part: -abs(part.contribution))
 
 
-def explain_hashed(row: Chunk, weights: Array, own: list[list[str]], seen: list[list[str]]) -> list[Contribution]:
+def explain_hashed(
+    row: Chunk, weights: Array | ClassWeights, own: list[list[str]], seen: list[list[str]]
+) -> list[Contribution]:
     """The same for a hashed row: `own` are the names in the row by bucket, `seen` those known from training."""
     found = []
     for j, x, mine, known in zip(row.indices, row.values, own, seen, strict=True):

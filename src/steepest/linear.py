@@ -16,6 +16,7 @@ import numpy as np
 
 from steepest.data.chunk import Array, DataError
 from steepest.data.source import ArraySource, Source, as_targets
+from steepest.inside import ClassWeights
 from steepest.learners.labels import distinct
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings
@@ -52,8 +53,12 @@ class LinearClassifier(LinearModel):
         keeps the best model.
     average : {"auto", False, True, "uniform", "eta", "poly"}
         Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size.
-    multi_class : {"ovr", "softmax"}
-        More than two classes: one against the rest, or one soft maximum. A y with several 0/1 columns is multi-label.
+    multi_class : {"ovr", "softmax", "hashed"}
+        More than two classes: one against the rest, or one soft maximum. "hashed" is one against the rest in one
+        table of 2^`table_bits` weights that all classes share, however many there are. A y with several 0/1 columns is
+        multi-label.
+    table_bits : int or "auto"
+        Size of the table of multi_class="hashed"; "auto" takes the bits of the hasher, or 22.
     fit_intercept : bool
         Whether there is a bias b.
     class_weight : None, "balanced" or {label: weight}
@@ -95,6 +100,7 @@ class LinearClassifier(LinearModel):
     _task = "classify"
     multi_class: str
     class_weight: Any
+    table_bits: int | str
 
     def __init__(
         self,
@@ -129,6 +135,7 @@ class LinearClassifier(LinearModel):
         truncate_below: float = math.inf,
         validation_fraction: float = 0.1,
         patience: int = 2,
+        table_bits: int | str = "auto",
     ) -> None:
         self._store(locals())
 
@@ -176,29 +183,37 @@ class LinearClassifier(LinearModel):
         dtype = getattr(self, "_label_dtype", None)
         self.classes_ = labels if dtype is None or dtype.kind in "US" else labels.astype(dtype)
 
-    def _output_weights(self) -> tuple[Array, Array]:
-        weights, bias = super()._output_weights()
+    def _by_output(self, values: Array) -> Array:
         if self._learner.several_targets:
-            return weights, bias
+            return values
+        order = self._label_order
         if self._learner.n_outputs == 1:
-            flip = len(self._label_order) == 2 and self._label_order[0] == 1
-            return (-weights, -bias) if flip else (weights, bias)
-        return weights[self._label_order], bias[self._label_order]
+            return -values if len(order) == 2 and order[0] == 1 else values
+        if len(order) <= 2:  # in a shared table two classes have a column each
+            return np.asarray((values[order[-1:]] - values[order[:1]]) / 2)
+        return values[order]
 
-    def _weights_by_output(self) -> list[tuple[Any, Array]]:
-        weights = self._output_weights()[0]
+    def _weights_by_output(self) -> list[tuple[Any, Any]]:
+        if self._learner.shared:
+            return self._shared_weights()
+        weights = self._output_weights()
         if len(weights) == 1:  # one column speaks for the second class, and negated for the first
             weights = np.concatenate([-weights, weights])
         return list(zip(self.classes_.tolist(), weights, strict=False))
 
+    def _shared_weights(self) -> list[tuple[Any, Any]]:
+        learner, labels = self._learner, self.classes_.tolist()
+        if learner.several_targets:
+            return [(label, ClassWeights(learner, output)) for output, label in enumerate(labels)]
+        order = self._label_order.tolist()
+        if len(order) == 2:
+            return [(labels[k], ClassWeights(learner, order[k], order[1 - k])) for k in (0, 1)]
+        return [(label, ClassWeights(learner, output)) for label, output in zip(labels, order, strict=True)]
+
     def _decisions(self, scores: Array) -> Array:
         """Scores in the order of `classes_`; one column for two classes."""
-        if self._learner.several_targets:
-            return scores
-        if self._learner.n_outputs == 1:
-            flip = len(self._label_order) == 2 and self._label_order[0] == 1
-            return -scores[:, 0] if flip else scores[:, 0]
-        return scores[:, self._label_order]
+        decisions = self._by_output(scores.T).T
+        return decisions[:, 0] if decisions.shape[1] == 1 and not self._learner.several_targets else decisions
 
     def decision_function(self, X: Any) -> Array:
         """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""

@@ -280,24 +280,33 @@ class LinearModel(Estimator):
 
     @property
     def coef_(self) -> Array:
-        """Weights, one row an output: shape (1, d) for two classes or one target."""
+        """Weights, one row an output: shape (1, d) for two classes or one target.
+
+        multi_class="hashed" has no such matrix: it is read from the shared table now, where a feature that was never
+        seen shows what it would find there.
+        """
         shown: Any = vars(self).get("_sparse_coef")
-        return self._output_weights()[0] if shown is None else shown
+        return self._output_weights() if shown is None else shown
 
     @property
     def intercept_(self) -> Array:
         """Biases, one an output."""
-        return self._output_weights()[1]
+        self._check_learner()
+        return self._by_output(np.array(self._learner.weights()[1]))
 
     @property
     def n_nonzero_(self) -> int:
         """Weights that are not zero."""
         return int(np.count_nonzero(self._learner.weights()[0]))
 
-    def _output_weights(self) -> tuple[Array, Array]:
+    def _output_weights(self) -> Array:
+        """One row an output."""
         self._check_learner()
-        weights, bias = self._learner.weights()
-        return np.ascontiguousarray(weights.T), np.array(bias)
+        return self._by_output(self._learner.weight_matrix())
+
+    def _by_output(self, values: Array) -> Array:
+        """Weights or biases of the learner's outputs as this estimator shows them."""
+        return values
 
     def _check_learner(self) -> None:
         if "_learner" not in self.__dict__:
@@ -328,17 +337,20 @@ class LinearModel(Estimator):
         self._check_fitted()
         if getattr(self, "hasher_", None) is None:
             raise DataError("there is no hasher in this model, so no collisions either")
+        if self._learner.shared:
+            return self.hasher_.collision_report(self._learner.total_weights())
         return self.hasher_.collision_report(self.coef_)
 
-    def _weights_by_output(self) -> list[tuple[Any, Array]]:
-        return [(number, weights) for number, weights in enumerate(self._output_weights()[0])]
+    def _weights_by_output(self) -> list[tuple[Any, Any]]:
+        """(output, its weights by feature); those in a shared table are read where they are asked for."""
+        return list(enumerate(self._output_weights()))
 
     def sparsify(self) -> Self:
         """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""
         from scipy.sparse import csr_matrix
 
         self._check_fitted()
-        self._sparse_coef: Any = csr_matrix(self._output_weights()[0])
+        self._sparse_coef: Any = csr_matrix(self._output_weights())
         return self
 
     def densify(self) -> Self:

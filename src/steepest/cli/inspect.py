@@ -30,15 +30,15 @@ def run(options: argparse.Namespace) -> int:
 
 def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
     """Everything worth knowing, as plain values."""
-    weights = np.asarray(model.coef_, np.float64)
+    intercept = [float(b) for b in model.intercept_]
     return {
         "model": repr(model),
         "bytes": Path(path).stat().st_size,
         "features": int(model.n_features_in_),
         "nonzeros": int(model.n_nonzero_),
-        "outputs": int(weights.shape[0]),
-        "norm": float(np.linalg.norm(weights)),
-        "intercept": [float(b) for b in model.intercept_],
+        "outputs": len(intercept),
+        "norm": float(np.linalg.norm(model._learner.weights()[0].astype(np.float64))),
+        "intercept": intercept,
         "classes": [plain(label) for label in getattr(model, "classes_", [])],
         "reading": model.recipe_,
         "history": model.history_.records,

@@ -10,8 +10,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from steepest.data.source import Source
 from steepest.engine.checkpoint import Checkpoints, Place
 from steepest.engine.history import History, Record
@@ -103,7 +101,7 @@ class _Run:
             "rows": total.rows,
             "loss": total.mean_loss,
             "eta": self.learner.step_size,
-            "nonzeros": int(np.count_nonzero(self.learner.weights()[0])),
+            "nonzeros": self.learner.count_nonzero(),
             "seconds": seconds,
             "rows_per_second": total.rows / seconds if seconds > 0 else math.nan,
         }

@@ -6,6 +6,7 @@ adagrad  w = -soft(sum g, t l1) / ((1 + sqrt(sum g^2)) / eta0 + t l2)      (Duch
 ftrl     the same, with (sqrt(new sum g^2) - sqrt(old)) / eta0 times w taken from sum g at every change, so that the
          pull is towards the weights used and not towards zero             (McMahan et al. 2013)
 A step serves a batch of rows, all scored with the same weights; `mass` is the sum of their weights and t the mass seen.
+Rows are n x features, or n x outputs x table where all outputs share one table (`hashed_rows`); then w has one column.
 A loss here is any function (scores, targets) -> (values, slopes): names and codes belong to steepest.learners.
 Left out: every trick that makes it fast, and the checks of the input.
 """
@@ -23,6 +24,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Update = Callable[["State", "Choices", Array, Array, float], None]
 
+WINDOW = 64  # outputs that stand beside each other in a shared table
 MOST_REPEATS = 128  # a heavy row is learned in at most this many steps
 
 
@@ -66,9 +68,9 @@ class State:
     weight_sum: float = 0.0
 
     @classmethod
-    def zeros(cls, n_features: int, n_outputs: int) -> State:
-        """The state before the first row."""
-        tables, rows = np.zeros((4, n_features, n_outputs)), np.zeros((3, n_outputs))
+    def zeros(cls, n_features: int, n_outputs: int, *, shared: bool = False) -> State:
+        """The state before the first row; a shared table has one column, and as many biases as ever."""
+        tables, rows = np.zeros((4, n_features, 1 if shared else n_outputs)), np.zeros((3, n_outputs))
         return cls(
             w=tables[0],
             bias=rows[0],
@@ -97,9 +99,39 @@ def dense_rows(indptr: Array, indices: Array, values: Array, n_features: int) ->
     return rows
 
 
+def class_places(n_features: int, n_outputs: int, table_bits: int) -> tuple[Array, Array]:
+    """(places, signs), n_features x n_outputs: where the weight of a feature for a class stands in a shared table."""
+    feature, window = np.meshgrid(np.arange(n_features), np.arange(n_outputs) // WINDOW, indexing="ij")
+    z = (feature.astype(np.uint64) << np.uint64(32) | window.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    z = z ^ z >> np.uint64(31)
+    places = (z & np.uint64((1 << table_bits) - 1)).astype(np.int64) + np.arange(n_outputs) % WINDOW
+    return places, np.where(z >> np.uint64(63), -1.0, 1.0)
+
+
+def hashed_rows(rows: Array, n_outputs: int, table_bits: int) -> Array:
+    """For each row and output the row as a shared table sees it: n x n_outputs x table."""
+    places, signs = class_places(rows.shape[1], n_outputs, table_bits)
+    seen = np.zeros((len(rows), n_outputs, (1 << table_bits) + WINDOW - 1))
+    for k in range(n_outputs):
+        for j in range(rows.shape[1]):
+            seen[:, k, places[j, k]] += signs[j, k] * rows[:, j]
+    return seen
+
+
 def linear_scores(rows: Array, w: Array, bias: Array) -> Array:
     """n x n_outputs raw scores."""
-    return rows @ w + bias
+    return (rows @ w[:, 0] if rows.ndim == 3 else rows @ w) + bias
+
+
+def _gradients(x: Array, slopes: Array) -> Iterator[Array]:
+    """What the row x adds to the gradient, as steps of which each changes a weight once."""
+    if x.ndim == 1:
+        yield np.outer(x, slopes)
+        return
+    for seen, slope in zip(x, slopes, strict=True):
+        yield slope * seen[:, None]
 
 
 def linear_sgd(rows: Array, y: Array, weight: Array | None, state: State, choices: Choices) -> None:
@@ -165,7 +197,8 @@ def _soft_threshold(w: Array, amount: float) -> Array:
 
 def _sgd_update(state: State, choices: Choices, rows: Array, slopes: Array, mass: float) -> None:
     eta = choices.eta(state.t)
-    state.w = state.w - eta * (rows.T @ slopes)
+    for x, slope in zip(rows, slopes, strict=True):
+        state.w = state.w - eta * sum(_gradients(x, slope))
     _move_bias(state, choices, slopes, eta)
 
     decay = 1.0 / (1.0 + eta * choices.l2 * mass)
@@ -209,20 +242,20 @@ def _adaptive_weights(state: State, choices: Choices, t: float) -> Array:
 
 def _adagrad_update(state: State, choices: Choices, rows: Array, slopes: Array, mass: float) -> None:
     for x, slope in zip(rows, slopes, strict=True):
-        g = np.outer(x, slope)
-        state.gradient_sum = state.gradient_sum + g
-        state.gradient_square = state.gradient_square + g**2
+        for g in _gradients(x, slope):
+            state.gradient_sum = state.gradient_sum + g
+            state.gradient_square = state.gradient_square + g**2
     _finish_adaptive_step(state, choices, slopes, mass)
 
 
 def _ftrl_update(state: State, choices: Choices, rows: Array, slopes: Array, mass: float) -> None:
     for x, slope in zip(rows, slopes, strict=True):
-        g = np.outer(x, slope)
-        grown = state.gradient_square + g**2
-        sigma = (np.sqrt(grown) - np.sqrt(state.gradient_square)) / choices.eta0
-        # In a batch the rows are added one after the other, each pulling towards the weights of that moment.
-        state.gradient_sum = state.gradient_sum + g - sigma * _adaptive_weights(state, choices, state.t)
-        state.gradient_square = grown
+        for g in _gradients(x, slope):
+            grown = state.gradient_square + g**2
+            sigma = (np.sqrt(grown) - np.sqrt(state.gradient_square)) / choices.eta0
+            # In a batch the rows are added one after the other, each pulling towards the weights of that moment.
+            state.gradient_sum = state.gradient_sum + g - sigma * _adaptive_weights(state, choices, state.t)
+            state.gradient_square = grown
     _finish_adaptive_step(state, choices, slopes, mass)
 
 

@@ -80,6 +80,9 @@ class Learner(Protocol):
     def weights(self) -> tuple[Array, Array]:
         """(weights, bias) as they would predict."""
 
+    def count_nonzero(self) -> int:
+        """Weights that are not zero."""
+
     def penalty(self) -> float:
         """What the penalty adds to the mean loss."""
 

@@ -11,7 +11,7 @@ the model (`weights`, `scores`) always includes them. Classes and features may a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError, concatenate
 from steepest.learners.base import Progress, State
+from steepest.learners.calibration import CALIBRATION_ROWS, calibrate
 from steepest.learners.labels import LabelBook
 from steepest.learners.linear_settings import ADAPTIVE, AVERAGES, LinearSettings
 from steepest.learners.losses import LOSSES, Loss
@@ -33,16 +34,13 @@ KERNELS = {
     "ftrl": kernels.linear_ftrl,
 }
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
-# Rows on which the first step size is tried out; Bottou's programs use as many.
-CALIBRATION_ROWS = 1000
-# From the textbook's step size, 1 / (curvature |x|^2), doubled or halved at most so often, each time for some gain.
-MOST_TRIALS = 30
-LEAST_GAIN = 1e-4
 # The last good state is kept after 2^16 rows, 2^17, ...: copies cost little, and at most half the work can be lost.
 FIRST_SNAPSHOT_ROWS = 1 << 16
 LARGEST_TABLE_BYTES = 1 << 33
 MOST_ROLLBACKS = 60
 BLOCK = 1 << 16  # weights that are added up at once
+WIDE = ("v", "average")  # a column an output
+BIASES = ("bias", "bias_square", "bias_average", "bias_start")
 CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "average_weight")
 
 
@@ -60,7 +58,8 @@ class LinearLearner:
         self.loss: Loss = LOSSES[settings.loss]
         self.book = LabelBook(labels)
         self.n_features = n_features
-        self.n_outputs = max(1, len(self.book)) if len(self.book) != 2 else 1
+        self.shared = settings.table_bits > 0  # all outputs share one table of fixed size
+        self.n_outputs = self._count_outputs()
         self.several_targets = False  # y has a column per output: multi-label or multi-output
         self.eta0 = settings.eta0
         self.bias_scale = -1.0 if not settings.fit_intercept else 0.0
@@ -72,6 +71,11 @@ class LinearLearner:
         self._good: _Snapshot | None = None
         self._shown: tuple[Array, Array] | None = None
         self._coded: tuple[Any, Any, Array, Array | None] | None = None
+
+    def _count_outputs(self) -> int:
+        """Two classes share one column, unless all share a table: there a column cannot be negated later."""
+        n = len(self.book)
+        return max(2, n) if self.shared else (1 if n == 2 else max(1, n))
 
     # ------------------------------------------------------------------------------------------------ the contract
 
@@ -122,7 +126,7 @@ class LinearLearner:
         if "average" in merged.arrays:  # the mean of the averages, written as (S v - u) / C
             s, c = merged._clock("average_scale"), merged._clock("average_weight")
             mean = sum(share * weights for share, (weights, _) in zip(shares, means, strict=True))
-            merged.arrays["average"][: merged.n_features] = s * merged.arrays["v"][: merged.n_features] - c * mean
+            merged._live(merged.arrays["average"])[...] = s * merged._live(merged.arrays["v"]) - c * mean
         merged.arrays["clock"][CLOCK.index("t")] = seen.sum()
         merged.rows_learned = sum(part.rows_learned for part in parts)
         merged.class_counts = sum((part.class_counts for part in parts), np.zeros_like(merged.class_counts))
@@ -136,7 +140,7 @@ class LinearLearner:
                 arrays["v"],
                 arrays.get("shrunk"),
                 arrays["clock"],
-                self.n_outputs,
+                1 if self.shared else arrays["v"].shape[-1],
                 self._choices(),
                 arrays.get("average"),
             )
@@ -145,6 +149,8 @@ class LinearLearner:
     def state(self) -> dict[str, Array]:
         """Everything that was learned or is needed to go on, as arrays."""
         state = dict(self.arrays)
+        if not self.shared:  # room for more outputs is no part of what was learned
+            state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         state["counters"] = np.array(
             [
                 self.n_features,
@@ -198,31 +204,67 @@ class LinearLearner:
     # ------------------------------------------------------------------------------------------- what was learned
 
     def weights(self) -> tuple[Array, Array]:
-        """(weights of shape (features, outputs), bias): settled, averaged if so chosen, pending rows included."""
+        """(weights, bias): settled, averaged if so chosen, pending rows included.
+
+        The weights have the shape (features, outputs), or are the table that all share; see `output_weights`.
+        """
         if self._shown is None:
             finished = self._finished()
             self._shown = finished._plain_weights()
         return self._shown
 
+    def output_weights(self, output: int, features: Array | None = None) -> Array:
+        """The weights of these features (or of all) for one output."""
+        table = self.weights()[0]
+        if not self.shared:
+            return table[:, output] if features is None else table[features, output]
+        wanted = np.arange(self.n_features) if features is None else np.asarray(features, np.int64)
+        return kernels.class_weights(table, np.ascontiguousarray(wanted), output, self.settings.table_bits)
+
+    def weight_matrix(self) -> Array:
+        """The weights, one row an output."""
+        if not self.shared:
+            return np.ascontiguousarray(self.weights()[0].T)
+        self._refuse_huge_table(self.n_features * self.n_outputs)
+        matrix = np.empty((self.n_outputs, self.n_features), self.settings.dtype)
+        for output in range(self.n_outputs):
+            matrix[output] = self.output_weights(output)
+        return matrix
+
+    def total_weights(self) -> Array:
+        """The sum of |weight| over all outputs, for each feature."""
+        total = np.zeros(self.n_features)
+        for output in range(self.n_outputs):
+            total += np.abs(self.output_weights(output))
+        return total
+
+    def _live(self, table: Array) -> Array:
+        """The part of a table that is in use: it has room for more features, unless all share it."""
+        return table if self.shared else table[: self.n_features, ..., : self.n_outputs]
+
     def _plain_weights(self) -> tuple[Array, Array]:
-        v, n = self.arrays["v"], self.n_features
+        v = self._live(self.arrays["v"])
         if self.settings.rule in ADAPTIVE:
-            sums = v[:n].reshape(n, 2, self.n_outputs)
+            z, square = (v[0], v[1]) if self.shared else (v[:, 0], v[:, 1])
             t = self._clock("t")
-            z, square = sums[:, 0].astype(np.float64), sums[:, 1].astype(np.float64)
+            z, square = z.astype(np.float64), square.astype(np.float64)
             soft = np.sign(z) * np.maximum(np.abs(z) - t * self.settings.l1, 0)
             eta0 = 1.0 if self.eta0 is None else self.eta0
             w = -soft / ((1 + np.sqrt(square)) / eta0 + t * self.settings.l2)
             return w.astype(v.dtype), self.arrays["bias"]
         if self.settings.average != "no" and self._clock("average_weight") > 0:
             s, c = self._clock("average_scale"), self._clock("average_weight")
-            mean = (s * v[:n].astype(np.float64) - self.arrays["average"][:n]) / c
-            return mean.astype(v.dtype), self.arrays["bias_average"]
+            u, mean = self._live(self.arrays["average"]), np.empty(v.shape, v.dtype)
+            rows = max(1, BLOCK // self.n_outputs)
+            for first in range(0, len(v), rows):  # a large table needs no copy in float64
+                part = slice(first, first + rows)
+                mean[part] = (s * v[part].astype(np.float64) - u[part]) / c
+            return mean, self.arrays["bias_average"]
         if self.settings.l1 == 0:  # nothing is owed: one multiplication is all, and large tables are copied once
-            return v[:n] * v.dtype.type(self._clock("scale")), self.arrays["bias"]
+            return v * v.dtype.type(self._clock("scale")), self.arrays["bias"]
         settled = self.clone()
         settled._settle()
-        return settled.arrays["v"][:n], self.arrays["bias"]
+        return settled._live(settled.arrays["v"]), self.arrays["bias"]
 
     def _finished(self) -> LinearLearner:
         """This learner if nothing waits, else a copy that has learned the waiting rows."""
@@ -239,7 +281,7 @@ class LinearLearner:
             rows, self.pending = self.pending, None
             self._shown = None
             if self.eta0 is None:
-                self._calibrate(rows)
+                calibrate(self, rows)
             self._process(rows, progress)
         return progress
 
@@ -255,6 +297,15 @@ class LinearLearner:
         """Divides the step size (the adaptive schedule does so when the loss stalls)."""
         if self.eta0 is not None:
             self.eta0 /= factor
+
+    def count_nonzero(self) -> int:
+        """Weights that are not zero, or that a row has moved: without the 1-norm no others become zero."""
+        if self._shown is not None or self.settings.l1 > 0 or self.pending is not None:
+            return int(np.count_nonzero(self.weights()[0]))
+        v = self.arrays["v"]
+        if self.settings.rule in ADAPTIVE:
+            v = v[0] if self.shared else v[:, 0]
+        return int(np.count_nonzero(v))
 
     def penalty(self) -> float:
         """alpha R(w) at the current weights."""
@@ -277,7 +328,7 @@ class LinearLearner:
     def _learn_ready(self, rows: Chunk, progress: Progress) -> None:
         """Rows that need not wait: calibrate first if that is due; an incomplete mini-batch waits again."""
         if self.eta0 is None:
-            self._calibrate(rows.span(0, CALIBRATION_ROWS).packed())
+            calibrate(self, rows.span(0, CALIBRATION_ROWS).packed())
         whole = rows.n_rows - rows.n_rows % self.settings.batch_size
         self._process(rows.span(0, whole), progress)
         if whole < rows.n_rows:
@@ -347,6 +398,8 @@ class LinearLearner:
             average=AVERAGES[s.average],
             batch_size=s.batch_size,
             bias_scale=self.bias_scale,
+            table_bits=s.table_bits,
+            n_columns=self.n_features,
         )
 
     def _target_kind(self) -> int:
@@ -362,7 +415,7 @@ class LinearLearner:
         span = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
         indices, values = rows.indices[span], rows.values[span]
         name = f"row {row + rows.first_id}"
-        wrong = (indices < 0) | (indices >= len(self.arrays["v"]))
+        wrong = (indices < 0) | (indices >= self._most_columns())
         if wrong.any():
             raise DataError(
                 f"{name} has the column index {int(indices[wrong][0])}, but columns run from 0 "
@@ -374,6 +427,9 @@ class LinearLearner:
             raise DataError(
                 f"Input X contains {kind}: {name}, column {int(indices[wrong][0])}; drop the row or fill the value"
             )
+
+    def _most_columns(self) -> int:
+        return self.n_features if self.shared else len(self.arrays["v"])
 
     def _refuse_bad_indices(self, rows: Chunk) -> None:
         """Raises if any column index is out of range (packed rows; the kernels check the others one by one)."""
@@ -390,7 +446,7 @@ class LinearLearner:
                 f"learning diverges even with the step size {before:.3g}; scale the features to about one, "
                 "or choose a loss that grows more slowly"
             )
-        if self._good is None or self._good.n_outputs != self.n_outputs:
+        if self._good is None or (self._good.n_outputs != self.n_outputs and not self.shared):
             start = self.arrays["bias_start"]
             self.arrays = self._new_arrays(len(self.arrays["v"]))
             for name in ("bias", "bias_start", "bias_average"):
@@ -398,6 +454,7 @@ class LinearLearner:
         else:
             self.arrays = {name: array.copy() for name, array in self._good.arrays.items()}
             self._grow_features(self.n_features)
+            self._grow_biases()
         self.eta0 = before / 2
         self._shown = None
         progress.events.append(
@@ -413,11 +470,16 @@ class LinearLearner:
 
     def keep_good_state(self) -> None:
         """Remembers the state to return to if learning diverges; an overflowed one is not worth it."""
-        if not np.isfinite(self.arrays["v"]).all():
+        if not _all_finite(self.arrays["v"]):
             self._roll_back(Progress())
             return
-        arrays = {name: array.copy() for name, array in self.arrays.items()}
-        self._good = _Snapshot(arrays, self.n_outputs)
+        kept = {} if self._good is None else self._good.arrays
+        for name, array in self.arrays.items():
+            if name in kept and kept[name].shape == array.shape:
+                np.copyto(kept[name], array)  # into memory that is there already
+            else:
+                kept[name] = array.copy()
+        self._good = _Snapshot(kept, self.n_outputs)
 
     # ------------------------------------------------------------------------------------- classes and weights
 
@@ -435,8 +497,7 @@ class LinearLearner:
             first = int(unknown[0]) - int(unknown[0]) % batch
             if first > 0:
                 return self._code(rows.span(0, first).packed())[0], first
-            for label in dict.fromkeys(rows.visited(rows.y)[unknown[unknown < batch]].tolist()):
-                self._add_class(label)
+            self._add_classes(dict.fromkeys(rows.visited(rows.y)[unknown[unknown < batch]].tolist()))
             return self._code(rows)
         weight = self._class_weights(rows, codes)
         np.maximum(codes, 0, out=codes)  # rows of the block that are not visited
@@ -470,30 +531,50 @@ class LinearLearner:
         self.n_outputs = n_outputs
         self.arrays = self._new_arrays(len(self.arrays["v"]))
 
-    def _add_class(self, label: Any) -> None:
-        """A class never seen before: two classes share one column, more have one each."""
-        self.book.add(label)
+    def _add_classes(self, labels: Iterable[Any]) -> None:
+        """Classes never seen before: two classes share one column, more have one each."""
+        for label in labels:
+            self.book.add(label)
         n = len(self.book)
-        if len(self.class_counts) < n:
-            self.class_counts = np.append(self.class_counts, 0.0)
+        self.class_counts = np.pad(self.class_counts, (0, max(0, n - len(self.class_counts))))
         self._coded = None
-        if n <= 2:
-            return
-        old, width = self.arrays, self.n_outputs
+        if self.shared:
+            self.n_outputs = self._count_outputs()
+            self._grow_biases()
+        elif n > 2:
+            self._grow_outputs(n)
+
+    def _grow_outputs(self, n: int) -> None:
+        """Makes room for n outputs, and for some more, so that a table is not copied for every new class."""
+        old, before, room = self.arrays, self.n_outputs, self.arrays["v"].shape[-1]
         self.n_outputs = n
-        self.arrays = self._new_arrays(len(old["v"]))
-        for name, array in self.arrays.items():
-            if name in ("clock", "shrunk"):
-                array[...] = old[name]
-            elif width > 1:
-                array[..., :width] = old[name]
-            else:  # one column said "second class against first": negated, it speaks for the first
-                array[..., :1], array[..., 1:2] = -old[name], old[name]
+        if n > room:
+            fresh = self._clock("steps") == 0
+            self.arrays = self._new_arrays(len(old["v"]), n if fresh else 8 * math.ceil((n + n // 8) / 8))
+            for name in self.arrays.keys() - {*BIASES}:
+                if name not in WIDE:
+                    self.arrays[name][...] = old[name]
+                elif not fresh:
+                    self.arrays[name][..., :before] = old[name][..., :before]
+            self.arrays |= {name: old[name] for name in BIASES}
+        self._grow_biases()
+        if before > 1:
+            return
+        for name in (*BIASES, *WIDE):  # one column said "second class against first": negated, it speaks for the first
+            if name in self.arrays:
+                first = self.arrays[name][..., 0].copy()
+                self.arrays[name][..., 0], self.arrays[name][..., 1] = -first, first
         squares = [self.arrays["bias_square"]]
         if self.settings.rule in ADAPTIVE:
             squares.append(self.arrays["v"][:, 1])
         for square in squares:
             np.abs(square, out=square)
+
+    def _grow_biases(self) -> None:
+        """New classes start with a bias of zero."""
+        for name in BIASES:
+            missing = self.n_outputs - len(self.arrays[name])
+            self.arrays[name] = np.pad(self.arrays[name], (0, missing))
 
     def _class_weights(self, rows: Chunk, codes: Array) -> Array | None:
         wish = self.settings.class_weight
@@ -522,16 +603,17 @@ class LinearLearner:
 
     # ------------------------------------------------------------------------------------------------- the tables
 
-    def _new_arrays(self, n_features: int) -> dict[str, Array]:
+    def _new_arrays(self, n_features: int, width: int | None = None) -> dict[str, Array]:
         s, k = self.settings, self.n_outputs
-        shape = (n_features, 2, k) if s.rule in ADAPTIVE else (n_features, k)
+        width = k if width is None else width
+        shape: tuple[int, ...] = (n_features, 2, width) if s.rule in ADAPTIVE else (n_features, width)
+        if self.shared:
+            entries = (1 << s.table_bits) + kernels.class_window - 1
+            shape = (2, entries) if s.rule in ADAPTIVE else (entries,)
         self._refuse_huge_table(math.prod(shape))
         arrays = {
             "v": np.zeros(shape, s.dtype),
-            "bias": np.zeros(k),
-            "bias_square": np.zeros(k),
-            "bias_average": np.zeros(k),
-            "bias_start": np.zeros(k),
+            **{name: np.zeros(k) for name in BIASES},
             "clock": np.zeros(len(CLOCK)),
         }
         if s.l1 > 0 and s.rule not in ADAPTIVE:
@@ -554,7 +636,7 @@ class LinearLearner:
         known = self.n_features
         self.n_features = max(known, n_features)
         room = len(self.arrays["v"])
-        if self.n_features <= room:
+        if self.shared or self.n_features <= room:
             return
         size = self.n_features if known == 0 else max(self.n_features, 2 * room)
         self._refuse_huge_table(size * self.n_outputs)
@@ -567,84 +649,39 @@ class LinearLearner:
 
     # ------------------------------------------------------------------------------------------------ calibration
 
-    def _calibrate(self, rows: Chunk) -> None:
-        """Tries step sizes on a sample, doubling or halving while the cost falls, and keeps the best."""
+    def code_sample(self, rows: Chunk) -> Chunk:
+        """Rows to try step sizes on, coded as they will be learned; they are still to be learned."""
         self._grow_features(rows.n_features)
         self._announce_labels(rows)
         counts = self.class_counts.copy()
         coded, _ = self._code(rows)
-        self.class_counts = counts  # these rows are still to be learned
-        self._refuse_bad_indices(coded)
-        indices, n_columns = _renumber(coded.indices, self.n_features)
-        sample = replace(coded, indices=indices, n_features=max(1, n_columns))
-        finite = np.where(np.isfinite(sample.values), sample.values, 0)
-        sample = replace(sample, values=finite)
-        if self.settings.fit_intercept:
-            self._start_bias(sample)
-        square = float(np.square(finite.astype(np.float64)).sum()) / max(1, sample.n_rows)
-        eta = 1.0 / max(1e-12, square * (self.loss.curvature or 1.0))
-        if self.settings.rule in ADAPTIVE:
-            eta = 0.1 * self._target_spread(sample) if self.settings.task == "regress" else 0.1
-        eta = 2.0 ** round(math.log2(eta))
-        self.eta0 = self._descend(sample, eta)
+        self.class_counts = counts
         self._coded = None
+        self._refuse_bad_indices(coded)
+        return coded
+
+    def trial(self, settings: LinearSettings, n_features: int) -> LinearLearner:
+        """A learner with these settings that knows nothing but this one's classes and bias."""
+        trial = LinearLearner(settings, 0)
+        trial.n_features, trial.n_outputs = n_features, self.n_outputs
+        trial.several_targets, trial.bias_scale = self.several_targets, self.bias_scale
+        trial.arrays = trial._new_arrays(n_features)
+        trial.arrays["bias"][...] = self.arrays["bias"]
+        trial.arrays["bias_average"][...] = self.arrays["bias"]
+        return trial
+
+    def learn_once(self, coded: Chunk) -> bool:
+        """One pass over coded rows; whether all went well."""
+        return self._kernel_call(coded, self.arrays, self._choices())[1] == 0
 
     def _announce_labels(self, rows: Chunk) -> None:
         """Rows that wait show their classes at once, in the order in which they would be learned."""
         if rows.y is not None and rows.y.ndim == 2 and not self.several_targets:
             self._open_targets(rows.y.shape[1])
         if self.settings.task == "classify" and rows.y is not None and rows.y.ndim == 1:
-            for label in dict.fromkeys(rows.visited(rows.y).tolist()):
-                if label not in self.book.labels:
-                    self._add_class(label)
-
-    def _descend(self, sample: Chunk, eta: float) -> float:
-        cost = self._trial_cost(sample, eta)
-        for factor in (2.0, 0.5):
-            moved = False
-            for _ in range(MOST_TRIALS):
-                next_cost = self._trial_cost(sample, eta * factor)
-                if not next_cost < cost * (1 - LEAST_GAIN) and math.isfinite(cost):
-                    break
-                eta, cost, moved = eta * factor, next_cost, True
-            if moved and math.isfinite(cost):
-                break
-        return eta
-
-    def _trial_cost(self, sample: Chunk, eta: float) -> float:
-        """Cost on the sample after one pass over it with this step size."""
-        trial = LinearLearner(replace(self.settings, eta0=eta), sample.n_features)
-        trial.n_outputs, trial.several_targets, trial.bias_scale = self.n_outputs, self.several_targets, self.bias_scale
-        trial.arrays = trial._new_arrays(sample.n_features)
-        trial.arrays["bias"][...] = self.arrays["bias"]
-        trial.arrays["bias_average"][...] = self.arrays["bias"]
-        _, status, _, _ = trial._kernel_call(sample, trial.arrays, trial._choices())
-        if status != 0:
-            return math.inf
-        with np.errstate(over="ignore", invalid="ignore"):
-            cost = trial.mean_loss(sample) + trial.penalty()
-        return cost if math.isfinite(cost) else math.inf
-
-    def _start_bias(self, sample: Chunk) -> None:
-        """The bias starts at the best constant of a regression, and moves by AdaGrad: it is in every row."""
-        self.bias_scale = 1.0
-        if self.settings.task == "regress":
-            assert sample.y is not None
-            y = sample.y.reshape(sample.n_rows, -1)
-            if self.loss.name == "quantile":
-                start = np.quantile(y, self.settings.loss_parameter, axis=0)
-            elif self.loss.kind == "count":
-                start = np.log(np.maximum(y.mean(axis=0), 1e-3))
-            else:
-                start = np.median(y, axis=0) if self.loss.name != "squared" else y.mean(axis=0)
-            for name in ("bias", "bias_start", "bias_average"):
-                self.arrays[name][...] = start
-            self.bias_scale = self._target_spread(sample)
-
-    def _target_spread(self, sample: Chunk) -> float:
-        if self.loss.kind == "count" or sample.y is None:
-            return 1.0
-        return float(sample.y.std()) or 1.0
+            known = set(self.book.labels)
+            labels = dict.fromkeys(rows.visited(rows.y).tolist())
+            self._add_classes([label for label in labels if label not in known])
 
     # ---------------------------------------------------------------------------------------------------- measures
 
@@ -689,13 +726,23 @@ class LinearLearner:
         if not table.size:
             out[...] = bias
             return out
-        if chunk.n_features > len(table):  # a feature never seen in training has no weight
+        known_features = self.n_features if self.shared else len(table)
+        if chunk.n_features > known_features:  # a feature never seen in training has no weight
             chunk = chunk.packed()  # the block may be far larger than what is visited of it
-            known = chunk.indices < len(table)
+            known = chunk.indices < known_features
             indices, values = np.where(known, chunk.indices, 0), np.where(known, chunk.values, 0)
             chunk = replace(chunk, indices=indices.astype(np.int32), values=values.astype(np.float32))
         done = kernels.linear_scores(
-            chunk.indptr, chunk.indices, chunk.values, chunk.order, table, np.ascontiguousarray(bias), out, n_threads
+            chunk.indptr,
+            chunk.indices,
+            chunk.values,
+            chunk.order,
+            table,
+            np.ascontiguousarray(bias),
+            out,
+            n_threads,
+            self.settings.table_bits,
+            known_features,
         )
         if done < chunk.n_rows:
             self._refuse_bad_row(chunk, done)
@@ -705,12 +752,7 @@ class LinearLearner:
         return float(self.arrays["clock"][CLOCK.index(name)])
 
 
-def _renumber(indices: Array, n_features: int) -> tuple[Array, int]:
-    """The columns in use numbered from 0 on, so that trials need small tables only; and how many there are."""
-    if n_features <= 16 * len(indices):
-        used = np.zeros(n_features, bool)
-        used[indices] = True
-        numbers = np.cumsum(used, dtype=np.int32) - np.int32(1)
-        return numbers[indices], int(used.sum())
-    columns, inverse = np.unique(indices, return_inverse=True)
-    return inverse.astype(np.int32).reshape(-1), len(columns)
+def _all_finite(table: Array) -> bool:
+    """The sum tells in most cases, without an array of truth values."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(table.sum()) or np.isfinite(table).all())

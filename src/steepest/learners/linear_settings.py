@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from steepest import kernels
+from steepest.data.chunk import DataError
 from steepest.data.parameters import ParameterError, at_least, choice, inside, more_than, number, whole
 from steepest.learners.losses import LOSSES
 from steepest.learners.penalties import Penalty, check_alpha, get_penalty
@@ -19,6 +21,7 @@ from steepest.learners.schedules import resolve, schedule_code, typical_eta0
 
 RULES = ("sgd", "asgd", "adagrad", "ftrl", "truncated")
 ADAPTIVE = ("adagrad", "ftrl")
+TABLE_BITS, LEAST_TABLE_BITS, MOST_TABLE_BITS = 22, 6, 30
 AVERAGES = {"no": 0, "uniform": 1, "eta": 2, "poly": 3}
 
 
@@ -44,6 +47,8 @@ class LinearSettings:
     multi_class: str = "ovr"
     dtype: str = "float32"
     class_weight: Any = None  # None, "balanced" (running), or {label: weight}
+    table_bits: int = 0  # multi_class "hashed": all classes share a table of 2^this weights
+    class_hash: str = ""  # the hash that finds a weight in it
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a file, which holds neither infinity nor keys that are not words."""
@@ -60,6 +65,11 @@ class LinearSettings:
         values["threshold"] = math.inf if values["threshold"] is None else values["threshold"]
         if isinstance(values["class_weight"], list):
             values["class_weight"] = dict(values["class_weight"])
+        if values.get("class_hash", "") not in ("", kernels.class_hash_id):
+            raise DataError(
+                f"the classes of this model were hashed by {values['class_hash']!r}, and this steepest knows "
+                f"{kernels.class_hash_id!r} only; use a newer one"
+            )
         return cls(**values)
 
 
@@ -73,6 +83,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
     average = _average(params, rule, l1, loss)
     if rule == "sgd" and average != "no":
         rule = "asgd"
+    multi_class = _multi_class(params, loss, rule, l1)
     schedule = _schedule(params, rule, alpha, loss)
     truncated = rule == "truncated"
     return LinearSettings(
@@ -90,9 +101,11 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         average=average,
         batch_size=whole("batch_size", params["batch_size"], 1),
         fit_intercept=bool(params["fit_intercept"]),
-        multi_class=_multi_class(params, loss),
+        multi_class=multi_class,
         dtype=_dtype(params["dtype"]),
         class_weight=_class_weight(params.get("class_weight")),
+        table_bits=_table_bits(params) if multi_class == "hashed" else 0,
+        class_hash=kernels.class_hash_id if multi_class == "hashed" else "",
     )
 
 
@@ -169,11 +182,28 @@ def _loss_parameter(params: Mapping[str, Any], loss: str) -> float:
     return at_least("epsilon", params["epsilon"], 0.0)
 
 
-def _multi_class(params: Mapping[str, Any], loss: str) -> str:
-    kind = choice("multi_class", params.get("multi_class", "ovr"), ("ovr", "softmax"))
+def _multi_class(params: Mapping[str, Any], loss: str, rule: str, l1: float) -> str:
+    kind = choice("multi_class", params.get("multi_class", "ovr"), ("ovr", "softmax", "hashed"))
     if kind == "softmax" and loss != "log":
         raise ParameterError(f"multi_class='softmax' is a form of loss='log'; loss={loss!r} needs 'ovr'")
+    if kind == "hashed" and l1 > 0 and rule not in ADAPTIVE:
+        raise ParameterError(
+            f"multi_class='hashed' has no room for the clocks with which solver={rule!r} shrinks weights; "
+            "use solver='ftrl' or penalty='l2'"
+        )
     return kind
+
+
+def _table_bits(params: Mapping[str, Any]) -> int:
+    """As many buckets as the hasher has features; without one a fixed number, since a stream may not know its own."""
+    wish = params["table_bits"]
+    if isinstance(wish, str):
+        choice("table_bits", wish, ("auto",))
+        wish = getattr(params["hasher"], "n_bits", TABLE_BITS)
+    bits = whole("table_bits", wish, LEAST_TABLE_BITS)
+    if bits > MOST_TABLE_BITS:
+        raise ParameterError(f"table_bits={bits} is too large; give at most {MOST_TABLE_BITS}")
+    return bits
 
 
 def _dtype(wish: Any) -> str:
