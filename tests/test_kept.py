@@ -92,11 +92,9 @@ def test_what_is_in_memory_already_is_not_kept_again(tmp_path, path):
 
 
 def test_standard_input_can_be_learned_in_several_epochs(path, monkeypatch):
-    class Stdin:
-        buffer = open(path, "rb", buffering=0)
-
-    monkeypatch.setattr("sys.stdin", Stdin)
-    model = st.LinearClassifier(epochs=3, random_state=0).fit_stream(st.scan("-", format="libsvm"))
+    with open(path) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        model = st.LinearClassifier(epochs=3, random_state=0).fit_stream(st.scan("-", format="libsvm"))
     assert model.n_iter_ == 3
     again = st.LinearClassifier(epochs=3, random_state=0).fit_stream(st.scan(path))
     np.testing.assert_array_equal(model.coef_, again.coef_)

@@ -15,8 +15,8 @@ import numpy as np
 
 from steepest.data.cache import CachedSource
 from steepest.data.chunk import Array, Chunk, DataError
-from steepest.data.parameters import ParameterError, at_least, choice, whole
 from steepest.data.kept import keep_rows
+from steepest.data.parameters import ParameterError, at_least, choice, whole
 from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, from_arrays
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History

@@ -74,7 +74,7 @@ class _Shelf:
 
     def __init__(self) -> None:
         self.n_rows = self.n_entries = 0
-        self._files = [tempfile.TemporaryFile(buffering=0) for _ in ("indices", "values")]
+        self._files = [tempfile.TemporaryFile(buffering=0) for _ in ("indices", "values")]  # noqa: SIM115, for as long as rows are read
         self._maps: list[mmap.mmap] = []
         self._parts: list[Chunk] = []  # without their entries
         self._source: ArraySource | None = None
@@ -125,7 +125,7 @@ _NO_ENTRIES = (np.empty(0, np.int32), np.empty(0, np.float32))
 
 
 def _write_fully(file: Any, entries: Array) -> None:
-    left = memoryview(np.ascontiguousarray(entries)).cast("B")
+    left = np.ascontiguousarray(entries).view(np.uint8).data
     while len(left):
         left = left[file.write(left) :]
 
