@@ -8,8 +8,10 @@ threads. Names of features are kept beside, in fixed memory, so that a model can
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -194,10 +196,33 @@ class Hasher(Estimator):
         indptr, indices, values = self._hash(table, learn=learn)
         return Chunk(indptr, indices, values, self.n_features, targets, weight)
 
-    def signature(self) -> str:
-        """What shapes the rows, for a cache; a hasher that learns must see the data itself, so it fits no cache."""
-        once = f" {uuid.uuid4()}" if self.learns else ""
-        return f"{HASH_ID} {self!r}{once}"
+    def signature(self, *, learn: bool = False) -> str:
+        """What shapes the rows, for a cache; a cache also keeps what is learned while it is built.
+
+        Counts of rows shape tf-idf weights: those learned along with the rows belong to the cache, those learned before
+        stand here, and those still to come from other rows make each signature another one.
+        """
+        counts = ""
+        if self.weighting == "tfidf" and not learn:
+            known = hasattr(self, "document_counts_")
+            counts = f" {zlib.crc32(self.document_counts_.tobytes())}" if known else f" {uuid.uuid4()}"
+        params = {name: value for name, value in self._plain_params().items() if name != "n_jobs"}
+        return f"{HASH_ID} {json.dumps(params)}{counts}"
+
+    def makes_the_rows_of(self, other: Hasher) -> bool:
+        """Whether both turn the same data into the same rows; columns that this one does not name are left open."""
+        mine, theirs = self._plain_params(), other._plain_params()
+        free = ["n_jobs", "names"] + [kind for kind in ("text", "categorical", "numeric") if not mine[kind]]
+        for name in free:
+            mine.pop(name), theirs.pop(name)
+        known = getattr(self, "columns_", None), getattr(other, "columns_", None)
+        return json.dumps(mine) == json.dumps(theirs) and (None in known or known[0] == known[1])
+
+    def _plain_params(self) -> dict[str, Any]:
+        params = self.get_params(deep=False)
+        if self.stop_words is not None:
+            params["stop_words"] = sorted(self.stop_words)
+        return params
 
     def look(self, X: Any) -> Self:
         """Settles which columns there are and of which kind, and learns nothing else."""
@@ -436,10 +461,7 @@ class Hasher(Estimator):
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Everything there is, as plain values and arrays for a model file."""
-        params = self.get_params(deep=False)
-        if self.stop_words is not None:
-            params["stop_words"] = sorted(self.stop_words)
-        header = {"hash": HASH_ID, "params": params, "columns": getattr(self, "columns_", None)}
+        header = {"hash": HASH_ID, "params": self._plain_params(), "columns": getattr(self, "columns_", None)}
         header["n_documents"] = getattr(self, "n_documents_", None)
         arrays = (
             {f"names.{key}": array for key, array in self.names_.state().items()} if hasattr(self, "names_") else {}
@@ -457,16 +479,21 @@ class Hasher(Estimator):
             )
         hasher = cls(**header["params"])
         hasher._check()
+        return hasher.restore(header, arrays)
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Forgets all, and takes over what a hasher with the same parameters had learned when `state` described it."""
+        self.forget()
         if header["columns"] is not None:
-            hasher.columns_ = tuple((str(name), str(kind)) for name, kind in header["columns"])
-            hasher.n_features_in_ = len(hasher.columns_)
+            self.columns_ = tuple((str(name), str(kind)) for name, kind in header["columns"])
+            self.n_features_in_ = len(self.columns_)
         if "document_counts" in arrays:
-            hasher.document_counts_ = np.array(arrays["document_counts"], np.uint32)
-            hasher.n_documents_ = int(header["n_documents"])
+            self.document_counts_ = np.array(arrays["document_counts"], np.uint32)
+            self.n_documents_ = int(header["n_documents"])
         kept = {key.removeprefix("names."): array for key, array in arrays.items() if key.startswith("names.")}
         if kept:
-            hasher.names_ = NameBook.from_state(hasher.names, kept)
-        return hasher
+            self.names_ = NameBook.from_state(self.names, kept)
+        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return not self.learns or hasattr(self, "columns_")
@@ -494,6 +521,15 @@ class RowEncoder:
         new = self.learn and blocks[0] not in self._seen
         self._seen.update(blocks)
         return self.hasher.to_chunk(batch.columns, learn=new)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """The hasher with all that it has learned, for a cache of its rows."""
+        return self.hasher.state()
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """What the hasher would learn from rows that a cache holds already."""
+        if self.learn:
+            self.hasher.restore(header, arrays)
 
 
 def _as_csr(chunk: Chunk) -> Any:

@@ -101,12 +101,15 @@ class LinearModel(Estimator):
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
-        settings = self._settings(source.n_rows)
         seed = self._seed()
-        if validation is None and self.early_stopping:
-            source, validation = source.holdout(self.validation_fraction, seed)
+        if validation is not None:
+            shared = _share_a_cache(source, validation)
         source = self._hashed(source, learn=True)
-        validation = None if validation is None else self._hashed(validation, learn=False)
+        settings = self._settings(source.n_rows)
+        if validation is not None:
+            validation = self._hashed(validation, learn=shared)
+        elif self.early_stopping:
+            source, validation = source.holdout(self.validation_fraction, seed)
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
         learner = self._new_learner(settings, source)
         plan = Plan(
@@ -189,9 +192,11 @@ class LinearModel(Estimator):
 
     def _hashed(self, source: Source, *, learn: bool) -> Source:
         """The source itself, or, if its rows are raw, with this model's hasher put in."""
-        from steepest.data.raw import encoded, first_columns, is_raw
+        from steepest.data.raw import encoded, first_columns, is_raw, stored_encoder
 
         if not is_raw(source):
+            if (state := stored_encoder(source)) is not None:
+                self._take_hasher(*state, learn=learn)
             return source
         from steepest.hashing import RowEncoder
 
@@ -206,7 +211,18 @@ class LinearModel(Estimator):
             hasher.look(
                 columns
             )  # kinds of columns are guessed from the head of the file, whatever the order of reading
-        return encoded(source, RowEncoder(hasher, learn), hasher.signature())
+        return encoded(source, RowEncoder(hasher, learn), hasher.signature(learn=learn))
+
+    def _take_hasher(self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, learn: bool) -> None:
+        """Rows that were hashed into a cache file bring their hasher along; no other one can be used with them."""
+        from steepest.hashing import Hasher
+
+        stored = Hasher.from_state(header, arrays)
+        own = getattr(self, "hasher_", self.hasher if learn else None)
+        if own is not None and not own.makes_the_rows_of(stored):
+            raise DataError(f"the cache was made by {stored!r}, which is not the model's {own!r}; make it anew")
+        if learn and not hasattr(self, "hasher_"):
+            self.hasher_ = stored
 
     def _note_names(self, X: Any) -> None:
         names = getattr(X, "columns", None)
@@ -408,6 +424,13 @@ def _check_names(known: Array, given: list[Any]) -> None:
     if not new and not missing:
         message += "Feature names must be in the same order as they were in fit.\n"
     raise DataError(message)
+
+
+def _share_a_cache(a: Source, b: Source) -> bool:
+    """Rows of one cache are hashed in one pass, whichever of them are held out."""
+    from steepest.data.raw import cache_of
+
+    return cache_of(a) is not None and cache_of(a) == cache_of(b)
 
 
 def _target_names(source: Source) -> list[str] | None:

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from steepest.data.ahead import map_ahead
-from steepest.data.cache import CachedSource
+from steepest.data.cache import CachedSource, CacheFile
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.files import Block
 from steepest.data.lines import PARSING_THREADS, QUEUE_CHUNKS, ROWS, BadLine, BadLines, BlockSource, Group, GroupChunk
@@ -137,6 +137,20 @@ def first_columns(source: Source) -> Any:
     with closing(source.batches(Order(), 0)) as batches:
         batch = next(batches, None)
     return None if batch is None else batch.columns
+
+
+def cache_of(source: Source) -> str | None:
+    """The file that the rows of a source are kept in, if they are."""
+    while isinstance(source, Limited | Selected):
+        source = source.parent
+    return source.path if isinstance(source, CachedSource) else None
+
+
+def stored_encoder(source: Source) -> tuple[dict[str, Any], dict[str, Array]] | None:
+    """The encoder's state in a cache file that is read by itself."""
+    while isinstance(source, Limited | Selected):
+        source = source.parent
+    return source.encoder_state if isinstance(source, CacheFile) else None
 
 
 def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:
