@@ -224,6 +224,12 @@ class Hasher(Estimator):
             params["stop_words"] = sorted(self.stop_words)
         return params
 
+    def count_distinct(self, X: Any) -> int:
+        """How many different features the rows have; learns nothing."""
+        plain = {"n_bits": 30, "copies": 1, "names": 0, "weighting": "count"}
+        probe = type(self)(**{**self.get_params(deep=False), **plain})
+        return len(np.unique(probe.to_chunk(X).indices))
+
     def look(self, X: Any) -> Self:
         """Settles which columns there are and of which kind, and learns nothing else."""
         self._read(X)

@@ -222,7 +222,7 @@ class CachedSource(MappedSource):
         """The same cache file for another source, which is checked or built when it is first needed."""
         source = CachedSource(parent, self._cache.path)
         source.order, source._most = self.order, self._most
-        self._cache.successor = source._cache
+        self._cache.successor = self._cache.successor or source._cache
         return source
 
 

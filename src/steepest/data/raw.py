@@ -25,6 +25,9 @@ from steepest.data.files import Block
 from steepest.data.lines import PARSING_THREADS, QUEUE_CHUNKS, ROWS, BadLine, BadLines, BlockSource, Group, GroupChunk
 from steepest.data.source import Limited, Order, Selected, Source
 
+# A survey stops telling labels apart beyond: these are numbers, not classes.
+MOST_LABELS = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
@@ -151,6 +154,51 @@ def stored_encoder(source: Source) -> tuple[dict[str, Any], dict[str, Array]] | 
     while isinstance(source, Limited | Selected):
         source = source.parent
     return source.encoder_state if isinstance(source, CacheFile) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one pass over the data tells before learning: rows, outputs, and columns or a number of features."""
+
+    n_rows: int
+    labels: frozenset[Any]
+    n_targets: int  # columns of y; 0 if it has one value a row
+    n_features: int
+    columns: Any = None  # of the first rows, if they are raw
+    first_rows: int = 0
+
+
+def survey(source: Source) -> Survey:
+    """Reads all rows once, raw ones without encoding them."""
+    root = source
+    while isinstance(root, Limited | Selected | CachedSource):
+        root = root.parent
+    once = [file.name for file in getattr(root, "files", ()) if file.once]
+    if once:
+        raise DataError(
+            f"{once[0]} can be read only once, but a memory budget needs a look at the data before learning; "
+            "save it in a file, or choose n_bits yourself"
+        )
+    n_rows = n_targets = n_features = 0
+    labels: set[Any] = set()
+    first: RawBatch | None = None
+    with closing(root.batches(Order(), 0) if is_raw(source) and isinstance(root, RawSource) else _all(root)) as parts:
+        for part in parts:
+            if isinstance(part, RawBatch):
+                first = first or part
+            else:
+                n_features = max(n_features, part.n_features)
+            n_rows += part.n_rows
+            if part.y is not None and part.y.ndim == 2:
+                n_targets = part.y.shape[1]
+            elif part.y is not None:
+                labels.update(np.unique(part.y).tolist() if len(labels) < MOST_LABELS else ())
+    head = (None, 0) if first is None else (first.columns, first.n_rows)
+    return Survey(n_rows, frozenset(labels), n_targets, n_features, *head)
+
+
+def _all(source: Source) -> Generator[Chunk, None, None]:
+    yield from source.read(Order(), 0)
 
 
 def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:

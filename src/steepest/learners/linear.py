@@ -206,18 +206,22 @@ class LinearLearner:
 
     def _plain_weights(self) -> tuple[Array, Array]:
         v, n = self.arrays["v"], self.n_features
+        rows = max(1, BLOCK // self.n_outputs)
+        blocks = [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
         if self.settings.rule in ADAPTIVE:
-            sums = v[:n].reshape(n, 2, self.n_outputs)
-            t = self._clock("t")
-            z, square = sums[:, 0].astype(np.float64), sums[:, 1].astype(np.float64)
-            soft = np.sign(z) * np.maximum(np.abs(z) - t * self.settings.l1, 0)
-            eta0 = 1.0 if self.eta0 is None else self.eta0
-            w = -soft / ((1 + np.sqrt(square)) / eta0 + t * self.settings.l2)
-            return w.astype(v.dtype), self.arrays["bias"]
+            w = np.empty((n, self.n_outputs), v.dtype)
+            t, eta0 = self._clock("t"), 1.0 if self.eta0 is None else self.eta0
+            for block in blocks:  # float64 for a part at a time: a large table has no room for more
+                z, square = v[block, 0].astype(np.float64), v[block, 1].astype(np.float64)
+                soft = np.sign(z) * np.maximum(np.abs(z) - t * self.settings.l1, 0)
+                w[block] = -soft / ((1 + np.sqrt(square)) / eta0 + t * self.settings.l2)
+            return w, self.arrays["bias"]
         if self.settings.average != "no" and self._clock("average_weight") > 0:
             s, c = self._clock("average_scale"), self._clock("average_weight")
-            mean = (s * v[:n].astype(np.float64) - self.arrays["average"][:n]) / c
-            return mean.astype(v.dtype), self.arrays["bias_average"]
+            w = np.empty((n, self.n_outputs), v.dtype)
+            for block in blocks:
+                w[block] = (s * v[block].astype(np.float64) - self.arrays["average"][block]) / c
+            return w, self.arrays["bias_average"]
         if self.settings.l1 == 0:  # nothing is owed: one multiplication is all, and large tables are copied once
             return v[:n] * v.dtype.type(self._clock("scale")), self.arrays["bias"]
         settled = self.clone()
@@ -413,9 +417,11 @@ class LinearLearner:
 
     def keep_good_state(self) -> None:
         """Remembers the state to return to if learning diverges; an overflowed one is not worth it."""
-        if not np.isfinite(self.arrays["v"]).all():
+        v = self.arrays["v"]
+        if not all(np.isfinite(v[start : start + BLOCK]).all() for start in range(0, len(v), BLOCK)):
             self._roll_back(Progress())
             return
+        self._good = None  # so that there are never three of a large table
         arrays = {name: array.copy() for name, array in self.arrays.items()}
         self._good = _Snapshot(arrays, self.n_outputs)
 
