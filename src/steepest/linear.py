@@ -71,9 +71,9 @@ class LinearClassifier(LinearModel):
     hasher : Hasher, optional
         X may then be raw: texts, dicts, a DataFrame or an Arrow table; it travels in the model file.
     memory_budget : int or str, optional
-        Bytes, or "512MB": chooses the hasher's bits, the width of weights and whether they are averaged, so that all that
-        training holds fits, and says why in `history_.events`. An n_bits that is not the default, and copies, averages
-        and names that were asked for, are kept.
+        Bytes, or "512MB": chooses the hasher's bits, the width of weights and whether they are averaged, so that all
+        that training holds fits, and says why in `history_.events`. An n_bits that is not the default, and copies,
+        averages and names that were asked for, are kept.
     epsilon, quantile
         Parameters of losses of LinearRegressor; a classifier does not use them.
 

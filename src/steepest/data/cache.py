@@ -137,6 +137,11 @@ class MappedSource(Source):
         return self._open().n_features
 
     @property
+    def n_entries(self) -> int:
+        """How many values all rows of the file have; makes the cache ready."""
+        return len(self._open().indices)
+
+    @property
     def skipped(self) -> SkippedBefore:
         """Bad lines passed over when the cache was built; makes the cache ready."""
         return self._open().skipped

@@ -9,6 +9,7 @@ with `cache` where that costs more than learning does.
 from __future__ import annotations
 
 import copy
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -199,6 +200,23 @@ def survey(source: Source) -> Survey:
 
 def _all(source: Source) -> Generator[Chunk, None, None]:
     yield from source.read(Order(), 0)
+
+
+def raw_batches(source: Source) -> Generator[RawBatch, None, None]:
+    """The rows of a raw source, or of the first ones of it, in file order and not encoded."""
+    most = math.inf
+    while isinstance(source, Limited):
+        most, source = min(most, source.most), source.parent
+    if not isinstance(source, RawSource):
+        raise DataError("only whole files, or their first rows, can be taken as they are")
+    with closing(source.batches(Order(), 0)) as batches:
+        for batch in batches:
+            n_rows = int(min(most, batch.n_rows))
+            if n_rows == 0:
+                return
+            most -= n_rows
+            y, weight = (None if part is None else part[:n_rows] for part in (batch.y, batch.weight))
+            yield replace(batch, columns=batch.columns[:n_rows], n_rows=n_rows, y=y, weight=weight)
 
 
 def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:
