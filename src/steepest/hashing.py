@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
@@ -519,7 +519,21 @@ class RowEncoder:
     def __init__(self, hasher: Hasher, learn: bool) -> None:
         self.hasher = hasher
         self.learn = learn
+        self.heaviness: Callable[[Array], Array] | None = None  # of a learner's weights, by bucket
         self._seen: set[int] = set()
+        self._n_batches = 0
+
+    def waits(self, batch: RawBatch) -> bool:
+        """Whether the batch is to be encoded only when all before it were learned: batch 2, 4, 8, ... of new ones."""
+        if not self.learn or self.heaviness is None or not self.hasher.names or batch.first_id in self._seen:
+            return False
+        self._n_batches += 1
+        return self._n_batches > 1 and self._n_batches & (self._n_batches - 1) == 0
+
+    def catch_up(self) -> None:
+        """Makes sure of the names that the learner gives weight to; called in the place of a batch that waited."""
+        if self.heaviness is not None and hasattr(self.hasher, "names_"):
+            self.hasher.names_.keep_heaviest(self.heaviness)
 
     def __call__(self, batch: RawBatch) -> Chunk:
         """The batch, hashed."""

@@ -18,7 +18,7 @@ from steepest.budget import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_
 from steepest.data.cache import CachedSource
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import ParameterError, at_least, choice, whole
-from steepest.data.raw import Survey, survey
+from steepest.data.raw import Survey, encoder_of, survey
 from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, from_arrays
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
@@ -122,6 +122,9 @@ class LinearModel(Estimator):
             source, validation = source.holdout(self.validation_fraction, seed)
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
         learner = self._new_learner(settings, source)
+        encoder = encoder_of(source)
+        if hasattr(encoder, "heaviness"):
+            encoder.heaviness = learner.heaviness
         plan = Plan(
             epochs=whole("epochs", self.epochs, 1),
             tol=None if self.tol is None else at_least("tol", self.tol, 0.0),
@@ -143,6 +146,7 @@ class LinearModel(Estimator):
             history.events.insert(0, self._plan.reason)
         self._check_learned(learner)
         self._adopt(learner, history, source)
+        self._keep_names()
         return self
 
     def _check_learned(self, learner: LinearLearner) -> None:
@@ -166,7 +170,15 @@ class LinearModel(Estimator):
             )
             self._plan = replace(self._plan, n_outputs=learner.n_outputs)
         self.n_iter_ += 1 if learner.rows_learned > before else 0
+        if learner.rows_learned.bit_length() > before.bit_length():  # the rows have doubled
+            self._keep_names()
         return self
+
+    def _keep_names(self) -> None:
+        """Names of the heaviest weights stay, whatever is read from now on."""
+        book = getattr(getattr(self, "hasher_", None), "names_", None)
+        if book is not None:
+            book.keep_heaviest(self._learner.heaviness)
 
     def _new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
         return LinearLearner(settings, source.n_features or 0)

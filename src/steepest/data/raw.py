@@ -1,7 +1,8 @@
 """Sources of raw rows: texts or table columns that an encoder, such as a hasher, turns into features while reading.
 
 A format gives `batches`; `with_encoder` says how a batch becomes a chunk. Batches are encoded in order by one thread,
-ahead of the learner, because an encoder may learn (names, counts) from what it sees. Rows are then permuted inside
+ahead of the learner, because an encoder may learn (names, counts) from what it sees; now and then it waits to hear from
+the learner. Rows are then permuted inside
 their chunk. Memory: a few batches, whatever the size of the data. Encoding starts anew in every epoch: keep the rows
 with `cache` where that costs more than learning does.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
@@ -94,13 +96,49 @@ class RawSource(Source):
 
     def _read(self, encoder: Encoder, order: Order, epoch: int) -> Iterator[Chunk]:
         batches = self.batches(order, epoch)
-        chunks = map_ahead(lambda batch: _encoded(encoder, batch, order, epoch), batches, ahead=QUEUE_CHUNKS)
+        gate = _Gate(encoder, lambda batch: _encoded(encoder, batch, order, epoch))
+        chunks = map_ahead(gate.make, batches, ahead=QUEUE_CHUNKS)
         try:
-            yield from chunks
+            for made in chunks:
+                yield gate.make_now(made) if isinstance(made, RawBatch) else made
         finally:
+            gate.open()
             chunks.close()
             with suppress(ValueError):  # a thread that waits for a silent pipe is still inside
                 batches.close()
+
+
+class _Gate:
+    """Lets an encoder hear from the learner at fixed places: the batch there is encoded in the consumer's own thread.
+
+    The consumer asks for it when it has learned all rows before, so what is heard depends on the data alone. Until
+    then the thread that encodes ahead waits with the batches behind.
+    """
+
+    def __init__(self, encoder: Any, make: Callable[[RawBatch], Chunk]) -> None:
+        self._encoder = encoder
+        self._make = make
+        self._passable = threading.Event()
+        self._passable.set()
+
+    def make(self, batch: RawBatch) -> Chunk | RawBatch:
+        """The chunk, or the batch itself if it must wait."""
+        self._passable.wait()
+        if not hasattr(self._encoder, "waits") or not self._encoder.waits(batch):
+            return self._make(batch)
+        self._passable.clear()
+        return batch
+
+    def make_now(self, batch: RawBatch) -> Chunk:
+        """The chunk of a batch that waited."""
+        self._encoder.catch_up()
+        chunk = self._make(batch)
+        self._passable.set()
+        return chunk
+
+    def open(self) -> None:
+        """Nobody needs to wait any more."""
+        self._passable.set()
 
 
 def _encoded(encoder: Encoder, batch: RawBatch, order: Order, epoch: int) -> Chunk:
@@ -148,6 +186,13 @@ def cache_of(source: Source) -> str | None:
     while isinstance(source, Limited | Selected):
         source = source.parent
     return source.path if isinstance(source, CachedSource) else None
+
+
+def encoder_of(source: Source) -> Any:
+    """The encoder at the bottom of a source, if there is one."""
+    while isinstance(source, Limited | Selected | CachedSource):
+        source = source.parent
+    return source.encoder if isinstance(source, RawSource) else None
 
 
 def stored_encoder(source: Source) -> tuple[dict[str, Any], dict[str, Array]] | None:

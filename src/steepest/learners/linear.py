@@ -228,6 +228,16 @@ class LinearLearner:
         settled._settle()
         return settled.arrays["v"][:n], self.arrays["bias"]
 
+    def heaviness(self, columns: Array) -> Array:
+        """How heavy the weights of some columns are, the heaviest of all outputs each, up to a common factor."""
+        heavy = np.zeros(len(columns))
+        known = np.flatnonzero(columns < len(self.arrays["v"]))
+        v = np.abs(self.arrays["v"][columns[known]])
+        if self.settings.rule in ADAPTIVE:
+            v = v[:, 0] / (1 + np.sqrt(v[:, 1]))
+        heavy[known] = v.max(axis=1, initial=0)
+        return heavy
+
     def _finished(self) -> LinearLearner:
         """This learner if nothing waits, else a copy that has learned the waiting rows."""
         if self.pending is None:
