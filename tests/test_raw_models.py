@@ -225,7 +225,7 @@ def test_names_of_heavy_weights_stay_while_training_in_fixed_memory(tmp_path, mo
 
 def test_partial_fit_keeps_the_names_of_heavy_weights(tmp_path, monkeypatch):
     rare_but_telling(tmp_path / "a.txt", 8000)
-    rows = [line.rstrip("\n").split("\t") for line in open(tmp_path / "a.txt")]
+    rows = [line.split("\t") for line in (tmp_path / "a.txt").read_text().splitlines()]
 
     def fit():
         model = st.LinearClassifier(hasher=st.Hasher(n_bits=18, names=320), random_state=0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import os
 import sys
@@ -224,8 +225,12 @@ def _labelled_lines(table: Any, naming: Naming, is_first: bool) -> bytes:
 def writing(path: str) -> Generator[IO[bytes], None, None]:
     """A stream into a file that gets its name at the end, packed by that name; "-" is standard output."""
     if path == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        buffer = getattr(sys.stdout, "buffer", None)
+        out = io.BytesIO() if buffer is None else buffer  # someone has put a stream of text in its place
+        yield out
+        if buffer is None:
+            sys.stdout.write(out.getvalue().decode())
+        sys.stdout.flush()
         return
     with _complete(path) as temporary, ExitStack() as stack:
         raw = stack.enter_context(open(temporary, "wb"))
