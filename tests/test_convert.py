@@ -211,6 +211,23 @@ def test_limit_standard_output_and_no_labels(table, svm, tmp_path, capfdbinary):
     assert (tmp_path / "a.csv").read_text() == '"text"\n"wörd0 and\tmore 0"\n'
 
 
+def test_standard_input_is_converted_as_it_comes(svm, tmp_path):
+    def piped(text, *arguments):
+        command = [sys.executable, "-m", "steepest", "convert", "-", *map(str, arguments)]
+        return subprocess.run(command, input=text, capture_output=True, check=False)
+
+    done = piped(svm.read_bytes(), "-", "--to", "libsvm", "--quiet")
+    assert done.stderr == b""
+    (tmp_path / "b.svm").write_bytes(done.stdout)
+    assert rows_of(tmp_path / "b.svm") == rows_of(svm)
+    texts = b"ham\tsee you\nspam\tfree money\n"
+    assert (
+        b"the label 'ham' has no number; name all labels" in piped(texts, "-", "--to", "vw", "--format", "txt").stderr
+    )
+    done = piped(texts, "-", "--to", "vw", "--format", "txt", "--labels", "ham,spam", "--quiet")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [b"0", b"1"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -114,10 +114,11 @@ def _naming(source: Source, codes: dict[str, int] | None = None) -> write.Naming
 
 def _codes(source: Source, options: argparse.Namespace, notes: list[str]) -> dict[str, int] | None:
     """Numbers for labels that are texts: as named, or by the alphabet after a look at the data."""
-    if options.no_labels:
-        return None
     labels = options.labels
     if labels is None:
+        numbers = source.recipe.get("format") in write.SPARSE_TEXT  # these formats have no other labels
+        if options.no_labels or numbers or any(path == "-" for path in options.data):
+            return None
         seen = sorted(survey(source).labels, key=str)
         if not seen or not all(isinstance(label, str) for label in seen):
             return None
