@@ -370,7 +370,7 @@ def test_a_cache_of_other_files_is_not_believed(data, place, tmp_path):
 
 def test_a_cache_of_another_version_is_not_believed(data, place, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(cache_file, "FORMAT_VERSION", 2)
+        patch.setattr(cache_file, "FORMAT_VERSION", 99)
         st.scan_libsvm(data).cache(place).open()
     assert st.scan_libsvm(data).cache(place).open().note.endswith("was written by another version of steepest: rebuilt")
 
@@ -394,7 +394,7 @@ def small(tmp_path, place, monkeypatch):
     source = st.scan_libsvm(path)
     expected = rows(source.cache(place))
     content = place.read_bytes()
-    monkeypatch.setattr(cache, "_build", lambda parent, path, fingerprint: place.write_bytes(content))
+    monkeypatch.setattr(cache, "_build", lambda *_: place.write_bytes(content))
     return source, expected, content
 
 

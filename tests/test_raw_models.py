@@ -9,6 +9,7 @@ import pytest
 
 import steepest as st
 from steepest.cli import main
+from steepest.names import NameBook
 
 SPAM = ["cheap pills", "win cash now", "free money today", "cheap cash offer", "free pills now"]
 HAM = ["meeting at noon", "lunch with anna", "the report is ready", "see you at noon", "notes of the meeting"]
@@ -138,3 +139,112 @@ def test_raw_rows_need_a_model_with_a_hasher(jsonl, tmp_path):
         list(model.predict_stream(st.scan(jsonl)))
     with pytest.raises(st.ParameterError, match="is no Hasher"):
         st.LinearClassifier(hasher="words").fit(["a b"], [1])
+
+
+@pytest.mark.parametrize("weighting", ["count", "tfidf"])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_hasher_that_learns_reuses_its_cache_to_the_same_model(jsonl, tmp_path, weighting, early_stopping):
+    def fit():
+        hasher = st.Hasher(n_bits=15, names=500, weighting=weighting)
+        model = st.LinearClassifier(hasher=hasher, early_stopping=early_stopping, random_state=0)
+        source = st.scan(jsonl, text="text").cache(tmp_path / "rows.cache")
+        return model.fit_stream(source), source
+
+    built, _ = fit()
+    written = (tmp_path / "rows.cache").stat().st_mtime_ns
+    found, source = fit()
+    assert (tmp_path / "rows.cache").stat().st_mtime_ns == written
+    assert source.note == ""
+    np.testing.assert_array_equal(built.coef_, found.coef_)
+    assert built.top_features(20) == found.top_features(20)
+    texts = ["cheap cash", "see anna at noon"]
+    np.testing.assert_array_equal(built.decision_function(texts), found.decision_function(texts))
+
+
+def test_a_cache_of_another_hasher_is_built_anew(jsonl, tmp_path):
+    for ngrams in ((1, 1), (1, 2)):
+        source = st.scan(jsonl, text="text").cache(tmp_path / "rows.cache")
+        st.LinearClassifier(hasher=st.Hasher(n_bits=15, ngrams=ngrams), random_state=0).fit_stream(source)
+    assert source.note.endswith("was made with other options: rebuilt")
+
+
+def test_held_out_rows_of_other_files_are_weighed_by_the_training_rows(jsonl, tmp_path):
+    held = st.scan(jsonl, text="text").limit(500)
+    hasher = st.Hasher(n_bits=15, weighting="tfidf")
+    cached, plain = (st.LinearClassifier(hasher=hasher, epochs=2, random_state=0) for _ in range(2))
+    plain.fit_stream(st.scan(jsonl, text="text"), held)
+    for _ in range(2):
+        cached.fit_stream(st.scan(jsonl, text="text"), held.cache(tmp_path / "held.cache"))
+        assert cached.history_[1]["holdout_loss"] == pytest.approx(plain.history_[1]["holdout_loss"])
+
+
+def test_the_command_line_caches_raw_rows_and_says_when_they_were_stale(jsonl, tmp_path, capsys):
+    arguments = ["train", str(jsonl), "-m", str(tmp_path / "m"), "--text", "text", "--holdout", "0.2", "--cache"]
+    for _ in range(2):
+        assert main([*arguments, str(tmp_path / "rows.cache")]) == 0
+        assert capsys.readouterr().err == ""
+    jsonl.write_text(jsonl.read_text() * 2)
+    assert main([*arguments, str(tmp_path / "rows.cache")]) == 0
+    assert "was made from an older" in capsys.readouterr().err
+
+
+def rare_but_telling(path, n_rows=30_000):
+    """Some words tell the class but are rare; thousands of others are frequent and mean nothing."""
+    rng = np.random.default_rng(0)
+    with open(path, "w") as out:
+        for _ in range(n_rows):
+            label = int(rng.integers(0, 2))
+            words = [f"word{j}" for j in rng.integers(0, 4000, 60)]
+            words += [f"{'yes' if label else 'no'}{rng.integers(0, 30)}"] * 2
+            out.write(f"{label}\t{' '.join(words)}\n")
+
+
+def n_named(model):
+    """How many of the 60 heaviest weights have a name."""
+    heavy = np.argsort(-np.abs(model.coef_[0]))[:60]
+    return sum(bool(names) for names in model.hasher_.names_of(heavy))
+
+
+def test_names_of_heavy_weights_stay_while_training_in_fixed_memory(tmp_path, monkeypatch):
+    rare_but_telling(tmp_path / "a.txt")
+    options = {"epochs": 1, "random_state": 0, "shuffle": "never"}
+
+    def fit():
+        hasher = st.Hasher(n_bits=18, names=320)
+        return st.LinearClassifier(hasher=hasher, **options).fit_stream(st.scan(tmp_path / "a.txt"))
+
+    first, second = fit(), fit()
+    assert first.hasher_.names_.n_bytes == NameBook(320).n_bytes
+    for name, array in first.hasher_.names_.state().items():  # threads do not change which names are kept
+        np.testing.assert_array_equal(array, second.hasher_.names_.state()[name])
+    monkeypatch.setattr("steepest.hashing.RowEncoder.waits", lambda *_: False)
+    blind = fit()
+    np.testing.assert_array_equal(first.coef_, blind.coef_)
+    assert n_named(first) > 1.5 * n_named(blind)
+
+
+def test_partial_fit_keeps_the_names_of_heavy_weights(tmp_path, monkeypatch):
+    rare_but_telling(tmp_path / "a.txt", 8000)
+    rows = [line.split("\t") for line in (tmp_path / "a.txt").read_text().splitlines()]
+
+    def fit():
+        model = st.LinearClassifier(hasher=st.Hasher(n_bits=18, names=320), random_state=0)
+        for start in range(0, len(rows), 500):
+            part = rows[start : start + 500]
+            model.partial_fit([text for _, text in part], [label for label, _ in part])
+        return model
+
+    model = fit()
+    monkeypatch.setattr("steepest.names.NameBook.keep_heaviest", lambda *_: None)
+    assert n_named(model) > 1.5 * n_named(fit())
+
+
+def test_training_that_stops_while_a_batch_waits_ends_cleanly(tmp_path):
+    rare_but_telling(tmp_path / "a.txt")
+    source = st.scan(tmp_path / "a.txt")
+    model = st.LinearClassifier(hasher=st.Hasher(n_bits=18, names=80), random_state=0)
+    chunks = model._hashed(source, learn=True)
+    chunks.encoder.heaviness = lambda buckets: np.ones(len(buckets))
+    stream = chunks.epoch(0)
+    next(stream)
+    stream.close()

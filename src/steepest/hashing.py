@@ -8,9 +8,11 @@ threads. Names of features are kept beside, in fixed memory, so that a model can
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
@@ -160,10 +162,10 @@ class Hasher(Estimator):
     @property
     def learns(self) -> bool:
         """Whether there is anything to learn from data: names, or how many rows have a feature."""
-        return self.names > 0 or self._counts_rows
+        return self.names > 0 or self.counts_rows
 
     @property
-    def _counts_rows(self) -> bool:
+    def counts_rows(self) -> bool:
         """Whether rows are counted for tf-idf; until columns are known, any of them may be a text."""
         if self.weighting != "auto" or not hasattr(self, "columns_"):
             return self.weighting in ("auto", "tfidf")
@@ -197,9 +199,9 @@ class Hasher(Estimator):
         """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf."""
         self.forget()
         table = self._read_some(X)
-        if self._counts_rows:
+        if self.counts_rows:
             self._learn(table)  # a pass of its own: here a row's weights depend on all rows
-        return _as_csr(self._chunk(table, learn=not self._counts_rows))
+        return _as_csr(self._chunk(table, learn=not self.counts_rows))
 
     def to_chunk(self, X: Any, y: Any = None, sample_weight: Any = None, *, learn: bool = False) -> Chunk:
         """Hashed rows with targets and weights; with `learn`, X is read as by `partial_fit` in the same pass.
@@ -216,10 +218,39 @@ class Hasher(Estimator):
         indptr, indices, values = self._hash(table, learn=learn)
         return Chunk(indptr, indices, values, self.n_features, targets, weight)
 
-    def signature(self) -> str:
-        """What shapes the rows, for a cache; a hasher that learns must see the data itself, so it fits no cache."""
-        once = f" {uuid.uuid4()}" if self.learns else ""
-        return f"{HASH_ID} {self!r}{once}"
+    def signature(self, *, learn: bool = False) -> str:
+        """What shapes the rows, for a cache; a cache also keeps what is learned while it is built.
+
+        Counts of rows shape tf-idf weights: those learned along with the rows belong to the cache, those learned before
+        stand here, and those still to come from other rows make each signature another one.
+        """
+        counts = ""
+        if self.weighting == "tfidf" and not learn:
+            known = hasattr(self, "document_counts_")
+            counts = f" {zlib.crc32(self.document_counts_.tobytes())}" if known else f" {uuid.uuid4()}"
+        params = {name: value for name, value in self._plain_params().items() if name != "n_jobs"}
+        return f"{HASH_ID} {json.dumps(params)}{counts}"
+
+    def makes_the_rows_of(self, other: Hasher) -> bool:
+        """Whether both turn the same data into the same rows; columns that this one does not name are left open."""
+        mine, theirs = self._plain_params(), other._plain_params()
+        free = ["n_jobs", "names"] + [kind for kind in ("text", "categorical", "numeric") if not mine[kind]]
+        for name in free:
+            mine.pop(name), theirs.pop(name)
+        known = getattr(self, "columns_", None), getattr(other, "columns_", None)
+        return json.dumps(mine) == json.dumps(theirs) and (None in known or known[0] == known[1])
+
+    def _plain_params(self) -> dict[str, Any]:
+        params = self.get_params(deep=False)
+        if self.stop_words is not None:
+            params["stop_words"] = sorted(self.stop_words)
+        return params
+
+    def count_distinct(self, X: Any) -> int:
+        """How many different features the rows have; learns nothing."""
+        plain = {"n_bits": 30, "copies": 1, "names": 0, "weighting": "count"}
+        probe = type(self)(**{**self.get_params(deep=False), **plain})
+        return len(np.unique(probe.to_chunk(X).indices))
 
     def look(self, X: Any) -> Self:
         """Settles which columns there are and of which kind, and learns nothing else."""
@@ -278,11 +309,13 @@ class Hasher(Estimator):
             raise DataError("X has no columns to hash; give rows with at least one key")
         return tuple(chosen)
 
-    def _hash(self, table: Table, *, learn: bool, weigh: bool = True) -> tuple[Array, Array, Array]:
+    def _hash(
+        self, table: Table, *, learn: bool, count: bool | None = None, weigh: bool = True
+    ) -> tuple[Array, Array, Array]:
         places = {name: place for place, (name, _) in enumerate(self.columns_)}
         if learn:
             self._make_state()
-        count = learn and self._counts_rows
+        count = learn and self.counts_rows if count is None else count
         use_counts = self._uses_counts and weigh
         if use_counts and not hasattr(self, "document_counts_"):
             raise self._not_fitted(
@@ -306,7 +339,7 @@ class Hasher(Estimator):
     def _make_state(self) -> None:
         if self.names and not hasattr(self, "names_"):
             self.names_ = NameBook(self.names)
-        if self._counts_rows and not hasattr(self, "document_counts_"):
+        if self.counts_rows and not hasattr(self, "document_counts_"):
             self.document_counts_ = np.zeros(self.n_features, np.uint32)
             self.n_documents_ = 0
 
@@ -389,7 +422,7 @@ class Hasher(Estimator):
             if hasattr(self, name):
                 setattr(reader, name, getattr(self, name))
         table = reader._read([x])
-        indptr, indices, values = reader._hash(table, learn=True)
+        indptr, indices, values = reader._hash(table, learn=True, count=False)
         row = Chunk(indptr, indices, values, self.n_features)
         known = self.names_of(indices) if hasattr(self, "names_") else [[] for _ in indices]
         return row, reader.names_of(indices), known
@@ -459,10 +492,7 @@ class Hasher(Estimator):
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Everything there is, as plain values and arrays for a model file."""
-        params = self.get_params(deep=False)
-        if self.stop_words is not None:
-            params["stop_words"] = sorted(self.stop_words)
-        header = {"hash": HASH_ID, "params": params, "columns": getattr(self, "columns_", None)}
+        header = {"hash": HASH_ID, "params": self._plain_params(), "columns": getattr(self, "columns_", None)}
         header["n_documents"] = getattr(self, "n_documents_", None)
         arrays = (
             {f"names.{key}": array for key, array in self.names_.state().items()} if hasattr(self, "names_") else {}
@@ -480,16 +510,21 @@ class Hasher(Estimator):
             )
         hasher = cls(**header["params"])
         hasher._check()
+        return hasher.restore(header, arrays)
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Forgets all, and takes over what a hasher with the same parameters had learned when `state` described it."""
+        self.forget()
         if header["columns"] is not None:
-            hasher.columns_ = tuple((str(name), str(kind)) for name, kind in header["columns"])
-            hasher.n_features_in_ = len(hasher.columns_)
+            self.columns_ = tuple((str(name), str(kind)) for name, kind in header["columns"])
+            self.n_features_in_ = len(self.columns_)
         if "document_counts" in arrays:
-            hasher.document_counts_ = np.array(arrays["document_counts"], np.uint32)
-            hasher.n_documents_ = int(header["n_documents"])
+            self.document_counts_ = np.array(arrays["document_counts"], np.uint32)
+            self.n_documents_ = int(header["n_documents"])
         kept = {key.removeprefix("names."): array for key, array in arrays.items() if key.startswith("names.")}
         if kept:
-            hasher.names_ = NameBook.from_state(hasher.names, kept)
-        return hasher
+            self.names_ = NameBook.from_state(self.names, kept)
+        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return not self._needs_fit or hasattr(self, "columns_")
@@ -513,7 +548,21 @@ class RowEncoder:
     def __init__(self, hasher: Hasher, learn: bool) -> None:
         self.hasher = hasher
         self.learn = learn
+        self.heaviness: Callable[[Array], Array] | None = None  # of a learner's weights, by bucket
         self._seen: set[int] = set()
+        self._n_batches = 0
+
+    def waits(self, batch: RawBatch) -> bool:
+        """Whether the batch is to be encoded only when all before it were learned: batch 2, 4, 8, ... of new ones."""
+        if not self.learn or self.heaviness is None or not self.hasher.names or batch.first_id in self._seen:
+            return False
+        self._n_batches += 1
+        return self._n_batches > 1 and self._n_batches & (self._n_batches - 1) == 0
+
+    def catch_up(self) -> None:
+        """Makes sure of the names that the learner gives weight to; called in the place of a batch that waited."""
+        if self.heaviness is not None and hasattr(self.hasher, "names_"):
+            self.hasher.names_.keep_heaviest(self.heaviness)
 
     def __call__(self, batch: RawBatch) -> Chunk:
         """The batch, hashed."""
@@ -521,6 +570,15 @@ class RowEncoder:
         new = self.learn and not self._seen.issuperset(blocks)
         self._seen.update(blocks)
         return self.hasher.to_chunk(batch.columns, learn=new)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """The hasher with all that it has learned, for a cache of its rows."""
+        return self.hasher.state()
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """What the hasher would learn from rows that a cache holds already."""
+        if self.learn:
+            self.hasher.restore(header, arrays)
 
 
 def _as_csr(chunk: Chunk) -> Any:

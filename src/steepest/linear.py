@@ -73,8 +73,12 @@ class LinearClassifier(LinearModel):
         A number gives the same bits every time.
     verbose : int
         1 prints a line an epoch to stderr.
-    hasher
-        Not used yet; leave it None.
+    hasher : Hasher, optional
+        X may then be raw: texts, dicts, a DataFrame or an Arrow table; it travels in the model file.
+    memory_budget : int or str, optional
+        Bytes, or "512MB": chooses the hasher's bits, the width of weights and whether they are averaged, so that all
+        that training holds fits, and says why in `history_.events`. An n_bits that is not the default, and copies,
+        averages and names that were asked for, are kept.
     epsilon, quantile
         Parameters of losses of LinearRegressor; a classifier does not use them.
 
@@ -136,6 +140,7 @@ class LinearClassifier(LinearModel):
         validation_fraction: float = 0.1,
         patience: int = 2,
         table_bits: int | str = "auto",
+        memory_budget: int | str | None = None,
     ) -> None:
         self._store(locals())
 
@@ -167,6 +172,8 @@ class LinearClassifier(LinearModel):
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
         """
+        if self.memory_budget is not None and not hasattr(self, "_learner"):
+            self._plan_for_arrays(X, y, classes, more_to_come=True)
         source = self._source(X, y, sample_weight)
         source.labels = None
         self._check_width(source)
@@ -366,6 +373,7 @@ class LinearRegressor(LinearModel):
         truncate_below: float = math.inf,
         validation_fraction: float = 0.1,
         patience: int = 2,
+        memory_budget: int | str | None = None,
     ) -> None:
         self._store(locals())
 
@@ -374,6 +382,8 @@ class LinearRegressor(LinearModel):
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learns these rows once, in order, from where the model stands; two calls learn the same as one."""
+        if self.memory_budget is not None and not hasattr(self, "_learner"):
+            self._plan_for_arrays(X, y, more_to_come=True)
         source = self._source(X, y, sample_weight)
         self._check_width(source)
         return self._learn_more(source)

@@ -8,15 +8,18 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from steepest.budget import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing
 from steepest.data.cache import CachedSource
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.kept import keep_rows
 from steepest.data.parameters import ParameterError, at_least, choice, whole
+from steepest.data.raw import Survey, encoder_of, survey
 from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, from_arrays
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
@@ -27,8 +30,10 @@ from steepest.inside import Contribution, explain_hashed, explain_row, heaviest,
 from steepest.learners.base import join_words, split_words
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings, resolve_settings
+from steepest.names import NameBook
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
+SURVEY_ROWS = 1 << 14  # looked at to see how many features there are
 NAMES = 10_000  # kept by the hasher that raw data gets if none is given
 
 
@@ -65,6 +70,9 @@ class LinearModel(Estimator):
     truncate_below: float
     validation_fraction: float
     patience: int
+    memory_budget: int | str | None
+
+    _plan: MemoryPlan | None = None  # what the memory budget led to
 
     # -------------------------------------------------------------------------------------------------- learning
 
@@ -74,6 +82,7 @@ class LinearModel(Estimator):
         With a hasher, X may be raw: texts, dicts, a DataFrame or an Arrow table.
         """
         vars(self).pop("hasher_", None)
+        self._plan_for_arrays(X, y)
         source = self._source(X, y, sample_weight)
         return self._fit(source)
 
@@ -92,6 +101,7 @@ class LinearModel(Estimator):
         then; `resume=True` goes on from there, to the same bits as if nothing had happened.
         """
         vars(self).pop("hasher_", None)
+        self._plan_for_stream(source)
         return self._fit(source, validation, monitor, checkpoint, resume)
 
     def _fit(
@@ -102,18 +112,24 @@ class LinearModel(Estimator):
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
-        settings = self._settings(source.n_rows)
         seed = self._seed()
-        if validation is None and self.early_stopping:
-            source, validation = source.holdout(self.validation_fraction, seed)
+        if validation is not None:
+            shared = _share_a_cache(source, validation)
         source = self._hashed(source, learn=True)
-        validation = None if validation is None else self._hashed(validation, learn=False)
+        settings = self._settings(source.n_rows)
+        if validation is not None:
+            validation = self._hashed(validation, learn=shared)
+        elif self.early_stopping:
+            source, validation = source.holdout(self.validation_fraction, seed)
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
         epochs = whole("epochs", self.epochs, 1)
         if epochs > 1:
             source = keep_rows(source)
             validation = None if validation is None else keep_rows(validation)
         learner = self._new_learner(settings, source)
+        encoder = encoder_of(source)
+        if hasattr(encoder, "heaviness"):
+            encoder.heaviness = learner.heaviness
         plan = Plan(
             epochs=epochs,
             tol=None if self.tol is None else at_least("tol", self.tol, 0.0),
@@ -127,11 +143,15 @@ class LinearModel(Estimator):
             checkpoints = Checkpoints(
                 checkpoint, lambda state: LinearLearner.from_state(learner.settings, state), fingerprint, resume=resume
             )
-        learner, history = train(
-            learner, source, plan, validation=validation, monitor=monitor or self._monitor(), checkpoints=checkpoints
-        )
+        monitor = monitor or self._monitor()
+        if self._plan is not None and monitor is not None:
+            monitor.event(self._plan.reason)
+        learner, history = train(learner, source, plan, validation=validation, monitor=monitor, checkpoints=checkpoints)
+        if self._plan is not None and self._plan.reason not in history.events:
+            history.events.insert(0, self._plan.reason)
         self._check_learned(learner)
         self._adopt(learner, history, source)
+        self._keep_names()
         return self
 
     def _check_learned(self, learner: LinearLearner) -> None:
@@ -142,15 +162,28 @@ class LinearModel(Estimator):
         """One pass in the order given, from where the learner stands."""
         if not hasattr(self, "_learner"):
             learner = self._new_learner(self._settings(None), source, classes)
-            self._adopt(learner, History(), source)
+            self._adopt(learner, History(events=[self._plan.reason] if self._plan else []), source)
         learner, history = self._learner, self.history_
         before = learner.rows_learned
         for chunk in source.epoch(0):
             progress = learner.step(chunk)
             history.events += progress.events
         self._refresh()
+        if self._plan is not None and learner.n_outputs > self._plan.n_outputs:
+            history.events.append(
+                f"{learner.n_outputs} outputs where the memory was planned for {self._plan.n_outputs}"
+            )
+            self._plan = replace(self._plan, n_outputs=learner.n_outputs)
         self.n_iter_ += 1 if learner.rows_learned > before else 0
+        if learner.rows_learned.bit_length() > before.bit_length():  # the rows have doubled
+            self._keep_names()
         return self
+
+    def _keep_names(self) -> None:
+        """Names of the heaviest weights stay, whatever is read from now on."""
+        book = getattr(getattr(self, "hasher_", None), "names_", None)
+        if book is not None:
+            book.keep_heaviest(self._learner.heaviness)
 
     def _new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
         return LinearLearner(settings, source.n_features or 0)
@@ -184,19 +217,83 @@ class LinearModel(Estimator):
     def _own_hasher(self, roles: Mapping[str, Any] | None = None) -> Any:
         """A copy of the hasher given (or a plain one): what it learns belongs to this model."""
         if not hasattr(self, "hasher_"):
-            from steepest.hashing import Hasher
-
-            hasher = Hasher(names=NAMES) if self.hasher is None else self.hasher
-            if not isinstance(hasher, Hasher):
-                raise ParameterError(f"hasher={hasher!r} is no Hasher; give steepest.Hasher(...) or None")
-            self.hasher_ = type(hasher)(**{**hasher.get_params(deep=False), **(roles or {})})
+            hasher = self._hasher_wish()
+            planned: dict[str, Any] = {}
+            if self._plan is not None:
+                names = self._planned_names(hasher, parse_bytes(self.memory_budget))
+                planned = {"n_bits": self._plan.n_bits, "names": names}
+            self.hasher_ = type(hasher)(**{**hasher.get_params(deep=False), **(roles or {}), **planned})
         return self.hasher_
+
+    def _hasher_wish(self) -> Any:
+        from steepest.hashing import Hasher
+
+        hasher = Hasher(names=NAMES) if self.hasher is None else self.hasher
+        if not isinstance(hasher, Hasher):
+            raise ParameterError(f"hasher={hasher!r} is no Hasher; give steepest.Hasher(...) or None")
+        return hasher
+
+    # ----------------------------------------------------------------------------------------------------- memory
+
+    def _plan_for_arrays(self, X: Any, y: Any, classes: Any = None, *, more_to_come: bool = False) -> None:
+        """Chooses what fits the memory budget, if there is one, by rows in memory."""
+        self._plan = None
+        if self.memory_budget is None or y is None:
+            return
+        targets = np.asarray(y)
+        n_rows, n_targets = len(targets), targets.shape[1] if targets.ndim == 2 else 0
+        known = targets.ravel() if classes is None else np.asarray(classes)
+        labels = frozenset(() if n_targets else np.unique(known).tolist())
+        if self.hasher is None:
+            self._make_plan(Survey(n_rows, labels, n_targets, from_arrays(X).n_features or 0))
+            return
+        some, n_some = X, n_rows
+        if n_rows > SURVEY_ROWS and not isinstance(X, Mapping):
+            some, n_some = X[:SURVEY_ROWS], SURVEY_ROWS
+        self._make_plan(Survey(n_rows, labels, n_targets, 0, some, 0 if more_to_come else n_some))
+
+    def _plan_for_stream(self, source: Source) -> None:
+        """The same by a look at a source, which is read once for it."""
+        self._plan = None
+        if self.memory_budget is not None:
+            parse_bytes(self.memory_budget)
+            self._make_plan(survey(source))
+
+    def _make_plan(self, seen: Survey) -> None:
+        budget = parse_bytes(self.memory_budget)
+        n_outputs = seen.n_targets or 1
+        if self._task == "classify" and not seen.n_targets and len(seen.labels) > 2:
+            n_outputs = len(seen.labels)
+        need = Need(self._settings(seen.n_rows), n_outputs)
+        if seen.columns is None:
+            self._plan = check_columns(budget, need, seen.n_features)
+            return
+        hasher = self._hasher_wish()
+        names = self._planned_names(hasher, budget)
+        n_distinct = None
+        if seen.first_rows:
+            n_distinct = hasher.count_distinct(seen.columns) * seen.n_rows / seen.first_rows
+        self._plan = plan_hashing(
+            budget,
+            replace(need, names_bytes=NameBook(names).n_bytes if names else 0, counts=hasher.counts_rows),
+            n_bits=None if hasher.n_bits == type(hasher)().n_bits else hasher.n_bits,
+            n_distinct=n_distinct,
+            may_drop_average=self.solver == "auto" and self.average == "auto",
+        )
+
+    def _planned_names(self, hasher: Any, budget: int) -> int:
+        """Names that were asked for stay; the usual number of them shrinks with the budget."""
+        if hasher.names != NAMES:
+            return int(hasher.names)
+        return max(1, min(NAMES, NAMES * budget // (NAMES_SHARE * NameBook(NAMES).n_bytes)))
 
     def _hashed(self, source: Source, *, learn: bool) -> Source:
         """The source itself, or, if its rows are raw, with this model's hasher put in."""
-        from steepest.data.raw import encoded, first_columns, is_raw
+        from steepest.data.raw import encoded, first_columns, is_raw, stored_encoder
 
         if not is_raw(source):
+            if (state := stored_encoder(source)) is not None:
+                self._take_hasher(*state, learn=learn)
             return source
         from steepest.hashing import RowEncoder
 
@@ -211,7 +308,18 @@ class LinearModel(Estimator):
             hasher.look(
                 columns
             )  # kinds of columns are guessed from the head of the file, whatever the order of reading
-        return encoded(source, RowEncoder(hasher, learn), hasher.signature())
+        return encoded(source, RowEncoder(hasher, learn), hasher.signature(learn=learn))
+
+    def _take_hasher(self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, learn: bool) -> None:
+        """Rows that were hashed into a cache file bring their hasher along; no other one can be used with them."""
+        from steepest.hashing import Hasher
+
+        stored = Hasher.from_state(header, arrays)
+        own = getattr(self, "hasher_", self.hasher if learn else None)
+        if own is not None and not own.makes_the_rows_of(stored):
+            raise DataError(f"the cache was made by {stored!r}, which is not the model's {own!r}; make it anew")
+        if learn and not hasattr(self, "hasher_"):
+            self.hasher_ = stored
 
     def _note_names(self, X: Any) -> None:
         names = getattr(X, "columns", None)
@@ -242,14 +350,19 @@ class LinearModel(Estimator):
     def _settings(self, n_rows: int | None) -> LinearSettings:
         """The constructor's arguments, checked and resolved."""
         choice("parallel", self.parallel, ("serial",))
-        return resolve_settings(self._task, self.get_params(deep=False), n_rows)
+        params = self.get_params(deep=False)
+        if self._plan is not None:
+            params["dtype"] = self._plan.settings.dtype
+            params["average"] = params["average"] if self._plan.settings.average != "no" else False
+        return resolve_settings(self._task, params, n_rows)
 
     # ------------------------------------------------------------------------------------------------- prediction
 
     def _chunk(self, X: Any) -> Chunk:
         self._check_fitted()
         if getattr(self, "hasher_", None) is not None:
-            return self.hasher_.to_chunk(X)
+            chunk: Chunk = self.hasher_.to_chunk(X)
+            return chunk
         names = getattr(self, "feature_names_in_", None)
         if names is not None and hasattr(X, "columns"):
             _check_names(names, list(X.columns))
@@ -425,6 +538,13 @@ def _check_names(known: Array, given: list[Any]) -> None:
     if not new and not missing:
         message += "Feature names must be in the same order as they were in fit.\n"
     raise DataError(message)
+
+
+def _share_a_cache(a: Source, b: Source) -> bool:
+    """Rows of one cache are hashed in one pass, whichever of them are held out."""
+    from steepest.data.raw import cache_of
+
+    return cache_of(a) is not None and cache_of(a) == cache_of(b)
 
 
 def _target_names(source: Source) -> list[str] | None:

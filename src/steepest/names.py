@@ -8,7 +8,7 @@ book itself is native, see `native/names.h` for how it chooses what to keep.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,12 @@ class NameBook:
         heavy = np.abs(np.take(weights, buckets, axis=axis)).astype(np.float64)
         others = tuple(k for k in range(heavy.ndim) if k != axis)
         self.table.prune(np.ascontiguousarray(heavy.max(axis=others) if others else heavy))
+
+    def keep_heaviest(self, heaviness: Callable[[Array], Array]) -> None:
+        """Does the same from a function that tells how heavy buckets are; nothing if no weight was learned yet."""
+        heavy = heaviness(self.buckets())
+        if heavy.any():
+            self.table.prune(np.ascontiguousarray(heavy, np.float64))
 
     def occupancy(self, n_bits: int) -> tuple[float, int]:
         """(share of buckets that were touched, buckets looked at to know it)."""

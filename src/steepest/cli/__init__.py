@@ -17,6 +17,7 @@ VERBS = {
     "evaluate": "measure a model on labelled data",
     "inspect": "look inside a model",
     "explain": "say what each feature of a text adds to its score",
+    "convert": "write data in another format",
     "demo": "train on the docstrings of this very Python installation",
 }
 

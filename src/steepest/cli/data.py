@@ -8,6 +8,7 @@ from typing import Any
 
 import steepest as st
 from steepest.data.cache import CachedSource
+from steepest.data.raw import is_raw
 from steepest.data.source import Source
 
 READING = ("label", "weight", "text", "categorical", "numeric", "zero_based", "n_features", "on_bad_line")
@@ -52,13 +53,21 @@ def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None,
 def open_cache(source: Source, path: str) -> Source:
     """The source through its cache, which is made ready now; a cache that could not be used is never hidden."""
     cached = source.cache(path)
-    if isinstance(cached, CachedSource) and cached.open().note:
+    if isinstance(cached, CachedSource) and not is_raw(source) and cached.open().note:
         print(f"steepest: {cached.note}", file=sys.stderr)
     return cached
 
 
+def _note(source: Source) -> str:
+    while not isinstance(source, CachedSource) and hasattr(source, "parent"):
+        source = source.parent
+    return source.note if isinstance(source, CachedSource) else ""
+
+
 def tell_skipped(source: Source) -> None:
-    """Bad lines that were left out are never passed over in silence."""
+    """Bad lines that were left out are never passed over in silence; nor is a cache that was of no use."""
+    if is_raw(source) and (note := _note(source)):  # its cache was made ready only when a hasher was known
+        print(f"steepest: {note}", file=sys.stderr)
     skipped = getattr(source, "skipped", None)
     while skipped is None and hasattr(source, "parent"):
         source = source.parent

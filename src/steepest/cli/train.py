@@ -14,6 +14,7 @@ from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
 
 Model = st.LinearClassifier | st.LinearRegressor
+ROLES = ("text", "categorical", "numeric")  # also flags of reading, which are None if not given
 TASKS: dict[str, type[Model]] = {"classify": st.LinearClassifier, "regress": st.LinearRegressor}
 
 
@@ -58,6 +59,7 @@ def _hasher(options: argparse.Namespace) -> st.Hasher | None:
     """The hasher that the flags ask for; None leaves it to the data."""
     wishes = flags.estimator_arguments(options, st.Hasher)
     wishes.pop("n_jobs", None)
+    wishes = {name: value for name, value in wishes.items() if value is not None or name not in ROLES}
     if not wishes:
         return None
     if "cross" in wishes:

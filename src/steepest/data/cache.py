@@ -5,8 +5,8 @@ a valid file it is built completely before the first row is given out, so a run 
 whether or not the cache was there: the order of rows in memory (`ArraySource`). Rows keep the stable numbers that they
 had in the parent, so a holdout has the same sides with and without the cache.
 Entries are never copied: a chunk of shuffled rows has row starts, targets and weights of its own, over the mapped file.
-Memory: those, beside what the system keeps of the file; shuffle="rows" and "once" take eight bytes a row more, and
-visit single rows all over the file, which is fast only while the file fits in memory.
+Memory: those, beside what the system keeps of the file; shuffle="rows" and "once" take eight bytes a row more.
+What an encoder learned while the rows were made (names, counts) stands in the file too, and is given back to it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import copy
 import json
 import os
 import threading
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ from steepest.data.source import BLOCK_ROWS, ArraySource, Derived, Order, Source
 # Rows of a chunk, and entries, about: calls cost nothing beside so many, and a bar still moves.
 CHUNK_ROWS = 1 << 15
 CHUNK_ENTRIES = 1 << 21
+ENCODER = "encoder."  # marks the arrays of the encoder's state
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,62 @@ class _Rows:
         return CachedChunk(indptr, indices, values, self.n_features, y, weight, places=rows, ids=self.ids)
 
 
-class CachedSource(Source):
+class MappedSource(Source):
+    """Rows in a cache file, which is opened when it is first needed."""
+
+    _most: int | None = None
+
+    @abstractmethod
+    def _open(self) -> _Rows: ...
+
+    @property
+    def n_rows(self) -> int:  # type: ignore[override]
+        """How many rows there are; makes the cache ready."""
+        n_rows = self._open().n_rows
+        return n_rows if self._most is None else min(self._most, n_rows)
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        """How many columns there are; makes the cache ready."""
+        return self._open().n_features
+
+    @property
+    def n_entries(self) -> int:
+        """How many values all rows of the file have; makes the cache ready."""
+        return len(self._open().indices)
+
+    @property
+    def skipped(self) -> SkippedBefore:
+        """Bad lines passed over when the cache was built; makes the cache ready."""
+        return self._open().skipped
+
+    def _copy(self) -> Self:
+        return copy.copy(self)  # shares the open file
+
+    def limit(self, n_rows: int) -> Source:
+        """The first n rows, in the order of the file."""
+        source = self._copy()
+        source._most = whole("limit", n_rows, 0) if self._most is None else min(self._most, whole("limit", n_rows, 0))
+        return source
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """Views of the file, some thousands of rows at a time."""
+        rows, n_rows = self._open(), self.n_rows
+        at_once = rows.chunk_rows()
+        runs = order.runs(n_rows, epoch)
+        if runs is None:
+            for start in range(0, n_rows, at_once):
+                yield rows.span(start, min(start + at_once, n_rows))
+            return
+        for start, stop in runs.edges:
+            if start < stop:
+                yield rows.span(start, stop)
+        n_runs = at_once // runs.length
+        for first in range(0, len(runs.starts), n_runs):
+            yield rows.visit(runs.starts[first : first + n_runs], runs.length)
+
+
+class CachedSource(MappedSource):
     """The rows of another source, parsed once; made by `Source.cache`.
 
     Attributes
@@ -132,18 +189,9 @@ class CachedSource(Source):
         self.order = parent.order
         self.signature = parent.signature
         self._cache = _Cache(parent, os.fspath(path))
-        self._most: int | None = None
 
-    @property
-    def n_rows(self) -> int:  # type: ignore[override]
-        """How many rows there are; makes the cache ready."""
-        n_rows = self._cache.open().n_rows
-        return n_rows if self._most is None else min(self._most, n_rows)
-
-    @property
-    def n_features(self) -> int:  # type: ignore[override]
-        """How many columns there are; makes the cache ready."""
-        return self._cache.open().n_features
+    def _open(self) -> _Rows:
+        return self._cache.open()
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -153,12 +201,17 @@ class CachedSource(Source):
     @property
     def note(self) -> str:
         """Why an older cache was built anew, if it was."""
-        return self._cache.note
+        return self._cache.in_use.note
 
     @property
     def skipped(self) -> SkippedBefore:
         """Bad lines passed over when the cache was built; makes the cache ready."""
-        return self._cache.open().skipped
+        return self._cache.in_use.open().skipped
+
+    @property
+    def path(self) -> str:
+        """Where the cache is, or will be."""
+        return self._cache.path
 
     def fingerprint(self) -> dict[str, Any]:
         """The parent's: these are its rows."""
@@ -174,32 +227,67 @@ class CachedSource(Source):
         """The same cache file for another source, which is checked or built when it is first needed."""
         source = CachedSource(parent, self._cache.path)
         source.order, source._most = self.order, self._most
+        self._cache.successor = self._cache.successor or source._cache
         return source
 
-    def _copy(self) -> Self:
-        return copy.copy(self)  # shares the open file
 
-    def limit(self, n_rows: int) -> Source:
-        """The first n rows, in the order of the file."""
-        source = self._copy()
-        source._most = whole("limit", n_rows, 0) if self._most is None else min(self._most, whole("limit", n_rows, 0))
-        return source
+class CacheFile(MappedSource):
+    """The rows of a cache file by itself, whatever became of the data it was made from; made by `scan_cache`.
 
-    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Views of the file, some thousands of rows at a time."""
-        rows, n_rows = self._cache.open(), self.n_rows
-        at_once = rows.chunk_rows()
-        runs = order.runs(n_rows, epoch)
-        if runs is None:
-            for start in range(0, n_rows, at_once):
-                yield rows.span(start, min(start + at_once, n_rows))
-            return
-        for start, stop in runs.edges:
-            if start < stop:
-                yield rows.span(start, stop)
-        n_runs = at_once // runs.length
-        for first in range(0, len(runs.starts), n_runs):
-            yield rows.visit(runs.starts[first : first + n_runs], runs.length)
+    Attributes
+    ----------
+    encoder_state : (dict, dict of arrays) or None
+        What the encoder that made the rows was and had learned; a model takes its hasher from there.
+    """
+
+    def __init__(self, path: str, with_labels: bool = True) -> None:
+        self.path = path
+        self.with_labels = with_labels
+        try:
+            header, arrays = cache_file.read(path)
+            _check_shapes(rows := _as_rows(header, arrays), int(header["n_rows"]))
+            self._recipe: dict[str, Any] = dict(header["recipe"])
+            state = header["encoder"]
+        except FileNotFoundError:
+            raise DataError(f"{path} does not exist; check the name") from None
+        except UnusableError as reason:
+            raise DataError(f"the cache {path} {reason}; make it anew") from None
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise DataError(f"the cache {path} is damaged ({type(error).__name__}); make it anew") from None
+        self._rows = rows if with_labels else replace(rows, y=None, weight=None)
+        self.encoder_state = None if state is None else (state, _encoder_arrays(arrays))
+        self.label_names = header.get("label_names")
+
+    def _open(self) -> _Rows:
+        return self._rows
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """How the data that the cache was made from was read."""
+        return self._recipe
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The file itself."""
+        status = os.stat(self.path)
+        own = {"files": [[self.path, status.st_size, status.st_mtime_ns]], "with_labels": self.with_labels}
+        return own if self._most is None else {"limit": self._most, "of": own}
+
+
+def scan_cache(path: Any, *, with_labels: bool = True) -> CacheFile:
+    """Rows of a cache file, made by `Source.cache` or `steepest convert`, mapped and ready to learn from."""
+    names = [getattr(item, "path", item) for item in ([path] if isinstance(path, str | os.PathLike) else list(path))]
+    if len(names) != 1:
+        raise DataError(f"{len(names)} caches are given; a source has one, so convert all data to one cache")
+    return CacheFile(os.fspath(names[0]), with_labels)
+
+
+def is_cache(path: str) -> bool:
+    """Whether a file begins like a cache."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(cache_file.MAGIC)) == cache_file.MAGIC
+    except OSError:
+        return False
 
 
 class _Cache:
@@ -209,14 +297,21 @@ class _Cache:
         self.parent = parent
         self.path = path
         self.note = ""
+        self.successor: _Cache | None = None  # the same file, for the same rows encoded
         self._rows: _Rows | None = None
         self._turn = threading.Lock()
         root = parent
-        while isinstance(root, Derived):
+        while isinstance(root, Derived | CachedSource):
             root = root.parent
+        self._encoder: Any = getattr(root, "encoder", None)
         if isinstance(root, ArraySource):
             raise DataError("these rows do not come from files, so they cannot be cached; they are in memory already")
         parent.fingerprint()  # refuses at once what cannot be known again
+
+    @property
+    def in_use(self) -> _Cache:
+        """What is read in truth."""
+        return self if self.successor is None else self.successor
 
     def open(self) -> _Rows:
         with self._turn:
@@ -227,15 +322,18 @@ class _Cache:
     def _load(self) -> _Rows:
         fingerprint = _fingerprint(self.parent)
         try:
-            return _read(self.path, fingerprint)
+            rows, state = _read(self.path, fingerprint)
+            if state is not None and hasattr(self._encoder, "restore"):
+                self._encoder.restore(*state)
+            return rows
         except FileNotFoundError:
             note = ""
         except UnusableError as reason:
             note = f"the cache {self.path} {reason}: rebuilt"
-        _build(self.parent, self.path, fingerprint)
+        _build(self.parent, self.path, fingerprint, self._encoder)
         self.note = note
         try:
-            return _read(self.path, fingerprint)
+            return _read(self.path, fingerprint)[0]
         except (FileNotFoundError, UnusableError):
             raise DataError(
                 f"the cache {self.path} was replaced by another program; give each program a cache of its own"
@@ -247,19 +345,31 @@ def _fingerprint(source: Source) -> dict[str, Any]:
     return dict(json.loads(json.dumps({"source": source.fingerprint(), "signature": source.signature})))
 
 
-def _read(path: str, fingerprint: dict[str, Any]) -> _Rows:
+EncoderState = tuple[dict[str, Any], dict[str, Array]]
+
+
+def _read(path: str, fingerprint: dict[str, Any]) -> tuple[_Rows, EncoderState | None]:
     header, arrays = cache_file.read(path)
     try:
         _check_origin(header["fingerprint"], fingerprint)
         rows = _as_rows(header, arrays)
-        if rows.indptr[0] != 0 or not rows.indptr[-1] == len(rows.indices) == len(rows.values):
-            raise ValueError
-        per_row = [len(column) for column in (rows.y, rows.weight) if column is not None]
-        if any(n != header["n_rows"] for n in [rows.n_rows, *per_row]):
-            raise ValueError
+        _check_shapes(rows, header["n_rows"])
+        state = header["encoder"]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise UnusableError(f"is damaged ({type(error).__name__})") from None
-    return rows
+    return rows, None if state is None else (state, _encoder_arrays(arrays))
+
+
+def _check_shapes(rows: _Rows, n_rows: int) -> None:
+    if rows.indptr[0] != 0 or not rows.indptr[-1] == len(rows.indices) == len(rows.values):
+        raise ValueError
+    per_row = [len(column) for column in (rows.y, rows.weight) if column is not None]
+    if any(n != n_rows for n in [rows.n_rows, *per_row]):
+        raise ValueError
+
+
+def _encoder_arrays(arrays: dict[str, Array]) -> dict[str, Array]:
+    return {name.removeprefix(ENCODER): array for name, array in arrays.items() if name.startswith(ENCODER)}
 
 
 def _as_rows(header: dict[str, Any], arrays: dict[str, Array]) -> _Rows:
@@ -298,7 +408,7 @@ def _files(source: dict[str, Any]) -> list[list[Any]]:
 # -------------------------------------------------------------------------------------------------------- building
 
 
-def _build(parent: Source, path: str, fingerprint: dict[str, Any]) -> None:
+def _build(parent: Source, path: str, fingerprint: dict[str, Any], encoder: Any) -> None:
     if any(os.path.exists(path) and os.path.samefile(path, file[0]) for file in _files(fingerprint["source"])):
         raise DataError(f"the cache {path} would overwrite the data; choose another name")
     with cache_file.writing(path) as writer, closing(_chunks(parent)) as chunks:
@@ -307,11 +417,17 @@ def _build(parent: Source, path: str, fingerprint: dict[str, Any]) -> None:
             recorder.add(chunk)
         if _fingerprint(parent) != fingerprint:
             raise DataError(f"the data changed while the cache {path} was built; leave it alone and start again")
+        state, arrays = encoder.state() if hasattr(encoder, "state") else (None, {})
+        for name, array in arrays.items():
+            writer.append(ENCODER + name, array, array.dtype.str)
         writer.finish(
             {
                 **recorder.header(),
                 "n_features": max(recorder.n_features, parent.n_features or 0),
                 "fingerprint": fingerprint,
+                "recipe": parent.recipe,
+                "label_names": _label_names(parent),
+                "encoder": state,
                 "skipped": _skipped(parent),
             }
         )
@@ -326,6 +442,12 @@ def _skipped(source: Source) -> dict[str, Any]:
         source = source.parent
     skipped = getattr(source, "skipped", None)
     return {"n": 0, "examples": []} if skipped is None else {"n": skipped.n, "examples": skipped.examples}
+
+
+def _label_names(source: Source) -> list[str] | None:
+    while not hasattr(source, "label_names") and hasattr(source, "parent"):
+        source = source.parent
+    return getattr(source, "label_names", None)
 
 
 class _Recorder:

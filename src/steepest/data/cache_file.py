@@ -34,13 +34,13 @@ try:
 except ImportError:  # Windows, where the files of a living process cannot be removed anyway
     fcntl = None  # type: ignore[assignment]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 held no state of an encoder
 
-_MAGIC, _CLOSING = b"steepC\r\n", b"\r\nCpeets"
+MAGIC, _CLOSING = b"steepC\r\n", b"\r\nCpeets"
 _OPENING = struct.Struct("<8sQQI")
 _ALIGNMENT = 64  # a cache line; the opening takes as much
 _PIECE_BYTES = 1 << 20
-_TYPES = ("<f4", "<f8", "<i4", "<i8")
+_TYPES = ("<f4", "<f8", "<i4", "<i8", "|u1", "<u4", "<u8")
 _verified: set[tuple[int, ...]] = set()  # files whose arrays this process has checked or written
 
 
@@ -72,10 +72,10 @@ def _read(file: IO[bytes], path: str) -> tuple[dict[str, Any], dict[str, Array]]
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
         raise DataError(f"{path} is not a file; choose another name for the cache")
-    if status.st_size < len(_MAGIC) and _MAGIC.startswith(file.read(len(_MAGIC))):
+    if status.st_size < len(MAGIC) and MAGIC.startswith(file.read(len(MAGIC))):
         raise UnusableError("was cut short")
     content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    if content[: len(_MAGIC)] != _MAGIC and content[-len(_CLOSING) :] != _CLOSING:
+    if content[: len(MAGIC)] != MAGIC and content[-len(_CLOSING) :] != _CLOSING:
         # Somebody's data or model, perhaps: it is not ours to overwrite.
         raise DataError(f"{path} exists and is not a cache; choose another name for the cache, or remove that file")
     try:
@@ -97,7 +97,7 @@ def _header(content: mmap.mmap) -> dict[str, Any]:
         raise UnusableError("was cut short")
     magic, place, n_bytes, crc = _OPENING.unpack_from(content)
     (opening_crc,) = struct.unpack_from("<I", content, _OPENING.size)
-    if magic != _MAGIC or zlib.crc32(content[: _OPENING.size]) != opening_crc:
+    if magic != MAGIC or zlib.crc32(content[: _OPENING.size]) != opening_crc:
         raise UnusableError("is damaged (its first bytes)")
     if place + n_bytes + len(_CLOSING) != len(content) or content[-len(_CLOSING) :] != _CLOSING:
         raise UnusableError("was cut short or has grown")
@@ -184,7 +184,7 @@ class Writer:
         text = json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()
         place = self._align()
         self._file.write(text + _CLOSING)
-        opening = _OPENING.pack(_MAGIC, place, len(text), zlib.crc32(text))
+        opening = _OPENING.pack(MAGIC, place, len(text), zlib.crc32(text))
         self._file.seek(0)
         self._file.write(opening + struct.pack("<I", zlib.crc32(opening)))
         self._file.flush()

@@ -1,7 +1,8 @@
 """Sources of raw rows: texts or table columns that an encoder, such as a hasher, turns into features while reading.
 
 A format gives `batches`; `with_encoder` says how a batch becomes a chunk. Batches are encoded in order by one thread,
-ahead of the learner, because an encoder may learn (names, counts) from what it sees. Rows are then permuted inside
+ahead of the learner, because an encoder may learn (names, counts) from what it sees; now and then it waits to hear from
+the learner. Rows are then permuted inside
 their chunk. Memory: a few batches, whatever the size of the data. Encoding starts anew in every epoch: keep the rows
 with `cache` where that costs more than learning does.
 """
@@ -9,7 +10,9 @@ with `cache` where that costs more than learning does.
 from __future__ import annotations
 
 import copy
+import math
 import os
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
@@ -19,11 +22,15 @@ from typing import Any, Self
 import numpy as np
 
 from steepest.data.ahead import map_ahead
-from steepest.data.cache import CachedSource
+from steepest.data.cache import CachedSource, CacheFile
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.files import Block
+from steepest.data.kept import Kept
 from steepest.data.lines import PARSING_THREADS, QUEUE_CHUNKS, ROWS, BadLine, BadLines, BlockSource, Group, GroupChunk
 from steepest.data.source import Limited, Order, Selected, Source
+
+# A survey stops telling labels apart beyond: these are numbers, not classes.
+MOST_LABELS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +97,49 @@ class RawSource(Source):
 
     def _read(self, encoder: Encoder, order: Order, epoch: int) -> Iterator[Chunk]:
         batches = self.batches(order, epoch)
-        chunks = map_ahead(lambda batch: _encoded(encoder, batch, order, epoch), batches, ahead=QUEUE_CHUNKS)
+        gate = _Gate(encoder, lambda batch: _encoded(encoder, batch, order, epoch))
+        chunks = map_ahead(gate.make, batches, ahead=QUEUE_CHUNKS)
         try:
-            yield from chunks
+            for made in chunks:
+                yield gate.make_now(made) if isinstance(made, RawBatch) else made
         finally:
+            gate.open()
             chunks.close()
             with suppress(ValueError):  # a thread that waits for a silent pipe is still inside
                 batches.close()
+
+
+class _Gate:
+    """Lets an encoder hear from the learner at fixed places: the batch there is encoded in the consumer's own thread.
+
+    The consumer asks for it when it has learned all rows before, so what is heard depends on the data alone. Until
+    then the thread that encodes ahead waits with the batches behind.
+    """
+
+    def __init__(self, encoder: Any, make: Callable[[RawBatch], Chunk]) -> None:
+        self._encoder = encoder
+        self._make = make
+        self._passable = threading.Event()
+        self._passable.set()
+
+    def make(self, batch: RawBatch) -> Chunk | RawBatch:
+        """The chunk, or the batch itself if it must wait."""
+        self._passable.wait()
+        if not hasattr(self._encoder, "waits") or not self._encoder.waits(batch):
+            return self._make(batch)
+        self._passable.clear()
+        return batch
+
+    def make_now(self, batch: RawBatch) -> Chunk:
+        """The chunk of a batch that waited."""
+        self._encoder.catch_up()
+        chunk = self._make(batch)
+        self._passable.set()
+        return chunk
+
+    def open(self) -> None:
+        """Nobody needs to wait any more."""
+        self._passable.set()
 
 
 def _encoded(encoder: Encoder, batch: RawBatch, order: Order, epoch: int) -> Chunk:
@@ -137,6 +180,89 @@ def first_columns(source: Source) -> Any:
     with closing(source.batches(Order(), 0)) as batches:
         batch = next(batches, None)
     return None if batch is None else batch.columns
+
+
+def cache_of(source: Source) -> str | None:
+    """The file that the rows of a source are kept in, if they are."""
+    while isinstance(source, Limited | Selected):
+        source = source.parent
+    return source.path if isinstance(source, CachedSource) else None
+
+
+def encoder_of(source: Source) -> Any:
+    """The encoder at the bottom of a source, if there is one."""
+    while isinstance(source, Limited | Selected | CachedSource | Kept):
+        source = source.parent
+    return source.encoder if isinstance(source, RawSource) else None
+
+
+def stored_encoder(source: Source) -> tuple[dict[str, Any], dict[str, Array]] | None:
+    """The encoder's state in a cache file that is read by itself."""
+    while isinstance(source, Limited | Selected):
+        source = source.parent
+    return source.encoder_state if isinstance(source, CacheFile) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one pass over the data tells before learning: rows, outputs, and columns or a number of features."""
+
+    n_rows: int
+    labels: frozenset[Any]
+    n_targets: int  # columns of y; 0 if it has one value a row
+    n_features: int
+    columns: Any = None  # of the first rows, if they are raw
+    first_rows: int = 0
+
+
+def survey(source: Source) -> Survey:
+    """Reads all rows once, raw ones without encoding them."""
+    root = source
+    while isinstance(root, Limited | Selected | CachedSource):
+        root = root.parent
+    once = [file.name for file in getattr(root, "files", ()) if file.once]
+    if once:
+        raise DataError(
+            f"{once[0]} can be read only once, but a memory budget needs a look at the data before learning; "
+            "save it in a file, or choose n_bits yourself"
+        )
+    n_rows = n_targets = n_features = 0
+    labels: set[Any] = set()
+    first: RawBatch | None = None
+    with closing(root.batches(Order(), 0) if is_raw(source) and isinstance(root, RawSource) else _all(root)) as parts:
+        for part in parts:
+            if isinstance(part, RawBatch):
+                first = first or part
+            else:
+                n_features = max(n_features, part.n_features)
+            n_rows += part.n_rows
+            if part.y is not None and part.y.ndim == 2:
+                n_targets = part.y.shape[1]
+            elif part.y is not None:
+                labels.update(np.unique(part.y).tolist() if len(labels) < MOST_LABELS else ())
+    head = (None, 0) if first is None else (first.columns, first.n_rows)
+    return Survey(n_rows, frozenset(labels), n_targets, n_features, *head)
+
+
+def _all(source: Source) -> Generator[Chunk, None, None]:
+    yield from source.read(Order(), 0)
+
+
+def raw_batches(source: Source) -> Generator[RawBatch, None, None]:
+    """The rows of a raw source, or of the first ones of it, in file order and not encoded."""
+    most = math.inf
+    while isinstance(source, Limited):
+        most, source = min(most, source.most), source.parent
+    if not isinstance(source, RawSource):
+        raise DataError("only whole files, or their first rows, can be taken as they are")
+    with closing(source.batches(Order(), 0)) as batches:
+        for batch in batches:
+            n_rows = int(min(most, batch.n_rows))
+            if n_rows == 0:
+                return
+            most -= n_rows
+            y, weight = (None if part is None else part[:n_rows] for part in (batch.y, batch.weight))
+            yield replace(batch, columns=batch.columns[:n_rows], n_rows=n_rows, y=y, weight=weight)
 
 
 def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from steepest.data.cache import is_cache
 from steepest.data.chunk import DataError
 from steepest.data.files import Paths, TextFile, open_files
 from steepest.data.parameters import ParameterError
@@ -23,6 +24,7 @@ READERS = {
     "parquet": "table.scan_parquet",
     "arrow": "table.scan_arrow",
     "txt": "text.scan_text",
+    "cache": "cache.scan_cache",
 }
 SUFFIXES = {
     ".svm": "libsvm",
@@ -39,6 +41,7 @@ SUFFIXES = {
     ".arrow": "arrow",
     ".feather": "arrow",
     ".ipc": "arrow",
+    ".cache": "cache",
 }
 PRESETS = {"tsv": {"delimiter": "\t"}}
 PREFIX = b"__label__"  # fastText's lines start with it
@@ -54,12 +57,17 @@ def scan(path: Paths, format: str = "auto", **options: Any) -> Source:
     Parameters
     ----------
     path : path, glob, list of them, or "-"
-    format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt"}
-        "auto" goes by the name's ending, then by the first line.
+    format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt", "cache"}
+        "auto" goes by the name's ending, then by the first line. A cache is known by its first bytes, whatever its name
+        and `format`, and then read as what it is: a model's recipe opens raw data and caches of it alike.
     options
         Passed to the reader of the format.
     """
     files = open_files(path)
+    if not files[0].once and is_cache(files[0].path):
+        if format not in ("auto", "cache"):
+            options = {name: value for name, value in options.items() if name == "with_labels"}
+        format = "cache"
     if format == "auto":
         format = guess_format(files[0])
     if format not in READERS:

@@ -171,10 +171,14 @@ class Derived(Source):
 
     def __init__(self, parent: Source) -> None:
         self.parent = parent
-        self.n_features = parent.n_features
         self.labels = parent.labels
         self.order = parent.order
         self.signature = parent.signature
+
+    @property
+    def n_features(self) -> int | None:  # type: ignore[override]
+        """The parent's, asked when it is needed: a cache must be built for it."""
+        return self.parent.n_features
 
     @property
     def recipe(self) -> dict[str, Any]:

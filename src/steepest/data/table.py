@@ -14,6 +14,7 @@ from steepest.data.columnar import ArrowSource, ParquetSource
 from steepest.data.files import Paths, TextFile, open_files
 from steepest.data.parameters import ParameterError
 from steepest.data.roles import make_roles
+from steepest.data.sparse_table import read_sparse
 from steepest.data.table_lines import CsvSource, JsonSource
 
 Names = str | Iterable[str] | None
@@ -119,9 +120,12 @@ def scan_parquet(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> ParquetSource:
-    """Rows of Parquet files, to be hashed while they are read; parameters as in `scan_jsonl`."""
+    """Rows of Parquet files, to be hashed while they are read; parameters as in `scan_jsonl`.
+
+    Files of sparse rows that `steepest convert` wrote are known by a mark in them, and need no hasher.
+    """
     roles = make_roles(label, text, categorical, numeric, weight, with_labels)
-    return ParquetSource(open_files(path), roles, _labels(labels), on_bad_line)
+    return read_sparse(ParquetSource(open_files(path), roles, _labels(labels), on_bad_line))
 
 
 def scan_arrow(
@@ -138,7 +142,7 @@ def scan_arrow(
 ) -> ArrowSource:
     """Rows of Arrow IPC or Feather files, to be hashed while they are read; parameters as in `scan_jsonl`."""
     roles = make_roles(label, text, categorical, numeric, weight, with_labels)
-    return ArrowSource(open_files(path), roles, _labels(labels), on_bad_line)
+    return read_sparse(ArrowSource(open_files(path), roles, _labels(labels), on_bad_line))
 
 
 def _labels(labels: Iterable[Any] | None) -> list[str] | None:

@@ -11,7 +11,7 @@ the model (`weights`, `scores`) always includes them. Classes and features may a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -246,25 +246,41 @@ class LinearLearner:
         v = self._live(self.arrays["v"])
         if self.settings.rule in ADAPTIVE:
             z, square = (v[0], v[1]) if self.shared else (v[:, 0], v[:, 1])
-            t = self._clock("t")
-            z, square = z.astype(np.float64), square.astype(np.float64)
-            soft = np.sign(z) * np.maximum(np.abs(z) - t * self.settings.l1, 0)
-            eta0 = 1.0 if self.eta0 is None else self.eta0
-            w = -soft / ((1 + np.sqrt(square)) / eta0 + t * self.settings.l2)
-            return w.astype(v.dtype), self.arrays["bias"]
+            w = np.empty(z.shape, v.dtype)
+            t, eta0 = self._clock("t"), 1.0 if self.eta0 is None else self.eta0
+            for block in self._blocks(len(w)):
+                soft = z[block].astype(np.float64)
+                soft = np.sign(soft) * np.maximum(np.abs(soft) - t * self.settings.l1, 0)
+                w[block] = -soft / ((1 + np.sqrt(square[block].astype(np.float64))) / eta0 + t * self.settings.l2)
+            return w, self.arrays["bias"]
         if self.settings.average != "no" and self._clock("average_weight") > 0:
             s, c = self._clock("average_scale"), self._clock("average_weight")
             u, mean = self._live(self.arrays["average"]), np.empty(v.shape, v.dtype)
-            rows = max(1, BLOCK // self.n_outputs)
-            for first in range(0, len(v), rows):  # a large table needs no copy in float64
-                part = slice(first, first + rows)
-                mean[part] = (s * v[part].astype(np.float64) - u[part]) / c
+            for block in self._blocks(len(v)):
+                mean[block] = (s * v[block].astype(np.float64) - u[block]) / c
             return mean, self.arrays["bias_average"]
         if self.settings.l1 == 0:  # nothing is owed: one multiplication is all, and large tables are copied once
             return v * v.dtype.type(self._clock("scale")), self.arrays["bias"]
         settled = self.clone()
         settled._settle()
         return settled._live(settled.arrays["v"]), self.arrays["bias"]
+
+    def _blocks(self, n: int) -> Iterator[slice]:
+        """Parts of a table that fit in the cache: a large one needs no copy in float64."""
+        rows = BLOCK if self.shared else max(1, BLOCK // self.n_outputs)
+        return (slice(first, min(n, first + rows)) for first in range(0, n, rows))
+
+    def heaviness(self, columns: Array) -> Array:
+        """How heavy the weights of some columns are, the heaviest of all outputs each, up to a common factor."""
+        if self.shared:
+            return np.asarray(self.total_weights()[columns])
+        heavy = np.zeros(len(columns))
+        known = np.flatnonzero(columns < len(self.arrays["v"]))
+        v = np.abs(self.arrays["v"][columns[known]])
+        if self.settings.rule in ADAPTIVE:
+            v = v[:, 0] / (1 + np.sqrt(v[:, 1]))
+        heavy[known] = v.max(axis=1, initial=0)
+        return heavy
 
     def _finished(self) -> LinearLearner:
         """This learner if nothing waits, else a copy that has learned the waiting rows."""

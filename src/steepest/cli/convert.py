@@ -1,0 +1,149 @@
+"""steepest convert DATA OUT: the same rows in another format, in constant memory.
+
+Sparse rows (libsvm, VW, caches) go to libsvm, VW, Parquet, Arrow and caches. Raw rows (tables, texts) stay raw in CSV,
+TSV, JSON lines, Parquet, Arrow and text, and are hashed on their way to libsvm, VW and caches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import steepest as st
+from steepest.cli import flags
+from steepest.cli.data import add_data_arguments, open_data, tell_skipped
+from steepest.data import write
+from steepest.data.cache import CachedSource
+from steepest.data.raw import encoded, first_columns, is_raw, raw_batches, survey
+from steepest.data.scan import SUFFIXES
+from steepest.data.source import Source
+from steepest.hashing import RowEncoder
+
+FORMATS = (*write.SPARSE_TEXT, *write.RAW_TEXT, *write.TABLES, "cache")
+ENDINGS = SUFFIXES | {".txt": "txt"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All flags of the verb."""
+    add_data_arguments(parser)
+    parser.add_argument("out", metavar="OUT", help="its ending tells the format; .gz, .zst and .bz2 behind it pack it")
+    parser.add_argument("--to", choices=FORMATS, help="the format, if the ending of OUT does not tell")
+    parser.add_argument("--labels", type=_several, metavar="A,B", help="labels in the order of their numbers 0, 1, ...")
+    parser.add_argument("--no-labels", action="store_true", help="the data has no labels, or they are to be dropped")
+    parser.add_argument("--quiet", action="store_true", help="say nothing of what was written")
+    flags.add_estimator_flags(parser, [st.Hasher])
+
+
+def _several(names: str) -> list[str]:
+    return names.split(",")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes, and says on stderr how much."""
+    form = options.to or _format_of(options.out)
+    _check_output(options, form)
+    started = time.perf_counter()
+    source = open_data(options, with_labels=False) if options.no_labels else open_data(options)
+    raw = is_raw(source)
+    if not raw and form in write.RAW_TEXT:
+        raise st.DataError(
+            f"these rows are sparse, without columns or words, so they cannot become {form}; "
+            "write libsvm, vw, parquet, arrow or cache"
+        )
+    notes: list[str] = []
+    if raw and form not in (*write.SPARSE_TEXT, "cache"):
+        batches = raw_batches(source)
+        first = next(batches)  # settles what the columns and labels are called
+        done = write.write_batches(chain([first], batches), options.out, form, _naming(source))
+    else:
+        naming = _naming(source, _codes(source, options, notes) if form in write.SPARSE_TEXT else None)
+        source = _hashed(source, options) if raw else source
+        done = _write_sparse(source, options.out, form, naming)
+    tell_skipped(source)
+    if not options.quiet:
+        _summarise(done, options.out, time.perf_counter() - started, notes)
+    return 0
+
+
+def _write_sparse(source: Source, out: str, form: str, naming: write.Naming) -> write.Written:
+    if form != "cache":
+        return write.write_chunks(source.epoch(0), out, form, naming, source.n_features)
+    cached = CachedSource(source, out)
+    return write.Written(cached.n_rows, cached.open().n_entries)
+
+
+def _format_of(out: str) -> str:
+    name = out
+    for ending in write.PACKED:
+        name = name.removesuffix(ending)
+    form = ENDINGS.get(Path(name).suffix.lower())
+    if form is None:
+        raise st.ParameterError(f"the format of {out} cannot be told from its name; give --to {'|'.join(FORMATS)}")
+    return form
+
+
+def _check_output(options: argparse.Namespace, form: str) -> None:
+    out = options.out
+    if out == "-" or out.endswith(write.PACKED):
+        if form in (*write.TABLES, "cache"):
+            raise st.ParameterError(f"{form} is binary and read in pieces, so {out} cannot hold it; give a plain file")
+        if out == "-":
+            return
+    if not Path(out).absolute().parent.is_dir():
+        raise st.DataError(f"the folder {Path(out).absolute().parent} for {out} does not exist; make it first")
+    if Path(out).is_dir():
+        raise st.DataError(f"{out} is a folder; give a file name")
+    for path in options.data:
+        if os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path):
+            raise st.DataError(f"{out} is the data itself; choose another name for the output")
+
+
+def _naming(source: Source, codes: dict[str, int] | None = None) -> write.Naming:
+    recipe = source.recipe
+    below = source
+    while not hasattr(below, "label_names") and hasattr(below, "parent"):
+        below = below.parent
+    weight = recipe.get("weight") or "weight"
+    return write.Naming(recipe.get("label") or "label", weight, codes, getattr(below, "label_names", None))
+
+
+def _codes(source: Source, options: argparse.Namespace, notes: list[str]) -> dict[str, int] | None:
+    """Numbers for labels that are texts: as named, or by the alphabet after a look at the data."""
+    labels = options.labels
+    if labels is None:
+        numbers = source.recipe.get("format") in write.SPARSE_TEXT  # these formats have no other labels
+        if options.no_labels or numbers or any(path == "-" for path in options.data):
+            return None
+        seen = sorted(survey(source).labels, key=str)
+        if not seen or not all(isinstance(label, str) for label in seen):
+            return None
+        labels = seen
+        shown = ", ".join(f"{label}={code}" for code, label in enumerate(labels[:20]))
+        notes.append(f"labels became numbers: {shown}{' ...' if len(labels) > 20 else ''}; fix them with --labels")
+    return {label: code for code, label in enumerate(labels)}
+
+
+def _hashed(source: Source, options: argparse.Namespace) -> Source:
+    wishes: dict[str, Any] = {"names": 10_000, **flags.estimator_arguments(options, st.Hasher)}
+    if "cross" in wishes:
+        wishes["cross"] = (wishes["cross"],)
+    roles = {kind: names for kind in ("text", "categorical", "numeric") if (names := source.recipe.get(kind))}
+    hasher = st.Hasher(**{**wishes, **roles})
+    if (columns := first_columns(source)) is not None:
+        hasher.look(columns)
+    return encoded(source, RowEncoder(hasher, learn=True), hasher.signature(learn=True))
+
+
+def _summarise(done: write.Written, out: str, seconds: float, notes: list[str]) -> None:
+    size = "" if out == "-" else f", {Path(out).stat().st_size:,} bytes"
+    entries = f", {done.entries:,} entries" if done.entries else ""
+    print(f"{out}: {done.rows:,} rows{entries}{size}, {seconds:.2f} s", file=sys.stderr)
+    if done.weights_left_out:
+        notes.append("libsvm has no place for the weights of rows: they were left out")
+    for note in notes:
+        print(f"steepest: {note}", file=sys.stderr)
