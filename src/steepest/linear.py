@@ -173,6 +173,7 @@ class LinearClassifier(LinearModel):
             self.classes_ = np.arange(learner.n_outputs) if names is None else np.array(names)
             return
         labels, self._label_order = learner.book.sorted_labels()
+        self._in_order = bool((self._label_order[:-1] < self._label_order[1:]).all())
         dtype = getattr(self, "_label_dtype", None)
         self.classes_ = labels if dtype is None or dtype.kind in "US" else labels.astype(dtype)
 
@@ -181,8 +182,7 @@ class LinearClassifier(LinearModel):
         if self._learner.several_targets:
             return weights, bias
         if self._learner.n_outputs == 1:
-            flip = len(self._label_order) == 2 and self._label_order[0] == 1
-            return (-weights, -bias) if flip else (weights, bias)
+            return (weights, bias) if self._in_order else (-weights, -bias)
         return weights[self._label_order], bias[self._label_order]
 
     def _weights_by_output(self) -> list[tuple[Any, Array]]:
@@ -196,9 +196,8 @@ class LinearClassifier(LinearModel):
         if self._learner.several_targets:
             return scores
         if self._learner.n_outputs == 1:
-            flip = len(self._label_order) == 2 and self._label_order[0] == 1
-            return -scores[:, 0] if flip else scores[:, 0]
-        return scores[:, self._label_order]
+            return scores[:, 0] if self._in_order else -scores[:, 0]
+        return scores if self._in_order else scores[:, self._label_order]
 
     def decision_function(self, X: Any) -> Array:
         """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""
@@ -208,9 +207,9 @@ class LinearClassifier(LinearModel):
         if self._learner.several_targets:
             return (decisions > 0).astype(np.int64)
         if decisions.ndim == 1:
-            second = (decisions > 0) & (len(self.classes_) > 1)
-            return np.asarray(self.classes_[second.astype(np.int64)])
-        return np.asarray(self.classes_[decisions.argmax(axis=1)])
+            second = decisions > 0 if len(self.classes_) > 1 else np.zeros(len(decisions), bool)
+            return self.classes_.take(second)
+        return self.classes_.take(decisions.argmax(axis=1))
 
     def predict(self, X: Any) -> Array:
         """The most likely class of every row, or 0/1 columns for multi-label."""

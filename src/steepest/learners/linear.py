@@ -98,15 +98,11 @@ class LinearLearner:
         return progress
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
-        """Raw scores, shape (rows, outputs)."""
+        """Raw scores, shape (rows, outputs); a row with a bad index or a value that is no number is refused."""
         if self._shows_itself():
-            out = self._table_scores(chunk, self.arrays["v"], np.zeros(self.n_outputs), n_threads)
-            out *= self._clock("scale")
-            out += self.arrays["bias"]
-        else:
-            weights, bias = self.weights()
-            out = self._table_scores(chunk, weights, bias, n_threads)
-        return out
+            return self._table_scores(chunk, self.arrays["v"], self._clock("scale"), self.arrays["bias"], n_threads)
+        weights, bias = self.weights()
+        return self._table_scores(chunk, weights, 1.0, bias, n_threads)
 
     def merge(self, states: Sequence[State]) -> LinearLearner:
         """The mean of several learners' weights, each counted by the rows it has seen."""
@@ -362,7 +358,7 @@ class LinearLearner:
         span = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
         indices, values = rows.indices[span], rows.values[span]
         name = f"row {row + rows.first_id}"
-        wrong = (indices < 0) | (indices >= len(self.arrays["v"]))
+        wrong = (indices < 0) | (indices >= min(len(self.arrays["v"]), rows.n_features))
         if wrong.any():
             raise DataError(
                 f"{name} has the column index {int(indices[wrong][0])}, but columns run from 0 "
@@ -684,8 +680,9 @@ class LinearLearner:
         s = self.settings
         return self.pending is None and s.l1 == 0 and s.average == "no" and s.rule not in ADAPTIVE
 
-    def _table_scores(self, chunk: Chunk, table: Array, bias: Array, n_threads: int) -> Array:
-        out = np.empty((chunk.n_rows, self.n_outputs))
+    def _table_scores(self, chunk: Chunk, table: Array, scale: float, bias: Array, n_threads: int) -> Array:
+        n_rows = chunk.n_rows
+        out = np.empty((n_rows, self.n_outputs))
         if not table.size:
             out[...] = bias
             return out
@@ -694,11 +691,12 @@ class LinearLearner:
             known = chunk.indices < len(table)
             indices, values = np.where(known, chunk.indices, 0), np.where(known, chunk.values, 0)
             chunk = replace(chunk, indices=indices.astype(np.int32), values=values.astype(np.float32))
-        done = kernels.linear_scores(
-            chunk.indptr, chunk.indices, chunk.values, chunk.order, table, np.ascontiguousarray(bias), out, n_threads
+        done, finite = kernels.linear_scores(
+            chunk.indptr, chunk.indices, chunk.values, chunk.order, table, scale, bias, out, n_threads
         )
-        if done < chunk.n_rows:
-            self._refuse_bad_row(chunk, done)
+        for row in (done, finite):
+            if row < n_rows:
+                self._refuse_bad_row(chunk, row)
         return out
 
     def _clock(self, name: str) -> float:
