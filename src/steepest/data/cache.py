@@ -145,6 +145,10 @@ class CachedSource(Source):
         """How many columns there are; makes the cache ready."""
         return self._cache.open().n_features
 
+    def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
+        """As the parent does, whose rows have the same numbers."""
+        self.parent.refuse_rows(row_ids, faults, remedy)
+
     @property
     def recipe(self) -> dict[str, Any]:
         """The parent's: how new raw data is to be read."""

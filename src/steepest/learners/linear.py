@@ -444,7 +444,9 @@ class LinearLearner:
     def _code_targets(self, rows: Chunk) -> Chunk:
         assert rows.y is not None
         if rows.y.dtype.kind not in "biuf":
-            raise DataError(f"the target {rows.y.ravel()[0]!r} is not a number; a regression needs numbers")
+            raise DataError(
+                f"the target {rows.y.ravel()[:1].tolist()[0]!r} is not a number; a regression needs numbers"
+            )
         y = rows.y.astype(np.float64, copy=False)
         if self.loss.kind == "count" and len(y) and y.min() < 0:
             raise DataError(f"the target {y.min():g} is negative; loss={self.loss.name!r} needs counts")
@@ -672,7 +674,7 @@ class LinearLearner:
         assert rows.y is not None
         codes = self.book.codes(rows.y)
         if (rows.visited(codes) < 0).any():
-            label = rows.visited(rows.y)[np.flatnonzero(rows.visited(codes) < 0)[0]]
+            label = rows.visited(rows.y)[np.flatnonzero(rows.visited(codes) < 0)[0]].item()
             raise DataError(f"the label {label!r} was never seen in training; the classes are {self.book.labels[:10]}")
         return rows.with_targets(2.0 * codes - 1.0 if self.n_outputs == 1 else codes, rows.weight)
 
