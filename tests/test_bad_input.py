@@ -1,4 +1,4 @@
-"""Bad files through the command line: one sentence with file and line and status 2, or a counted skip; never a crash."""
+"""Bad files through the command line: one sentence with file and line and status 2, or a counted skip; no crash."""
 
 from __future__ import annotations
 
