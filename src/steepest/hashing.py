@@ -252,6 +252,8 @@ class Hasher(Estimator):
             raise DataError(
                 f"X has {n_columns} features, but Hasher is expecting {self.n_features_in_} features as input"
             )
+        if self._plan is None or self._plan.columns is not self.columns_:
+            self._plan = self._make_plan()
         return table
 
     def _choose_columns(self, table: Table) -> tuple[tuple[str, str], ...]:
@@ -275,8 +277,7 @@ class Hasher(Estimator):
 
     def _hash(self, table: Table, *, learn: bool, count: bool = False) -> tuple[Array, Array, Array]:
         plan = self._plan
-        if plan is None or plan.columns is not self.columns_:
-            plan = self._plan = self._make_plan()
+        assert plan is not None  # made when the table was read
         if learn:
             self._make_state()
         use_counts = self.weighting == "tfidf" and not count
