@@ -181,9 +181,9 @@ def test_another_schema_in_the_third_parquet_file(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "txt", "svm", "vw"])
-def test_a_line_of_a_hundred_megabytes(kind, tmp_path, capsys):
+def test_a_line_far_longer_than_a_block(kind, tmp_path, capsys):
     """It is a row like others, or refused by its line."""
-    words = b"word " * 20_000_000
+    words = b"word " * 2_000_000
     line = {"svm": b"1 # ", "vw": b"1 |a b # ", "txt": b"ham\t", "csv": b"ham,", "jsonl": b'{"label": "ham", "text": "'}
     path = tmp_path / f"long.{kind}"
     path.write_bytes(with_line(kind, line[kind] + words + (b'"}' if kind == "jsonl" else b"")))
