@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <stdexcept>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "class_hash.h"
@@ -173,9 +175,17 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
   return nb::make_tuple(outcome.rows_done, outcome.status, outcome.loss_sum, outcome.weight_sum);
 }
 
-// Rows are scored in contiguous parts, one a thread; each row's score does not depend on the split.
-int64_t score(const Block& block, ConstTable weights, In<double> bias, Out<double> scores, int n_threads,
-              int table_bits, int64_t n_columns) {
+// The first row with a score that is no number, or n.
+int64_t first_not_finite(const double* scores, int64_t n, int64_t n_outputs) {
+  const double* const bad =
+      std::find_if(scores, scores + n * n_outputs, [](double score) { return !std::isfinite(score); });
+  return (bad - scores) / n_outputs;
+}
+
+// scale * w.x + bias. Rows are scored in contiguous parts, one a thread; each row's score does not depend on
+// the split. Returns the first row with an index out of range and the first with a score that is no number.
+std::pair<int64_t, int64_t> score(const Block& block, ConstTable weights, double scale, In<double> bias,
+                                  Out<double> scores, int n_threads, int table_bits, int64_t n_columns) {
   const int type = float_type(weights);
   const int64_t n_outputs = static_cast<int64_t>(bias.size());
   const int64_t width = width_of(weights, n_outputs, 1, table_bits);
@@ -183,7 +193,7 @@ int64_t score(const Block& block, ConstTable weights, In<double> bias, Out<doubl
   const Rows rows = rows_of(block, n_features, n_outputs, width, kTargets, table_bits);
   require(static_cast<int64_t>(scores.size()) == rows.n * n_outputs, "scores has another size");
   const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(n_threads, rows.n / 1024));
-  std::vector<int64_t> stopped(parts);
+  std::vector<int64_t> stopped(parts), overflown(parts);
   nb::gil_scoped_release release;
   auto run = [&](int64_t part) {
     const int64_t first = rows.n * part / parts, last = rows.n * (part + 1) / parts;
@@ -193,9 +203,11 @@ int64_t score(const Block& block, ConstTable weights, In<double> bias, Out<doubl
       mine.order += first;
     else
       mine.indptr += first;
-    const int64_t done =
-        kernels().scores[type](mine, weights.data(), bias.data(), scores.data() + first * n_outputs);
+    double* const own = scores.data() + first * n_outputs;
+    const int64_t done = kernels().scores[type](mine, weights.data(), scale, bias.data(), own);
+    const int64_t finite = first_not_finite(own, done, n_outputs);
     stopped[part] = done == mine.n ? rows.n : first + done;
+    overflown[part] = finite == done ? rows.n : first + finite;
   };
   std::vector<std::thread> others;
   for (int64_t part = 1; part < parts; ++part) {
@@ -207,7 +219,8 @@ int64_t score(const Block& block, ConstTable weights, In<double> bias, Out<doubl
   }
   run(0);
   for (std::thread& other : others) other.join();
-  return *std::min_element(stopped.begin(), stopped.end());
+  return {*std::min_element(stopped.begin(), stopped.end()),
+          *std::min_element(overflown.begin(), overflown.end())};
 }
 
 void settle(Table v, std::optional<Out<double>> shrunk, Out<double> clock, int64_t n_outputs,
@@ -311,13 +324,13 @@ void bind_linear(nb::module_& module) {
   module.def(
       "linear_scores",
       [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-         ConstTable weights, In<double> bias, Out<double> scores, int n_threads, int table_bits,
-         int64_t n_columns) {
-        return score({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, bias, scores,
-                     n_threads, table_bits, n_columns);
+         ConstTable weights, double scale, In<double> bias, Out<double> scores, int n_threads,
+         int table_bits, int64_t n_columns) {
+        return score({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, scale, bias,
+                     scores, n_threads, table_bits, n_columns);
       },
-      "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "weights"_a, "bias"_a, "scores"_a.noconvert(),
-      "n_threads"_a, "table_bits"_a = 0, "n_columns"_a = 0);
+      "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "weights"_a, "scale"_a, "bias"_a,
+      "scores"_a.noconvert(), "n_threads"_a, "table_bits"_a = 0, "n_columns"_a = 0);
   module.attr("class_hash_id") = kClassHashId;
   module.attr("class_window") = kWindow;
   module.def("class_weights", &class_weights, "table"_a, "features"_a, "output"_a, "table_bits"_a);

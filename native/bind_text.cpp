@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -265,6 +267,15 @@ int64_t first_no_text(nb::list texts) {
   return -1;
 }
 
+// The first number that float32 cannot hold, or -1; NaN stands for a missing one and passes.
+int64_t first_too_large(In<double> numbers) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  const double* const end = numbers.data() + numbers.size();
+  const double* const bad =
+      std::find_if(numbers.data(), end, [](double x) { return std::fabs(x) > kLargest; });
+  return bad == end ? -1 : bad - numbers.data();
+}
+
 // Whole numbers written out, as (data, offsets).
 nb::tuple write_integers(In<int64_t> numbers) {
   constexpr size_t kMostDigits = 20;
@@ -429,5 +440,6 @@ void bind_text(nb::module_& module) {
       "seed"_a);
   module.def("split_words", split_words, "document"_a, "lowercase"_a, "min_letters"_a);
   module.def("first_no_text", first_no_text, "texts"_a);
+  module.def("first_too_large", first_too_large, "numbers"_a);
   module.def("write_integers", write_integers, "numbers"_a);
 }

@@ -80,7 +80,8 @@ struct LinearState {
 };
 
 typedef Outcome (*LearnFunction)(const Rows&, const Choices&, const LinearState&);
-typedef int64_t (*ScoreFunction)(const Rows&, const void* weights, const double* bias, double* scores);
+typedef int64_t (*ScoreFunction)(const Rows&, const void* weights, double scale, const double* bias,
+                                 double* scores);
 typedef void (*LossesFunction)(int32_t loss, double parameter, int64_t n, const double* scores,
                                const double* y, double* values, double* slopes);
 typedef void (*SettleFunction)(const Choices&, const LinearState&, int64_t n_features, int64_t n_outputs);

@@ -706,7 +706,8 @@ static Outcome learn(const Rows& rows, const Choices& c, const LinearState& s) {
 // scores
 
 template <typename W>
-static int64_t scores(const Rows& rows, const void* weights, const double* bias, double* scores) {
+static int64_t scores(const Rows& rows, const void* weights, double scale, const double* bias,
+                      double* scores) {
   const W* w = static_cast<const W*>(weights);
   const int64_t K = rows.n_outputs;
   const Ahead<W> ahead(rows, w, nullptr, rows.width);
@@ -718,11 +719,11 @@ static int64_t scores(const Rows& rows, const void* weights, const double* bias,
     ahead.fetch_weights(q, 1);
     if (!indices_fit(row, rows.n_features)) return q;
     if (one) {
-      scores[q] = dot(w, row) + bias[0];
+      scores[q] = scale * dot(w, row) + bias[0];
       continue;
     }
     dot_many(layout, w, row, K, scores + q * K);
-    for (int64_t k = 0; k < K; ++k) scores[q * K + k] += bias[k];
+    for (int64_t k = 0; k < K; ++k) scores[q * K + k] = scale * scores[q * K + k] + bias[k];
   }
   return rows.n;
 }

@@ -13,7 +13,13 @@ namespace steepest {
 
 class RowSum {
  public:
-  RowSum(int n_bits, bool is_signed) : mask_((1u << n_bits) - 1), sign_(is_signed ? 0x80000000u : 0) {}
+  // A table for rows of `likely` features to begin with; it grows where a row has more.
+  RowSum(int n_bits, bool is_signed, size_t likely)
+      : mask_((1u << n_bits) - 1), sign_(is_signed ? 0x80000000u : 0) {
+    while (least_bits_ < kMostLeastBits && size_t{1} << least_bits_ < 4 * likely) ++least_bits_;
+    table_bits_ = least_bits_;
+    table_.resize(size_t{1} << least_bits_);
+  }
 
   size_t size() const { return n_; }
   uint32_t bucket(size_t k) const { return static_cast<uint32_t>(table_[slots_[k]] >> 32) - 1; }
@@ -48,7 +54,7 @@ class RowSum {
     if (most >= size_t{1} << 29)
       throw std::length_error("a row has more than 500 million features; split it");
     if (slots_.size() < most + 1) slots_.resize(most + most / 2 + 64);
-    if (n_ == 0) table_bits_ = kLeastBits;
+    if (n_ == 0) table_bits_ = least_bits_;
     if (4 * most <= size_t{1} << table_bits_) return;
     std::vector<uint64_t> entries;
     for (size_t k = 0; k < n_; ++k) entries.push_back(table_[slots_[k]]);
@@ -91,11 +97,11 @@ class RowSum {
   }
 
   const uint32_t mask_, sign_;
-  static constexpr int kLeastBits = 13;  // 64 KiB, well inside the second cache
+  static constexpr int kMostLeastBits = 13;  // 64 KiB, well inside the second cache
 
-  int table_bits_ = kLeastBits;
+  int least_bits_ = 8, table_bits_;
   size_t n_ = 0;
-  std::vector<uint64_t> table_ = std::vector<uint64_t>(size_t{1} << kLeastBits);
+  std::vector<uint64_t> table_;
   std::vector<uint32_t> slots_;  // used ones, in the order of first use
 };
 

@@ -77,20 +77,20 @@ struct Reader {
 };
 
 struct Plan {
-  Plan(const HashTask& task, int64_t n_parts) : task(task), n_parts(n_parts), logs(kSmallCounts) {
+  Plan(const HashTask& task, int64_t n_parts)
+      : task(task), n_parts(n_parts), logs(task.document_counts ? kSmallCounts : 0) {
     for (size_t k = 0; k < task.fields.size(); ++k) {
       bool crossed = false;
       for (const auto& pair : task.crosses)
         crossed = crossed || pair.first == static_cast<int32_t>(k) || pair.second == static_cast<int32_t>(k);
       readers.emplace_back(task.fields[k], task, crossed);
     }
-    for (uint32_t count = 0; task.document_counts && count < kSmallCounts; ++count)
-      logs[count] = log1p(count);
+    for (uint32_t count = 0; count < logs.size(); ++count) logs[count] = log1p(count);
     log_rows = 1 + log1p(task.n_documents);
   }
 
   double inverse_frequency(uint32_t count) const { return log_rows - log_count(count); }
-  double log_count(uint32_t count) const { return count < kSmallCounts ? logs[count] : log1p(count); }
+  double log_count(uint32_t count) const { return count < logs.size() ? logs[count] : log1p(count); }
   // Each row is counted and then weighted by what was counted so far, which takes rows one after the other.
   bool counts_and_weighs() const { return task.count_documents && task.document_counts; }
 
@@ -177,13 +177,17 @@ TextNamer<F> named(F text) {
 
 class RowHasher {
  public:
-  explicit RowHasher(const Plan& plan)
+  // For about so many features in all.
+  RowHasher(const Plan& plan, size_t likely)
       : plan_(plan),
         options_(plan.task.options),
         words_(options_.lowercase, static_cast<uint32_t>(options_.min_letters)),
         features_(plan.readers.size()),
-        touched_(NameBook::kSampledBuckets / 64),
-        row_(options_.n_bits, options_.is_signed) {}
+        touched_(plan.task.book ? NameBook::kSampledBuckets / 64 : 0),
+        row_(options_.n_bits, options_.is_signed, likely) {
+    rows_.indices.reserve(likely);
+    rows_.values.reserve(likely);
+  }
 
   // With a log: its features' names are written there.
   void add_row(int64_t row, NameLog* log);
@@ -619,11 +623,8 @@ HashedRows hash_rows(const HashTask& task, int n_threads) {
   const int64_t n_parts = std::max<int64_t>(1, std::min<int64_t>(n_threads, starts.back() / kBytesPerThread));
   const Plan plan(task, n_parts);
   std::vector<std::unique_ptr<RowHasher>> parts;
-  for (int64_t part = 0; part < n_parts; ++part) {
-    parts.push_back(std::make_unique<RowHasher>(plan));
-    parts.back()->rows().indices.reserve(likely_entries(task, starts.back() / n_parts));
-    parts.back()->rows().values.reserve(likely_entries(task, starts.back() / n_parts));
-  }
+  const size_t likely = likely_entries(task, starts.back() / n_parts);
+  for (int64_t part = 0; part < n_parts; ++part) parts.push_back(std::make_unique<RowHasher>(plan, likely));
   std::vector<NameLog> logs(parts.size());
   std::vector<Segment> segments;
   for (int64_t first = 0, last; first < task.n_rows; first = last) {

@@ -705,10 +705,12 @@ def test_state_is_never_copied(name):
 # --------------------------------------------------------------------------------------------------------- scores
 
 
-def score(rows: Rows, weights, bias, n_threads=1, order=None):
+def score(rows: Rows, weights, bias, n_threads=1, order=None, scale=1.0):
     n = len(rows.indptr) - 1 if order is None else len(order)
     scores = np.full((n, rows.n_outputs), np.nan)
-    done = kernels.linear_scores(rows.indptr, rows.indices, rows.values, order, weights, bias, scores, n_threads)
+    block = (rows.indptr, rows.indices, rows.values, order)
+    done, finite = kernels.linear_scores(*block, weights, scale, bias, scores, n_threads)
+    assert finite == n
     return done, scores
 
 
@@ -723,6 +725,21 @@ def test_scores_equal_their_definition(n_outputs, dtype, relative):
     assert_close(scores, reference.linear_scores(rows.dense(), weights.astype(float), bias), relative)
     order = rng.permutation(100)[:70]
     np.testing.assert_array_equal(score(rows, weights, bias, order=order)[1], scores[order])
+    without_bias = score(rows, weights, 0 * bias)[1]
+    np.testing.assert_array_equal(score(rows, weights, bias, scale=0.3)[1], 0.3 * without_bias + bias)
+
+
+@pytest.mark.parametrize("n_threads", [1, 4])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_scores_tell_the_first_that_is_no_number(n_threads, n_outputs):
+    rows = make_rows(29, n=9000, n_outputs=n_outputs)
+    filled = np.flatnonzero(np.diff(rows.indptr))
+    for row, value in ((filled[-1], np.nan), (filled[5000], np.inf)):
+        rows.values[rows.indptr[row]] = value
+        scores = np.zeros((9000, n_outputs))
+        block = (rows.indptr, rows.indices, rows.values, None)
+        found = kernels.linear_scores(*block, np.ones((12, n_outputs)), 1.0, np.zeros(n_outputs), scores, n_threads)
+        assert found == (9000, row)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 5])

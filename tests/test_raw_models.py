@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -248,3 +250,41 @@ def test_training_that_stops_while_a_batch_waits_ends_cleanly(tmp_path):
     stream = chunks.epoch(0)
     next(stream)
     stream.close()
+
+
+@pytest.mark.parametrize("names", [0, 100])
+@pytest.mark.parametrize("n_classes", [2, 20])
+@pytest.mark.parametrize("kind", ["text", "dict"])
+def test_one_row_at_a_time_gives_the_bits_of_all_at_once(names, n_classes, kind, tmp_path):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{k}" for k in rng.zipf(1.3, n) % 500) for n in rng.integers(0, 200, 120)]
+    rows = texts if kind == "text" else [{"t": t, "user": i % 7, "n": float(i)} for i, t in enumerate(texts)]
+    columns = {} if kind == "text" else {"text": "t", "categorical": "user", "numeric": "n"}
+    hasher = st.Hasher(12, ngrams=(1, 2), names=names, **columns)
+    y = np.arange(120) % n_classes
+    model = st.LinearClassifier(hasher=hasher, epochs=1, random_state=0).fit(rows, y)
+    model.save(tmp_path / "m")
+    model = st.load(tmp_path / "m")
+    together = model.decision_function(rows)
+    alone = np.concatenate([model.decision_function([row]) for row in rows])
+    assert alone.tobytes() == together.tobytes()
+    assert [model.predict([row])[0] for row in rows] == model.predict(rows).tolist()
+
+
+def test_a_hasher_notices_that_a_parameter_was_set():
+    hasher = st.Hasher(10)
+    before = hasher.transform(["a word and another"])
+    hasher.set_params(n_bits=12, ngrams=(1, 2))
+    after = hasher.transform(["a word and another"])
+    assert (before.shape[1], after.shape[1]) == (1 << 10, 1 << 12)
+    assert after.nnz > before.nnz
+    hasher.n_bits = 99
+    with pytest.raises(st.DataError, match="n_bits=99"):
+        hasher.transform(["a word"])
+
+
+def test_a_hasher_in_use_can_be_copied_and_pickled():
+    hasher = st.Hasher(10, names=10)
+    rows = hasher.fit_transform(["a word and another"])
+    for twin in (copy.deepcopy(hasher), pickle.loads(pickle.dumps(hasher))):
+        assert (twin.transform(["a word and another"]) != rows).nnz == 0

@@ -251,7 +251,7 @@ BAD_JSON = [
     (b'{"name": "bob", "x": 1, "w": 1}\n', "the label in column 'y' is missing"),
     (b'{"name": "bob", "x": 1, "y": 1}\n', "the weight in column 'w' is missing"),
     (b'{"x": 1, "x": 2, "w": 1, "y": 1}\n', r"the line cannot be read \(JSON parse error.*\)"),
-    (b"[1, 2]\n", "the line holds a list instead of an object"),
+    (b"[1, 2]\n", "the line holds an array instead of an object"),
 ]
 
 

@@ -13,8 +13,9 @@ import os
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import reduce
+from dataclasses import dataclass
+from functools import cache, reduce
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -46,7 +47,20 @@ CHARACTER_MARK = 0x3C3E
 COPY_STEP = 0x9E3779B97F4A7C15
 
 
+LEARNED = ("columns_", "names_", "document_counts_", "n_documents_", "n_features_in_")
+DERIVED = ("_checked", "_plan")
 NAMES_IN_A_ROW = 1 << 14  # more than a long document has
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the kernel is told besides rows; it follows from the parameters and the columns."""
+
+    columns: tuple[tuple[str, str], ...]
+    heads: list[tuple[int, str, str]]  # (kind, name, prefix) of each column
+    crosses: list[tuple[int, int]]
+    stop_words: list[str]
+    options: kernels.HashOptions
 
 
 class Hasher(Estimator):
@@ -128,6 +142,9 @@ class Hasher(Estimator):
     categorical: Sequence[str] | str | None
     numeric: Sequence[str] | str | None
     n_jobs: int | None
+    # Parameters that were found good, and what follows from them: a call for one row must not do it all again.
+    _checked: tuple[Any, ...] = ()
+    _plan: _Plan | None = None
 
     def __init__(
         self,
@@ -259,7 +276,7 @@ class Hasher(Estimator):
 
     def forget(self) -> None:
         """Back to what the constructor made."""
-        for name in ("columns_", "names_", "document_counts_", "n_documents_", "n_features_in_"):
+        for name in (*LEARNED, *DERIVED):
             self.__dict__.pop(name, None)
 
     def _learn(self, table: Table) -> Self:
@@ -278,16 +295,18 @@ class Hasher(Estimator):
         """The columns of X; their kinds are settled at the first time."""
         self._check()
         table = read_table(X)
-        if table.origin == "list" and [kind for _, kind in getattr(self, "columns_", ())] == [TEXT]:
-            table = replace(table, columns={self.columns_[0][0]: table.columns[""]})  # the only column needs no name
-        if not hasattr(self, "columns_"):
+        if "columns_" not in self.__dict__:
             self.columns_ = self._choose_columns(table)
             self.n_features_in_ = len(table.columns)
+        elif table.origin == "list" and len(self.columns_) == 1 and self.columns_[0][1] == TEXT:
+            table = Table({self.columns_[0][0]: table.columns[""]}, table.n_rows, "list")  # it needs no name
         elif table.origin == "array" and len(table.columns) != self.n_features_in_:
             n_columns = len(table.columns)
             raise DataError(
                 f"X has {n_columns} features, but Hasher is expecting {self.n_features_in_} features as input"
             )
+        if self._plan is None or self._plan.columns is not self.columns_:
+            self._plan = self._make_plan()
         return table
 
     def _choose_columns(self, table: Table) -> tuple[tuple[str, str], ...]:
@@ -312,9 +331,10 @@ class Hasher(Estimator):
     def _hash(
         self, table: Table, *, learn: bool, count: bool | None = None, weigh: bool = True
     ) -> tuple[Array, Array, Array]:
-        places = {name: place for place, (name, _) in enumerate(self.columns_)}
         if learn:
             self._make_state()
+        plan = self._plan
+        assert plan is not None  # made when the table was read
         count = learn and self.counts_rows if count is None else count
         use_counts = self._uses_counts and weigh
         if use_counts and not hasattr(self, "document_counts_"):
@@ -322,10 +342,10 @@ class Hasher(Estimator):
                 "weighting='tfidf' needs the number of rows with each feature: call fit or partial_fit first"
             )
         rows = kernels.hash_rows(
-            fields=self._fields(table),
-            crosses=[(places[a], places[b]) for a, b in self.cross],
-            stop_words=self._stop_words(),
-            options=self._options(),
+            fields=self._fields(plan, table),
+            crosses=plan.crosses,
+            stop_words=plan.stop_words,
+            options=plan.options,
             count_documents=self.document_counts_ if count else None,
             document_counts=self.document_counts_ if use_counts else None,
             n_documents=float(self.n_documents_) if use_counts else 0.0,
@@ -342,12 +362,20 @@ class Hasher(Estimator):
         if self.counts_rows and not hasattr(self, "document_counts_"):
             self.document_counts_ = np.zeros(self.n_features, np.uint32)
             self.n_documents_ = 0
+            self._plan = self._make_plan()  # now by tf-idf
 
-    def _fields(self, table: Table) -> list[Any]:
-        return [
-            (KINDS.index(kind), name, self._prefix(name), encode(table.column(name), kind, name))
-            for name, kind in self.columns_
-        ]
+    def _make_plan(self) -> _Plan:
+        places = {name: place for place, (name, _) in enumerate(self.columns_)}
+        return _Plan(
+            columns=self.columns_,
+            heads=[(KINDS.index(kind), name, self._prefix(name)) for name, kind in self.columns_],
+            crosses=[(places[a], places[b]) for a, b in self.cross],
+            stop_words=self._stop_words(),
+            options=self._options(),
+        )
+
+    def _fields(self, plan: _Plan, table: Table) -> list[Any]:
+        return [(*head, encode(table.column(head[1]), KINDS[head[0]], head[1])) for head in plan.heads]
 
     def _prefix(self, name: str) -> str:
         """Words are named by their column where there is more than one text."""
@@ -373,6 +401,14 @@ class Hasher(Estimator):
         )
 
     def _check(self) -> None:
+        """Refuses bad parameters. Good ones are not looked at again until one is set to another object."""
+        given = PARAMETERS(self)
+        if self._checked and not any(map(is_not, given, self._checked)):
+            return
+        self._check_each()
+        self._checked, self._plan = given, None
+
+    def _check_each(self) -> None:
         for name, low, high in INTEGERS:
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= int(value) <= high:
@@ -526,6 +562,9 @@ class Hasher(Estimator):
             self.names_ = NameBook.from_state(self.names, kept)
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in DERIVED}
+
     def __sklearn_is_fitted__(self) -> bool:
         return not self._needs_fit or hasattr(self, "columns_")
 
@@ -540,6 +579,9 @@ class Hasher(Estimator):
         tags.input_tags.string = tags.input_tags.dict = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         tags.requires_fit = self._needs_fit
         return tags
+
+
+PARAMETERS = attrgetter(*Hasher._parameters())
 
 
 class RowEncoder:
@@ -600,6 +642,11 @@ def _mix(a: int, b: int) -> int:
 def _threads(n_jobs: int | None) -> int:
     if n_jobs is not None and n_jobs > 0:
         return n_jobs
+    return _cores()
+
+
+@cache
+def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from steepest.data.chunk import Array, DataError
+from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.source import ArraySource, Source, as_targets
 from steepest.inside import ClassWeights
 from steepest.learners.labels import distinct
@@ -187,6 +187,7 @@ class LinearClassifier(LinearModel):
             self.classes_ = np.arange(learner.n_outputs) if names is None else np.array(names)
             return
         labels, self._label_order = learner.book.sorted_labels()
+        self._in_order = bool((self._label_order[:-1] < self._label_order[1:]).all())
         dtype = getattr(self, "_label_dtype", None)
         self.classes_ = labels if dtype is None or dtype.kind in "US" else labels.astype(dtype)
 
@@ -195,10 +196,10 @@ class LinearClassifier(LinearModel):
             return values
         order = self._label_order
         if self._learner.n_outputs == 1:
-            return -values if len(order) == 2 and order[0] == 1 else values
+            return values if self._in_order else -values
         if len(order) <= 2:  # in a shared table two classes have a column each
             return np.asarray((values[order[-1:]] - values[order[:1]]) / 2)
-        return values[order]
+        return values if self._in_order else values[order]
 
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
         if self._learner.shared:
@@ -230,9 +231,9 @@ class LinearClassifier(LinearModel):
         if self._learner.several_targets:
             return (decisions > 0).astype(np.int64)
         if decisions.ndim == 1:
-            second = (decisions > 0) & (len(self.classes_) > 1)
-            return np.asarray(self.classes_[second.astype(np.int64)])
-        return np.asarray(self.classes_[decisions.argmax(axis=1)])
+            second = decisions > 0 if len(self.classes_) > 1 else np.zeros(len(decisions), bool)
+            return np.asarray(self.classes_.take(second))
+        return np.asarray(self.classes_.take(decisions.argmax(axis=1)))
 
     def predict(self, X: Any) -> Array:
         """The most likely class of every row, or 0/1 columns for multi-label."""
@@ -287,7 +288,7 @@ class LinearClassifier(LinearModel):
         if getattr(self, "_learner", None) is not None and self._learner.several_targets:
             return self._evaluate_labels(source)
         metrics = None
-        for chunk, scores in self._stream_scores(source):
+        for chunk, scores in self._known_rows(source):
             metrics = metrics or ClassificationMetrics(self.classes_)
             coded = self._learner.code_for_scoring(chunk)
             losses, weight = self._learner.losses(coded)
@@ -301,6 +302,22 @@ class LinearClassifier(LinearModel):
         if metrics is None:
             raise DataError("the data holds no rows to evaluate on")
         return metrics.result()
+
+    def _known_rows(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
+        """Chunks and scores without the rows whose labels were never seen in training; the source says what is done."""
+        for chunk, scores in self._stream_scores(source):
+            if chunk.y is None:
+                raise DataError("the data holds no labels to evaluate on; name their column")
+            known = chunk.visited(self._learner.book.codes(chunk.y)) >= 0
+            if not known.all():
+                labels = chunk.visited(chunk.y)[~known].tolist()
+                faults = [f"the label {label!r} was never seen in training" for label in labels]
+                classes = ", ".join(repr(label) for label in self.classes_[:10].tolist())
+                remedy = f'the classes are {classes}; correct the label or pass on_bad_line="skip"'
+                source.refuse_rows(chunk.row_ids[~known].tolist(), faults, remedy)
+                chunk, scores = chunk.visit(chunk.row_numbers[known]), scores[known]
+            if chunk.n_rows:
+                yield chunk, scores
 
     def _evaluate_labels(self, source: Source) -> dict[str, Any]:
         metrics = MultiLabelMetrics()

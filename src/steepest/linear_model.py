@@ -358,6 +358,9 @@ class LinearModel(Estimator):
 
     # ------------------------------------------------------------------------------------------------- prediction
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_learner" in self.__dict__
+
     def _chunk(self, X: Any) -> Chunk:
         self._check_fitted()
         if getattr(self, "hasher_", None) is not None:
@@ -378,11 +381,7 @@ class LinearModel(Estimator):
             )
 
     def _scores(self, chunk: Chunk) -> Array:
-        scores = self._learner.scores(chunk, _threads(self.n_jobs))
-        if not np.isfinite(scores).all():
-            row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
-            self._learner._refuse_bad_row(chunk, row)
-        return scores
+        return self._learner.scores(chunk, _threads(self.n_jobs))
 
     def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
         self._check_fitted()

@@ -25,6 +25,9 @@ VERBS = {
 IN_THE_SHELL = {
     'pass on_bad_line="skip"': "give --on-bad-line skip",
     "pass zero_based=True": "give --zero-based",
+    "pass label= with one of": "give --label with one of",
+    ", or with_labels=False": "",
+    ", or pass with_labels=False": "",
 }
 
 

@@ -73,6 +73,7 @@ def tell_skipped(source: Source) -> None:
         source = source.parent
         skipped = getattr(source, "skipped", None)
     if skipped is not None and skipped.n:
-        print(f"steepest: {skipped.n:,} bad lines skipped, the first:", file=sys.stderr)
+        lines = "line" if skipped.n == 1 else "lines"
+        print(f"steepest: {skipped.n:,} bad {lines} skipped, the first:", file=sys.stderr)
         for example in skipped.examples:
             print(f"  {example}", file=sys.stderr)

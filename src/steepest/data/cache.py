@@ -193,6 +193,10 @@ class CachedSource(MappedSource):
     def _open(self) -> _Rows:
         return self._cache.open()
 
+    def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
+        """As the parent does, whose rows have the same numbers."""
+        self.parent.refuse_rows(row_ids, faults, remedy)
+
     @property
     def recipe(self) -> dict[str, Any]:
         """The parent's: how new raw data is to be read."""

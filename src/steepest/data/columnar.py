@@ -8,7 +8,7 @@ depends on the size of batches. All files must have the columns of the first one
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -285,6 +285,16 @@ class ColumnarSource(RawSource):
         if self.on_bad_line != "skip":
             raise DataError(f'{where}: {fault}; correct the row or pass on_bad_line="skip"')
         self.skipped.add(piece.first_id + row, f"{where}: {fault}")
+
+    def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
+        """Rows that were read well but cannot be used: an error, or counted if bad lines are skipped."""
+        for row_id, fault in zip(row_ids, faults, strict=True):
+            position, row = divmod(row_id, 1 << _FILE_BITS)
+            name = next(file.name for file in self.files if file.position == position)
+            where = f"{name}, row {row}"
+            if self.on_bad_line != "skip":
+                raise DataError(f"{where}: {fault}; {remedy}")
+            self.skipped.add(row_id, f"{where}: {fault}")
 
     def _row_name(self, piece: Piece, row: int) -> str:
         """A row's place in words, counted from 0."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import filterfalse, islice
 from typing import Any
 
 import numpy as np
 
 from steepest.data.chunk import Array, DataError
-from steepest.kernels import first_no_text, write_integers
+from steepest.kernels import first_no_text, first_too_large, write_integers
 
 TEXT, CATEGORY, NUMBER = KINDS = ("text", "category", "number")
 GUESS_VALUES = 1000
@@ -24,6 +24,7 @@ GUESS_VALUES = 1000
 TEXT_SPACES = 1.0
 # Whole numbers beyond are not exact in float64.
 EXACT_INTEGERS = 2.0**53
+RECORDS = (dict, Mapping)  # the first is found at once
 _COPY = {"zero_copy_only": False}  # an Arrow array with missing values has no other way to NumPy
 
 
@@ -48,6 +49,8 @@ class Table:
 
 def read_table(X: Any) -> Table:
     """The columns of X, not yet converted."""
+    if type(X) is list:
+        return _from_list(X)
     if isinstance(X, str | bytes):
         raise DataError(f"X is a single {type(X).__name__}; give a list of texts, even for one")
     if hasattr(X, "tocsr"):
@@ -68,7 +71,7 @@ def read_table(X: Any) -> Table:
 
 
 def _is_arrow(X: Any) -> bool:
-    return type(X).__module__.partition(".")[0] == "pyarrow"
+    return not isinstance(X, list) and type(X).__module__.partition(".")[0] == "pyarrow"
 
 
 def _from_columns(columns: dict[str, Any]) -> Table:
@@ -108,10 +111,10 @@ def _from_array(X: Any) -> Table:
 
 
 def _from_list(rows: list[Any]) -> Table:
-    first = next((row for row in rows if not is_missing(row)), None)
+    first = next(filterfalse(is_missing, rows), None)
     if first is None or isinstance(first, str | bytes):
         return Table({"": rows}, len(rows), "list")
-    if isinstance(first, Mapping):
+    if isinstance(first, RECORDS):
         return _from_records(rows)
     if isinstance(first, list | tuple | np.ndarray):
         return _from_array(np.array([list(row) for row in rows], object))
@@ -123,7 +126,7 @@ def _from_list(rows: list[Any]) -> Table:
 
 def _from_records(rows: list[Any]) -> Table:
     for number, row in enumerate(rows):
-        if not isinstance(row, Mapping):
+        if not isinstance(row, RECORDS):
             raise DataError(f"row {number} of X is a {type(row).__name__} among dicts; give a dict for each row")
     names = dict.fromkeys(name for row in rows for name in row)
     return Table({str(name): [row.get(name) for row in rows] for name in names}, len(rows), "records")
@@ -168,6 +171,8 @@ def _values(column: Any) -> list[Any]:
 
 def is_missing(value: Any) -> bool:
     """None, NaN, NaT and pandas' NA."""
+    if isinstance(value, str):
+        return False
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(value != value)
@@ -293,9 +298,8 @@ def _numbers(column: Any, name: str) -> Array:
         if not set(map(type, values)) <= {int, float, bool, type(None)}:
             values = [_number(value, row, name) for row, value in enumerate(values)]
         numbers = np.array(values, np.float64)  # None becomes NaN
-    too_large = np.abs(numbers) > np.finfo(np.float32).max  # also infinity; NaN is missing
-    if too_large.any():
-        row = int(np.flatnonzero(too_large)[0])
+    row = first_too_large(numbers)  # also infinity; NaN is missing
+    if row >= 0:
         raise DataError(
             f"row {row} of column {name!r} is {numbers[row]}; clip infinity or large values, or scale the column"
         )

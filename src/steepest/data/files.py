@@ -72,6 +72,12 @@ class Block:
         return self.lines_before + _count_lines(self.text[:offset]) + 1
 
 
+def split_row_id(row_id: int) -> tuple[int, int, int]:
+    """(position of the file, number of the block, number in the block) of a row."""
+    block, row = divmod(row_id, 1 << _ROW_BITS)
+    return block >> _BLOCK_BITS, block & ((1 << _BLOCK_BITS) - 1), row
+
+
 class TextFile:
     """One file, pipe or standard input ("-"), the `position`-th of its source."""
 

@@ -14,6 +14,7 @@ import copy
 import math
 import os
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ import numpy as np
 from steepest.data import files as text_files
 from steepest.data.ahead import map_ahead
 from steepest.data.chunk import Array, Chunk, DataError
-from steepest.data.files import Block, Text, TextFile, describe
+from steepest.data.files import Block, Text, TextFile, describe, split_row_id
 from steepest.data.parameters import ParameterError
 from steepest.data.source import Order, Source
 
@@ -250,6 +251,40 @@ class BlockSource(Source):
                 raise DataError(f"{examples[bad.text][0]}; {bad.remedy}")
         return [(block.first_id, n, first) for block, n, first in zip(group, n_bad, examples, strict=True) if n]
 
+    @abstractmethod
+    def n_rows_of(self, block: Block) -> int:
+        """How many good rows a block has."""
+
+    def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
+        """Rows of one chunk that were read well but cannot be used: an error, or counted if bad lines are skipped."""
+        first = zip(row_ids[:EXAMPLES], faults[:EXAMPLES], strict=True)
+        examples = [self._example(row_id, fault) for row_id, fault in first]
+        if self.on_bad_line != "skip":
+            raise DataError(f"{examples[0]}; {remedy}")
+        self.skipped.add(-1 - row_ids[0], len(row_ids), examples)  # below zero: no block has such a number
+
+    def _example(self, row_id: int, fault: str) -> _Example:
+        """The line of a row. Rows do not carry it, so the block is read again, and cut until the row is its last."""
+        self.prepare()
+        position, number, row = split_row_id(row_id)
+        file = next(file for file in self.files if file.position == position)
+        if file.once:
+            return _Example(file, 0, None, f"{fault} (row {row} of part {number})")
+        blocks = [file.read_block(number)] if file.seekable else file.stream()
+        block = next(block for block in blocks if block.number == number)
+        text = bytes(block.text)
+        ends = [*(np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1).tolist(), len(text)]
+
+        def holds_row(line: int) -> bool:
+            try:
+                return self.n_rows_of(replace(block, text=text[: ends[line]])) > row
+            except DataError:  # cut inside a row of several lines
+                return False
+
+        line = bisect_left(range(len(ends) - 1), True, key=holds_row)
+        offset = ends[line - 1] if line else 0
+        return _Example(file, block.start + offset, block.line_number(offset), fault)
+
 
 class LineSource(BlockSource):
     """Rows that one kernel parses. A format gives `parse` and `recipe`."""
@@ -260,6 +295,10 @@ class LineSource(BlockSource):
 
         Runs in several threads at once. Unless on_bad_line is "skip", nothing behind a bad line need be parsed.
         """
+
+    def n_rows_of(self, block: Block) -> int:
+        """How many good rows a block has."""
+        return self.parse([block.text]).chunk.n_rows
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """One chunk for each group of blocks."""

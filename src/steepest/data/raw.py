@@ -300,6 +300,10 @@ class RawLines(RawSource, BlockSource):
     def split(self, blocks: list[Block]) -> RawRows:
         """The rows of some blocks of whole lines. Runs in several threads at once."""
 
+    def n_rows_of(self, block: Block) -> int:
+        """How many good rows a block has."""
+        return sum(self.split([block]).rows)
+
     def describe(self) -> str:
         """The files' names."""
         from steepest.data.files import describe

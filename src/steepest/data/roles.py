@@ -19,6 +19,7 @@ from steepest.data.chunk import Array, DataError
 from steepest.data.columns import as_names
 from steepest.data.parameters import ParameterError
 
+LONGEST_SHOWN = 60
 LABEL_NAMES = ("label", "target", "y", "class")
 
 
@@ -86,8 +87,8 @@ def make_roles(label: Any, text: Any, categorical: Any, numeric: Any, weight: An
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a message."""
-    names = list(names)
+    """Names for a message; one of a damaged header may be as long as the file."""
+    names = [name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "..." for name in names]
     return ", ".join(map(repr, names[:20])) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 

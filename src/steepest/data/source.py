@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -113,6 +113,10 @@ class Source(ABC):
     @abstractmethod
     def _copy(self) -> Self: ...
 
+    def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
+        """Raises for rows, by their stable numbers, that cannot be used; a source that skips bad lines counts them."""
+        raise DataError(f"row {row_ids[0]}: {faults[0]}; {remedy}")
+
     def epoch(self, epoch: int = 0) -> Iterator[Chunk]:
         """All chunks of one epoch in this source's own order."""
         return self.read(self.order, epoch)
@@ -184,6 +188,10 @@ class Derived(Source):
     def recipe(self) -> dict[str, Any]:
         """The parent's."""
         return self.parent.recipe
+
+    def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
+        """As the parent does."""
+        self.parent.refuse_rows(row_ids, faults, remedy)
 
 
 class Limited(Derived):

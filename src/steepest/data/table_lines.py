@@ -85,6 +85,16 @@ class _Rows:
     n_bad: int = 0
 
 
+_JSON_NAMES = {
+    list: "an array",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a truth value",
+    type(None): "null",
+}
+
+
 class TableLines(RawLines):
     """Tables with one row a line.
 
@@ -503,6 +513,8 @@ class JsonSource(TableLines):
             for name, value in (_json_object(line) or {}).items():
                 types[name] = _widened(types.get(name, ""), value)
         if not types:
+            if not head.strip():
+                raise DataError(f"{file.name}: there is no row in it; give a file with data")
             shown = lines[0][:60].decode("utf-8", "backslashreplace")
             raise DataError(f"{file.name}: the first line, {shown!r}, is no JSON object; write one object a line")
         names = [name for name, kind in types.items() if kind != "nested" or name == self.roles.label]
@@ -545,7 +557,7 @@ class JsonSource(TableLines):
         except (ValueError, RecursionError) as error:
             return f"the line is no JSON ({error})"
         if not isinstance(row, dict):
-            return f"the line holds a {type(row).__name__} instead of an object"
+            return f"the line holds {_JSON_NAMES[type(row)]} instead of an object"
         faults = (self._value_fault(row.get(name), name, kind) for name, kind in self._schema.types.items())
         return next(filter(None, faults), "")
 

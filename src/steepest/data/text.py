@@ -87,6 +87,8 @@ class _Form:
             return
         head = next(filter(None, (file.head(LOOK_BYTES) for file in files)), b"")
         lines = [line for line in head.split(b"\n") if line.strip()]
+        if self.style == "auto" and not lines and with_labels:
+            raise DataError(f"{describe(files)}: there is no row in it; give a file with data")
         if self.style == "auto":
             self.style = _style_of(lines[0] if lines else b"", describe(files), with_labels)
         if self.multi_label == "auto":

@@ -102,15 +102,11 @@ class LinearLearner:
         return progress
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
-        """Raw scores, shape (rows, outputs)."""
+        """Raw scores, shape (rows, outputs); a row with a bad index or a value that is no number is refused."""
         if self._shows_itself():
-            out = self._table_scores(chunk, self.arrays["v"], np.zeros(self.n_outputs), n_threads)
-            out *= self._clock("scale")
-            out += self.arrays["bias"]
-        else:
-            weights, bias = self.weights()
-            out = self._table_scores(chunk, weights, bias, n_threads)
-        return out
+            return self._table_scores(chunk, self.arrays["v"], self._clock("scale"), self.arrays["bias"], n_threads)
+        weights, bias = self.weights()
+        return self._table_scores(chunk, weights, 1.0, bias, n_threads)
 
     def merge(self, states: Sequence[State]) -> LinearLearner:
         """The mean of several learners' weights, each counted by the rows it has seen."""
@@ -431,7 +427,7 @@ class LinearLearner:
         span = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
         indices, values = rows.indices[span], rows.values[span]
         name = f"row {row + rows.first_id}"
-        wrong = (indices < 0) | (indices >= self._most_columns())
+        wrong = (indices < 0) | (indices >= min(self._most_columns(), rows.n_features))
         if wrong.any():
             raise DataError(
                 f"{name} has the column index {int(indices[wrong][0])}, but columns run from 0 "
@@ -525,7 +521,9 @@ class LinearLearner:
     def _code_targets(self, rows: Chunk) -> Chunk:
         assert rows.y is not None
         if rows.y.dtype.kind not in "biuf":
-            raise DataError(f"the target {rows.y.ravel()[0]!r} is not a number; a regression needs numbers")
+            raise DataError(
+                f"the target {rows.y.ravel()[:1].tolist()[0]!r} is not a number; a regression needs numbers"
+            )
         y = rows.y.astype(np.float64, copy=False)
         if self.loss.kind == "count" and len(y) and y.min() < 0:
             raise DataError(f"the target {y.min():g} is negative; loss={self.loss.name!r} needs counts")
@@ -729,7 +727,7 @@ class LinearLearner:
         assert rows.y is not None
         codes = self.book.codes(rows.y)
         if (rows.visited(codes) < 0).any():
-            label = rows.visited(rows.y)[np.flatnonzero(rows.visited(codes) < 0)[0]]
+            label = rows.visited(rows.y)[np.flatnonzero(rows.visited(codes) < 0)[0]].item()
             raise DataError(f"the label {label!r} was never seen in training; the classes are {self.book.labels[:10]}")
         return rows.with_targets(2.0 * codes - 1.0 if self.n_outputs == 1 else codes, rows.weight)
 
@@ -737,8 +735,9 @@ class LinearLearner:
         s = self.settings
         return self.pending is None and s.l1 == 0 and s.average == "no" and s.rule not in ADAPTIVE
 
-    def _table_scores(self, chunk: Chunk, table: Array, bias: Array, n_threads: int) -> Array:
-        out = np.empty((chunk.n_rows, self.n_outputs))
+    def _table_scores(self, chunk: Chunk, table: Array, scale: float, bias: Array, n_threads: int) -> Array:
+        n_rows = chunk.n_rows
+        out = np.empty((n_rows, self.n_outputs))
         if not table.size:
             out[...] = bias
             return out
@@ -748,20 +747,22 @@ class LinearLearner:
             known = chunk.indices < known_features
             indices, values = np.where(known, chunk.indices, 0), np.where(known, chunk.values, 0)
             chunk = replace(chunk, indices=indices.astype(np.int32), values=values.astype(np.float32))
-        done = kernels.linear_scores(
+        done, finite = kernels.linear_scores(
             chunk.indptr,
             chunk.indices,
             chunk.values,
             chunk.order,
             table,
+            scale,
             np.ascontiguousarray(bias),
             out,
             n_threads,
             self.settings.table_bits,
             known_features,
         )
-        if done < chunk.n_rows:
-            self._refuse_bad_row(chunk, done)
+        for row in (done, finite):
+            if row < n_rows:
+                self._refuse_bad_row(chunk, row)
         return out
 
     def _clock(self, name: str) -> float:
