@@ -1,4 +1,4 @@
-"""Conjugate gradients: linear for the squared loss, whose gradient is a linear system; non-linear for other smooth losses.
+"""Conjugate gradients: linear for the squared loss, whose gradient is linear; non-linear for other smooth losses.
 
 Linear (Hestenes and Stiefel, 1952): solves H w = c without ever forming H, one pass over the rows an iteration; outputs
 run side by side, each with steps of its own. Non-linear: directions by Polak and Ribiere, never below 0, with a strong
@@ -136,9 +136,7 @@ class NonlinearCG:
         slope = float(np.vdot(self.gradient, self.direction))
         if not slope < 0:
             return None
-        return search(
-            trial, Point(0.0, self.value, slope, self.w, self.gradient), self.eta, flatten=0.1, strong=True
-        )
+        return search(trial, Point(0.0, self.value, slope, self.w, self.gradient), self.eta, flatten=0.1, strong=True)
 
     @property
     def state(self) -> Mapping[str, Array]:

@@ -1,7 +1,7 @@
 """Ridge regression in closed form: the normal equations by Cholesky, in the smaller of two shapes.
 
-Primal, d x d: (X'CX / W + l2 I) w = X'Cy / W with a column of ones for the bias. Dual, n x n, for rows scaled by the root
-of their weight and centred if there is a bias: w = X' (XX' + W l2 I)^-1 y (Saunders, Gammerman and Vovk, 1998). The
+Primal, d x d: (X'CX / W + l2 I) w = X'Cy / W with a column of ones for the bias. Dual, n x n, for rows scaled by the
+root of their weight and centred if there is a bias: w = X' (XX' + W l2 I)^-1 y (Saunders, Gammerman and Vovk, 1998). The
 cheaper one is chosen. A singular system without a penalty gets the shortest of its solutions.
 """
 
@@ -34,7 +34,7 @@ class ClosedForm:
         side = min(n, d)
         if side > LARGEST_SIDE:
             raise DataError(
-                f"solver='closed_form' needs a matrix of {side:,} x {side:,} numbers for {n:,} rows and {d:,} features; "
+                f"solver='closed_form' needs a matrix of {side:,} x {side:,} numbers for {n:,} rows, {d:,} features; "
                 "use solver='cg'"
             )
 
@@ -118,11 +118,13 @@ class ClosedForm:
 
     def _matrix(self, chunk: Chunk) -> Any:
         """The rows with a column of ones, in float64."""
-        from scipy.sparse import csr_matrix, hstack
+        from scipy.sparse import csr_matrix
 
-        shape = (chunk.n_rows, self.objective.n_features)
-        rows = csr_matrix((chunk.values.astype(np.float64), chunk.indices, chunk.indptr), shape=shape)
-        return hstack([rows, np.ones((chunk.n_rows, 1))], format="csr")
+        n, d = chunk.n_rows, self.objective.n_features
+        stops = chunk.indptr[1:]
+        values = np.insert(chunk.values.astype(np.float64), stops, 1.0)
+        indices = np.insert(chunk.indices, stops, d)
+        return csr_matrix((values, indices, chunk.indptr + np.arange(n + 1)), shape=(n, d + 1))
 
     def _targets(self, chunk: Chunk) -> Array:
         assert chunk.y is not None

@@ -16,7 +16,7 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.data.parameters import ParameterError
-from steepest.learners.batch import Step, SolverOptions
+from steepest.learners.batch import SolverOptions, Step
 from steepest.learners.batch_lbfgs import preconditioner, relative_change
 from steepest.learners.objective import Objective
 from steepest.learners.penalties import Penalty, soft_threshold
@@ -114,7 +114,9 @@ class Subgradient:
 
     def _resolve(self, options: SolverOptions) -> str:
         if options.schedule == "adaptive":
-            raise ParameterError("schedule='adaptive' needs epochs; with solver='gd' give 'auto', 'constant' or 'invsqrt'")
+            raise ParameterError(
+                "schedule='adaptive' needs epochs; with solver='gd' give 'auto', 'constant' or 'invsqrt'"
+            )
         if options.schedule != "auto":
             return options.schedule
         return "strong" if self.objective.l2 else "invsqrt"

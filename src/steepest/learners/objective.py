@@ -111,9 +111,7 @@ class Objective:
         self.plain_loss = self.gap = math.nan  # of the last evaluation: mean loss without smoothing, gap
         self._curvature: list[Array] = []
         self._curvature_at: Array | None = None
-        self.n_lanes = max(
-            1, min(MOST_LANES, data.n_entries // (ENTRIES_PER_LANE_WEIGHT * (self.n_features + 1)))
-        )
+        self.n_lanes = max(1, min(MOST_LANES, data.n_entries // (ENTRIES_PER_LANE_WEIGHT * (self.n_features + 1))))
         self._sums = np.zeros((self.n_lanes, *self.shape))
         self.weight_sum = self._weigh()
 
