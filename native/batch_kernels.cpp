@@ -179,9 +179,11 @@ inline void add_row(const BatchTask& t, int64_t start, int64_t stop, double weig
   if (k == 1) {
     const double g = weight * slopes[0];
     if (g == 0) return;
+    const int32_t* const index = t.rows.indices;
+    const float* const value = t.rows.values;
     for (int64_t e = start; e < stop; ++e) {
-      const double x = t.rows.values[e];
-      sums[t.rows.indices[e]] += g * (kSquares ? x * x : x);
+      const double x = value[e];
+      sums[index[e]] += g * (kSquares ? x * x : x);
     }
     sums[d] += g;
     return;

@@ -1,7 +1,7 @@
 """Ridge regression in closed form: the normal equations by Cholesky, in the smaller of two shapes.
 
 Primal, d x d: (X'CX / W + l2 I) w = X'Cy / W with a column of ones for the bias. Dual, n x n, for rows scaled by the
-root of their weight and centred if there is a bias: w = X' (XX' + W l2 I)^-1 y (Saunders, Gammerman and Vovk, 1998). The
+root of their weight and centred if there is a bias: w = X' (XX' + W l2 I)^-1 y (Saunders, Gammerman, Vovk, 1998). The
 cheaper one is chosen. A singular system without a penalty gets the shortest of its solutions.
 """
 

@@ -1,8 +1,8 @@
 """Gradient descent: proximal and accelerated for smooth losses; subgradients with given steps for the others.
 
 ProximalGradient: w <- prox(u - eta g(u)) from an extrapolated point u (Beck and Teboulle, 2009), with backtracking on
-eta and a restart when the objective rises (O'Donoghue and Candes, 2015). The error falls like 1/k^2, and linearly under
-strong convexity. It takes every penalty, because the prox of each is known, and divides by the features' second moments.
+eta and a restart when the objective rises (O'Donoghue and Candes, 2015). The error falls like 1/k^2, and linearly
+under strong convexity. It takes every penalty, since the prox of each is known; steps are divided by the mean of x^2.
 Subgradient: w <- w - eta_k g with a schedule; the answer is the average of the iterates that weighs late ones more,
 whose error falls like 1/k under an l2 penalty and like 1/sqrt(k) otherwise (Lacoste-Julien et al., 2012).
 """
@@ -114,9 +114,7 @@ class Subgradient:
 
     def _resolve(self, options: SolverOptions) -> str:
         if options.schedule == "adaptive":
-            raise ParameterError(
-                "schedule='adaptive' needs epochs; with solver='gd' give 'auto', 'constant' or 'invsqrt'"
-            )
+            raise ParameterError("schedule='adaptive' is no rule for solver='gd'; give 'auto', 'constant' or 'invsqrt'")
         if options.schedule != "auto":
             return options.schedule
         return "strong" if self.objective.l2 else "invsqrt"

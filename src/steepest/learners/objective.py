@@ -213,7 +213,7 @@ class Objective:
 
     def _reduced(self) -> Array:
         """The lanes added up in order, per unit of weight."""
-        out = self._sums[0].copy()
+        out: Array = self._sums[0].copy()
         for lane in self._sums[1:]:
             out += lane
         out /= self.weight_sum
