@@ -20,7 +20,7 @@ import numpy as np
 
 from steepest import model_file
 from steepest.data.chunk import Array, DataError
-from steepest.engine.checkpoint import FILE_NAME
+from steepest.engine.checkpoint import BEST, FILE_NAME
 from steepest.engine.history import History, Record
 from steepest.engine.loop import Monitor
 from steepest.learners.batch import Solver, Step
@@ -57,14 +57,15 @@ class BatchCheckpoints:
         except OSError as error:
             raise DataError(f"the checkpoint folder {folder} cannot be made ({error.strerror})") from None
 
-    def maybe_save(self, solver: Solver, history: History) -> None:
-        """Saves if the last time is long enough ago."""
+    def maybe_save(self, solver: Solver, history: History, best: Array | None) -> None:
+        """Saves if the last time is long enough ago; `best` are the weights that early stopping would return to."""
         if time.monotonic() - self._last >= self.seconds:
             header = {"kind": "batch checkpoint", "fingerprint": self.fingerprint, "history": history.as_dict()}
-            model_file.write(self.path, header, dict(solver.state))
+            arrays = dict(solver.state) if best is None else {**solver.state, BEST: best}
+            model_file.write(self.path, header, arrays)
             self._last = time.monotonic()
 
-    def resume(self, solver: Solver) -> History | None:
+    def resume(self, solver: Solver) -> tuple[History, Array | None] | None:
         """Puts the solver where the last checkpoint was; None to start anew."""
         if not self.wanted or not self.path.exists():
             return None
@@ -75,7 +76,7 @@ class BatchCheckpoints:
                 "remove it, give another --checkpoint folder, or resume with the same command"
             )
         solver.restore(arrays)
-        return History.from_dict(header["history"])
+        return History.from_dict(header["history"]), arrays.get(BEST)
 
     def clear(self) -> None:
         """The run is complete: nothing is left to resume."""
@@ -95,9 +96,9 @@ def minimise(
     """Steps until there is reason to stop; returns the weights to keep and the history."""
     run = _Run(solver, objective, plan, History(), monitor or Monitor())
     if checkpoints is not None and (found := checkpoints.resume(solver)) is not None:
-        run.history = found
-        run.recall(found)
-        run.monitor.event(f"resumed after iteration {len(found)}")
+        run.history, best = found
+        run.recall(run.history, best)
+        run.monitor.event(f"resumed after iteration {len(run.history)}")
     reason = None
     while reason is None and len(run.history) < plan.max_iter:
         started = time.perf_counter()
@@ -110,7 +111,7 @@ def minimise(
         run.monitor.epoch_done(record)
         reason = run.reason_to_stop(step, held_out)
         if checkpoints is not None:
-            checkpoints.maybe_save(solver, run.history)
+            checkpoints.maybe_save(solver, run.history, run.best)
     run.tell(reason or f"stopped after max_iter={plan.max_iter} iterations, before tol={plan.tol:g} was reached")
     if checkpoints is not None:
         checkpoints.clear()
@@ -134,11 +135,13 @@ class _Run:
         self.history.events.append(event)
         self.monitor.event(event)
 
-    def recall(self, history: History) -> None:
+    def recall(self, history: History, best: Array | None) -> None:
         """What the stopping rules remember, from the records."""
         for record in history:
             self._settled(record["objective"], record["moved"])
-        self.best = None
+            if self.plan.early_stopping and "holdout_loss" in record:
+                self._overfits(record["holdout_loss"])
+        self.best = None if best is None else np.array(best)
 
     def record(self, step: Step, seconds: float) -> Record:
         """One iteration in the words of an epoch."""
@@ -167,7 +170,7 @@ class _Run:
             return f"stopped after iteration {n}: {step.done}"
         settled = self._settled(step.objective, step.moved)
         if self.plan.tol_on in ("auto", "gradient") and step.gradient <= self.plan.tol:
-            return f"converged in {n} iterations: the gradient fell to {step.gradient:.1e} of its first length"
+            return f"converged in {n} iterations: {step.measure} is down to {step.gradient:.1e}"
         if settled:
             what = "objective" if self.plan.tol_on == "objective" else "parameters"
             return f"converged in {n} iterations: the {what} changed by less than tol={self.plan.tol:g}"

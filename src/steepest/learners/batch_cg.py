@@ -15,7 +15,7 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.learners.batch import Step
-from steepest.learners.batch_lbfgs import preconditioner, relative_change
+from steepest.learners.batch_lbfgs import relative_change
 from steepest.learners.batch_search import Point, search
 from steepest.learners.objective import Objective
 
@@ -27,7 +27,7 @@ class LinearCG:
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
-        self.scale = preconditioner(objective)
+        self.scale = objective.scale()
         self.w = objective.start()
         self.iterations = 0
         self.value, self.residual = self._evaluate()
@@ -90,7 +90,7 @@ class NonlinearCG:
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
-        self.scale = preconditioner(objective)
+        self.scale = objective.scale()
         self.w = objective.start()
         self.value, self.gradient = objective.evaluate(self.w)
         self.direction = -self.gradient / self.scale

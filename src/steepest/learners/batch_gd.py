@@ -17,7 +17,7 @@ import numpy as np
 from steepest.data.chunk import Array
 from steepest.data.parameters import ParameterError
 from steepest.learners.batch import SolverOptions, Step
-from steepest.learners.batch_lbfgs import preconditioner, relative_change
+from steepest.learners.batch_lbfgs import relative_change
 from steepest.learners.objective import Objective
 from steepest.learners.penalties import Penalty, soft_threshold
 
@@ -30,7 +30,7 @@ class ProximalGradient:
 
     def __init__(self, objective: Objective, options: SolverOptions) -> None:
         self.objective = objective
-        self.scale = preconditioner(objective)
+        self.scale = objective.scale()
         self.prox_p = objective.p if 1 < objective.p < 2 else 0.0  # its slope is too steep at zero for a gradient
         if self.prox_p:
             objective.p = 0.0
@@ -104,7 +104,7 @@ class Subgradient:
 
     def __init__(self, objective: Objective, options: SolverOptions) -> None:
         self.objective = objective
-        self.scale = np.ones(objective.shape) if objective.l2 else preconditioner(objective)
+        self.scale = np.ones(objective.shape) if objective.l2 else objective.scale()
         self.current = objective.start()
         self.w = self.current.copy()
         self.k = 0

@@ -29,7 +29,7 @@ class Lbfgs:
     def __init__(self, objective: Objective, start: Array | None = None) -> None:
         self.objective = objective
         self.w = objective.start() if start is None else start.copy()
-        self.scale = preconditioner(objective)
+        self.scale = objective.scale()
         self.changes: list[tuple[Array, Array]] = []
         self.value, self.gradient = objective.evaluate(self.w)
         self.first_norm = self.norm()
@@ -141,13 +141,6 @@ class Lbfgs:
         self.changes = [(np.array(s), np.array(y)) for s, y in zip(state["s"], state["y"], strict=True)]
         self.first_norm = float(state["first"][0])
         self.value, self.gradient = self.objective.evaluate(self.w)
-
-
-def preconditioner(objective: Objective) -> Array:
-    """A positive scale for each weight: the curvature it would see alone."""
-    scale = objective.second_moments() * (objective.learner.loss.curvature or 1.0)
-    scale[:-1] += objective.l2
-    return np.asarray(np.where(scale > 0, scale, 1.0))
 
 
 def relative_change(new: Array, old: Array) -> float:

@@ -2,7 +2,7 @@
 
 Each product is one pass over the rows. The inner solution stops when its residual is a share of the gradient that
 falls with it (Dembo and Steihaug, 1983), so that convergence ends superlinear; it is preconditioned by the diagonal of
-H. Where a loss is flat, H is lifted a little, so that d stays finite.
+H, or by the objective's scale if data is sparse, which costs no pass and was measured to be better. Where a loss is flat, H is lifted a little, so that d stays finite.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.learners.batch import Step
-from steepest.learners.batch_lbfgs import preconditioner, relative_change
+from steepest.learners.batch_lbfgs import relative_change
 from steepest.learners.batch_search import Point, search
 from steepest.learners.objective import Objective
 
@@ -29,7 +29,7 @@ class NewtonCG:
     def __init__(self, objective: Objective, start: Array | None = None) -> None:
         self.objective = objective
         self.w = objective.start() if start is None else start.copy()
-        self.scale = preconditioner(objective)
+        self.scale = objective.scale()
         self.value, self.gradient = objective.evaluate(self.w, curvature=True)
         self.first_norm = self.norm()
 
@@ -55,7 +55,7 @@ class NewtonCG:
         return Step(self.value, left, point.t, moved)
 
     def _direction(self, share: float) -> Array:
-        diagonal = self.objective.diagonal()
+        diagonal = self.scale if self.objective.sparse else self.objective.diagonal()
         lift = LIFT * diagonal
         d = np.zeros(self.objective.shape)
         r = -self.gradient

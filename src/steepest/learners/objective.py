@@ -28,6 +28,7 @@ BLOCK_ROWS = 512
 MOST_LANES = 8
 # A lane must be cleared and added up in every pass: worth it if it saves the visit of so many entries a weight.
 ENTRIES_PER_LANE_WEIGHT = 2
+SPARSE_SHARE = 0.1  # of non-zeros, below which data counts as sparse
 
 
 class BatchData:
@@ -168,15 +169,27 @@ class Objective:
         out[:-1] += self._penalty_curvature()
         return np.where(out > 0, out, 1.0)
 
-    def second_moments(self) -> Array:
-        """The mean of x^2 of every feature and output, and 1 for the bias: the natural scale of each weight."""
-        self._sums.fill(0.0)
+    @property
+    def sparse(self) -> bool:
+        """Whether few of the values are not zero."""
+        return self.data.n_entries < SPARSE_SHARE * self.data.n_rows * self.n_features
+
+    def scale(self) -> Array:
+        """A positive scale for each weight: the curvature that it would see alone, which makes units irrelevant.
+
+        Of sparse data the root of that, which is measured: on text L-BFGS and conjugate gradients need a fifth fewer
+        passes than with the curvature itself, and half of those without any scale.
+        """
         totals = np.zeros((self.n_lanes, TOTALS))
         zero = np.zeros(self.shape)
+        self._sums.fill(0.0)
         for number, (start, chunk) in enumerate(self._pass()):
             ones = np.ones((chunk.n_rows, self.n_outputs))
             self._visit(DIAGONAL, zero, start, chunk, number, totals, self._sums, curvature=ones, kind=TARGETS)
-        return self._reduced()
+        scale = self._reduced() * (self.learner.loss.curvature or 1.0)
+        scale[:-1] += self.l2
+        scale = np.where(scale > 0, scale, 1.0)
+        return np.asarray(np.sqrt(scale) if self.sparse else scale)
 
     # ----------------------------------------------------------------------------------------------- the penalty
 
