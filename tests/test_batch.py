@@ -128,7 +128,7 @@ def test_the_smoothed_loss_is_the_envelope_and_the_gap_is_that_of_fenchel_and_yo
         return lambda s: LOSSES[loss].value(s, targets[i], q)
 
     expected = np.mean([reference_batch.envelope(plain(i), shifted[i], mu) for i in range(40)])
-    assert value == pytest.approx(expected, abs=1e-6)
+    assert value == pytest.approx(expected, abs=1e-5)
     s = shifted - mu * slopes
     young = [plain(i)(z[i]) - plain(i)(s[i]) - slopes[i] * (z[i] - s[i]) for i in range(40)]
     assert gap == pytest.approx(np.mean(young))
@@ -160,6 +160,34 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
 # -------------------------------------------------------------------------------------- minima found by others
 
 
+def kinked_minimum(loss, X, t, q, penalised, linear):
+    """A slack xi >= 0 a row that is at least each line of its loss; a linear program unless the penalty is curved."""
+    n, d = X.shape
+    lines = {"epsilon_insensitive": [(1.0, -q), (-1.0, -q)], "quantile": [(1 - q, 0.0), (-q, 0.0)]}.get(loss, [])
+    ones = np.column_stack([X, -X, np.ones(n)])
+    if loss == "hinge":
+        A, b = np.column_stack([t[:, None] * ones, np.eye(n)]), np.ones(n)
+    else:
+        A = np.vstack([np.column_stack([-slope * ones, np.eye(n)]) for slope, _ in lines])
+        b = np.concatenate([-slope * t + offset for slope, offset in lines])
+    bounds = [(0, None)] * (2 * d) + [(None, None)] + [(0, None)] * n
+
+    def full(theta):
+        u, v, xi = theta[:d], theta[d : 2 * d], theta[2 * d + 1 :]
+        value, smooth, l1 = penalised(u, v)
+        return value + xi.mean(), np.concatenate([smooth + l1, -smooth + l1, [0.0], np.full(n, 1 / n)])
+
+    if linear:
+        return so.linprog(full(np.zeros(2 * d + 1 + n))[1], -A, -b, bounds=bounds, method="highs").fun
+    start = so.linprog(full(np.zeros(2 * d + 1 + n))[1] + 1e-3, -A, -b, bounds=bounds, method="highs").x
+    found = so.minimize(
+        full, start, jac=True, method="SLSQP", bounds=bounds, options={"ftol": 1e-13, "maxiter": 2000},
+        constraints={"type": "ineq", "fun": lambda x: A @ x - b, "jac": lambda x: A},
+    )  # fmt: skip
+    assert found.success, found.message
+    return found.fun
+
+
 def reference_minimum(loss, X, y, penalty, alpha, p=1.0, l1_ratio=0.15):
     """By scipy: L-BFGS-B on (positive part, negative part, bias), or SLSQP with a slack a row for kinked losses."""
     n, d = X.shape
@@ -176,37 +204,7 @@ def reference_minimum(loss, X, y, penalty, alpha, p=1.0, l1_ratio=0.15):
         return alpha * (l1 * norm + l2 * square), alpha * l2 * w, alpha * l1
 
     if loss in KINKED:
-        low, high = {"hinge": (0, 1), "epsilon_insensitive": (0, 1), "quantile": (-q, 1 - q)}[loss]
-        sides = {
-            "hinge": [(-1.0, 0.0)],
-            "epsilon_insensitive": [(1.0, -q), (-1.0, -q)],
-            "quantile": [(high, 0.0), (low, 0.0)],
-        }[loss]
-        rows, bounds = [], []
-        ones = np.column_stack([X, -X, np.ones(n)])
-        for slope, offset in sides:
-            if loss == "hinge":
-                rows.append(np.column_stack([t[:, None] * ones, np.eye(n)]))
-                bounds.append(np.ones(n))
-            else:  # xi >= slope (z - t) + offset
-                rows.append(np.column_stack([-slope * ones, np.eye(n)]))
-                bounds.append(-slope * t + offset)
-        A, b = np.vstack(rows), np.concatenate(bounds)
-
-        def full(theta):
-            u, v, xi = theta[:d], theta[d : 2 * d], theta[2 * d + 1 :]
-            value, smooth, l1 = penalised(u, v)
-            grad = np.concatenate([smooth + l1, -smooth + l1, [0.0], np.full(n, 1 / n)])
-            return value + xi.mean(), grad
-
-        start = np.concatenate([np.full(2 * d, 0.1), [0.0], np.full(n, 5.0 + np.abs(t).max())])
-        found = so.minimize(
-            full, start, jac=True, method="SLSQP", bounds=[(0, None)] * (2 * d) + [(None, None)] * (n + 1),
-            constraints={"type": "ineq", "fun": lambda x: A @ x - b, "jac": lambda x: A},
-            options={"ftol": 1e-13, "maxiter": 2000},
-        )  # fmt: skip
-        assert found.success, found.message
-        return found.fun
+        return kinked_minimum(loss, X, t, q, penalised, linear=penalty in ("none", "l1"))
 
     def smooth_total(theta):
         u, v = theta[:d], theta[d : 2 * d]
@@ -235,7 +233,7 @@ def minima():
 CAN = [(c["solver"], c["loss"], c["penalty"]) for c in pairs() if c["refused"] is None]
 
 
-@pytest.mark.parametrize(("solver", "loss", "penalty"), CAN, ids="-".join)
+@pytest.mark.parametrize(("solver", "loss", "penalty"), CAN, ids=str)
 def test_every_solver_reaches_the_minimum_of_every_loss_and_penalty_that_it_takes(solver, loss, penalty, minima):
     X, y = problem(loss)
     p = 3.0 if solver == "newton_cg" else 1.5
@@ -310,8 +308,8 @@ def test_huber_as_in_scikit_learn_at_the_scale_it_found():
     # sigma H(r / sigma) + alpha |w|^2 is 2 / sigma times our loss with epsilon sigma and alpha sigma / n
     options = dict(epsilon=1.35 * theirs.scale_, alpha=0.5 * theirs.scale_ / len(y), dtype="float64", tol=1e-9)
     ours = st.LinearRegressor("huber", solver="newton_cg", **options).fit(X, y)
-    np.testing.assert_allclose(ours.coef_[0], theirs.coef_, atol=1e-5)
-    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-5)
+    np.testing.assert_allclose(ours.coef_[0], theirs.coef_, atol=1e-4)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-4)
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "newton_cg"])

@@ -1,8 +1,7 @@
 """The batch kernel in plain NumPy: what one pass adds up, without lanes, chunks or threads. Tests compare the two.
 
-With scores z = X w + b and weights c of the rows: loss sum(c l(z)), gradient X'(c l'(z)), product X'(c l''(z) (X v)), and
-diagonal (X^2)'(c l''(z)). The losses are given as functions, so that this file knows nothing of them; second derivatives
-are differences of slopes.
+With scores z = X w + b and weights c of the rows: loss sum(c l(z)), gradient X'(c l'(z)), product X'(c l''(z) (X v)),
+and diagonal (X^2)'(c l''(z)). The losses are given as functions, so that this file knows nothing of them.
 """
 
 from __future__ import annotations

@@ -61,9 +61,7 @@ class Multipliers:
         value = o.plain_loss + o.smooth_penalty(self.w) + o.one_norm(self.w)
         gap = o.gap / max(abs(value), 1e-300)
         self.multipliers = o.slopes(self.w)
-        step = Step(
-            value, gap, self.mu, relative_change(self.w, before), measure="the duality gap's share of the objective"
-        )
+        step = Step(value, gap, self.mu, relative_change(self.w, before), measure="the gap's share of the objective")
         self.mu = max(self.mu * SHRINK, LEAST_SMOOTHING * self.first_mu)
         self.left = max(1e-9, min(self.left, 0.1) * 0.3)
         o.smoothing, o.shifts = 0.0, None

@@ -1,8 +1,9 @@
 """Newton's method with conjugate gradients: H d = -g is solved roughly, by products with H only, then searched along.
 
 Each product is one pass over the rows. The inner solution stops when its residual is a share of the gradient that
-falls with it (Dembo and Steihaug, 1983), so that convergence ends superlinear; it is preconditioned by the diagonal of
-H, or by the objective's scale if data is sparse, which costs no pass and was measured to be better. Where a loss is flat, H is lifted a little, so that d stays finite.
+falls with it (Dembo and Steihaug, 1983), so that convergence ends superlinear. It is preconditioned by the diagonal of
+H, or, if data is sparse, by the objective's scale, which costs no pass and was measured to be better. Where a loss is
+flat, H is lifted a little, so that d stays finite.
 """
 
 from __future__ import annotations
