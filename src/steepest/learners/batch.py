@@ -43,8 +43,8 @@ class Step:
     gradient: float  # how far from a minimum, as a share of where the solver started: scaled gradient norm, or gap
     eta: float = 1.0  # length of the step, 1 for a full one
     moved: float = math.inf  # change of w as a share of its length
-    measure: str = "the gradient's share of its first length"  # what `gradient` is
     done: str | None = None  # why there is nothing left to do
+    measure: str = "the gradient's share of its first length"  # what `gradient` is
 
 
 class Solver(Protocol):

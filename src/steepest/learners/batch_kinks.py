@@ -9,7 +9,6 @@ The gap of Fenchel and Young between w and u, in the kernel's totals, bounds the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,8 +33,8 @@ class Multipliers:
         self.w = objective.start()
         self.multipliers = [np.zeros((chunk.n_rows, objective.n_outputs)) for _, chunk in objective.data.passes()]
         self.first_mu = self.mu = self._spread()
-        self.best = math.inf
         self.left = FIRST_LEFT
+        self.first_norm = 0.0
 
     def _spread(self) -> float:
         """The unit of scores: 1 for margins, the spread of the targets otherwise."""
@@ -52,6 +51,8 @@ class Multipliers:
         before = self.w
         o.smoothing, o.shifts = self.mu, [self.mu * u for u in self.multipliers]
         solver = self.inner(o, start=self.w)
+        self.first_norm = self.first_norm or solver.first_norm
+        solver.first_norm = max(solver.first_norm, self.first_norm)  # later rounds start near the end
         for _ in range(MOST_INNER):
             inner = solver.step()
             if inner.gradient <= self.left or inner.done is not None:
@@ -73,7 +74,7 @@ class Multipliers:
         return {
             "w": self.w,
             "multipliers": np.concatenate(self.multipliers),
-            "numbers": np.array([self.mu, self.left]),
+            "numbers": np.array([self.mu, self.left, self.first_norm]),
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
@@ -81,4 +82,4 @@ class Multipliers:
         self.w = np.array(state["w"])
         edges = np.cumsum([len(u) for u in self.multipliers])[:-1]
         self.multipliers = [np.ascontiguousarray(part) for part in np.split(np.array(state["multipliers"]), edges)]
-        self.mu, self.left = (float(number) for number in state["numbers"])
+        self.mu, self.left, self.first_norm = (float(number) for number in state["numbers"])

@@ -15,7 +15,7 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.learners.batch import Step
-from steepest.learners.batch_search import Point, search
+from steepest.learners.batch_search import ROUNDING, Point, search
 from steepest.learners.objective import Objective
 
 PAIRS = 10
@@ -118,6 +118,8 @@ class Lbfgs:
             gain = float(np.vdot(g, w - self.w))
             if value + self.objective.one_norm(w) <= here + 1e-4 * gain and gain < 0:
                 return Point(t, value, 0.0, w, gradient)
+            if abs(gain) <= ROUNDING * abs(here):
+                return None
             t *= 0.5 if self.changes else 0.25
         return None
 
