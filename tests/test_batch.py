@@ -720,3 +720,15 @@ def test_closed_form_says_when_the_matrix_is_too_large(monkeypatch, regression):
     monkeypatch.setattr("steepest.learners.batch_closed_form.LARGEST_SIDE", 10)
     with pytest.raises(DataError, match=r"solver='closed_form' needs a matrix.*use solver='cg'"):
         st.LinearRegressor(solver="closed_form").fit(*regression)
+
+
+def test_the_page_on_solvers_shows_the_table_of_refusals():
+    page = (Path(__file__).parents[1] / "docs" / "how-it-works" / "solvers.md").read_text()
+    possible = set(CAN)
+    penalties = ("none", "l2", "l1", "elasticnet", "lp")
+    for loss in LOSSES:
+        cells = []
+        for solver in BATCH_SOLVERS:
+            able = [penalty for penalty in penalties if (solver, loss, penalty) in possible]
+            cells.append("all" if len(able) == len(penalties) else ", ".join(able) or "-")
+        assert f"| `{loss}` | " + " | ".join(cells) + " |" in page
