@@ -1,9 +1,9 @@
-"""Batch solvers beside LIBLINEAR and scikit-learn's Ridge: seconds until the objective is within a share of its minimum.
+"""Batch solvers beside LIBLINEAR and scikit-learn's Ridge: seconds until the objective is close to its minimum.
 
     python -m benchmarks.batch [--rows 50000] [--alpha 2e-5] [--jobs log squared_hinge ridge]
 
-All minimise the same F(w) = mean loss + alpha/2 |w|^2 without a bias on the RCV1-shaped rows. Ours run once with a tight
-tolerance, and the history tells when each gap was reached, preparation included. The others run again and again with
+All minimise the same F(w) = mean loss + alpha/2 |w|^2 without a bias on the RCV1-shaped rows. Ours run once with a
+tight tolerance, and the history tells when each gap was reached, preparation included. The others run again and again with
 tighter tolerances, and the first run that reaches the gap counts; their conversion of the data is left out. Every
 runner uses one thread but those named x2. The ratio is seconds over those of the best peer: below one, ours is faster.
 """
@@ -43,7 +43,7 @@ class Run(NamedTuple):
 def our_run(job: str, solver: str, X, y, alpha: float, n_jobs: int) -> Run:
     import steepest as st
 
-    options = dict(solver=solver, alpha=alpha, fit_intercept=False, tol=1e-8, max_iter=300, n_jobs=n_jobs)
+    options = {"solver": solver, "alpha": alpha, "fit_intercept": False, "tol": 1e-8, "n_jobs": n_jobs}
     model = st.LinearRegressor("squared", **options) if job == "ridge" else st.LinearClassifier(job, **options)
     start = time.perf_counter()
     model.fit(X, y)

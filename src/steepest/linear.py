@@ -33,12 +33,13 @@ class LinearClassifier(LinearModel):
         "hinge" is the support vector machine, "log" logistic regression; "perceptron" with average=True is the
         averaged perceptron.
     penalty : {"l2", "l1", "elasticnet", "lp", "none"}
-        R(w). "elasticnet" mixes by `l1_ratio`; "lp" is Σ|w|^p / p, for `p` 1 or 2, with batch solvers for any p >= 1.
+        R(w). "elasticnet" mixes by `l1_ratio`; "lp" is Σ|w|^p / p, for `p` 1 or 2, or any p >= 1 in batch.
     alpha : float
         Strength of the penalty. `C` may be given instead, the view of support vector machines: alpha = 1 / (n C).
     solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "truncated", "gd", "closed_form", "cg", "lbfgs", "newton_cg"}
-        The last five minimise over all rows at once, up to `max_iter` iterations; see the page on solvers. "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate; "truncated" is the truncated
-        gradient, which shrinks weights up to `truncate_below` towards zero every `truncate_every` steps.
+        "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate; "truncated" is the truncated
+        gradient, which shrinks weights up to `truncate_below` towards zero every `truncate_every` steps. The last five
+        minimise over all rows at once, for up to `max_iter` iterations; see the page on solvers.
     schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
         How the step size falls from `eta0`; see the guide. eta0="auto" tries step sizes on the first thousand rows.
     epochs : int
