@@ -3,8 +3,8 @@
     python -m benchmarks.batch [--rows 50000] [--alpha 2e-5] [--jobs log squared_hinge ridge]
 
 All minimise the same F(w) = mean loss + alpha/2 |w|^2 without a bias on the RCV1-shaped rows. Ours run once with a
-tight tolerance, and the history tells when each gap was reached, preparation included. The others run again and again with
-tighter tolerances, and the first run that reaches the gap counts; their conversion of the data is left out. Every
+tight tolerance, and the history tells when each gap was reached, preparation included. The others run again and again
+with tighter tolerances, and the first run that reaches the gap counts; their conversion of the data is left out. Every
 runner uses one thread but those named x2. The ratio is seconds over those of the best peer: below one, ours is faster.
 """
 
