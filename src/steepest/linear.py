@@ -47,8 +47,8 @@ class LinearClassifier(LinearModel):
     batch_size : int
         Rows whose slopes are taken at the same weights and added up.
     tol : float or None
-        Training stops when the loss improves by less than this share for `patience` epochs; a batch solver stops when what
-        `tol_on` names ("gradient", "objective" or "parameters") falls to it, 1e-6 if None.
+        Training stops when the loss improves by less than this share for `patience` epochs; a batch solver when
+        what `tol_on` names ("gradient", "objective" or "parameters") falls to it, 1e-6 if None.
     early_stopping : bool
         Holds out `validation_fraction` of the rows, stops after `patience` epochs without improvement on them, and
         keeps the best model.
