@@ -177,8 +177,8 @@ class Objective:
     def scale(self) -> Array:
         """A positive scale for each weight: the curvature that it would see alone, which makes units irrelevant.
 
-        Of sparse data the root of that, which is measured: on text L-BFGS and conjugate gradients need a fifth fewer
-        passes than with the curvature itself, and half of those without any scale.
+        Of sparse data the root of that, chosen by passes to a gap of 1e-6 on 50,000 RCV1-shaped generated rows: L-BFGS
+        needed 13 to 74, with the curvature itself 16 to 90, without a scale 18 to 121. Other data was not tried.
         """
         totals = np.zeros((self.n_lanes, TOTALS))
         zero = np.zeros(self.shape)
