@@ -34,12 +34,13 @@ class LinearClassifier(LinearModel):
         "hinge" is the support vector machine, "log" logistic regression; "perceptron" with average=True is the
         averaged perceptron.
     penalty : {"l2", "l1", "elasticnet", "lp", "none"}
-        R(w). "elasticnet" mixes by `l1_ratio`; "lp" is Σ|w|^p / p, for `p` 1 or 2.
+        R(w). "elasticnet" mixes by `l1_ratio`; "lp" is Σ|w|^p / p, for `p` 1 or 2, or any p >= 1 in batch.
     alpha : float
         Strength of the penalty. `C` may be given instead, the view of support vector machines: alpha = 1 / (n C).
-    solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "truncated"}
+    solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "truncated", "gd", "closed_form", "cg", "lbfgs", "newton_cg"}
         "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate; "truncated" is the truncated
-        gradient, which shrinks weights up to `truncate_below` towards zero every `truncate_every` steps.
+        gradient, which shrinks weights up to `truncate_below` towards zero every `truncate_every` steps. The last five
+        minimise over all rows at once, for up to `max_iter` iterations; see the page on solvers.
     schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
         How the step size falls from `eta0`; see the guide. eta0="auto" tries step sizes on the first thousand rows.
     epochs : int
@@ -47,7 +48,8 @@ class LinearClassifier(LinearModel):
     batch_size : int
         Rows whose slopes are taken at the same weights and added up.
     tol : float or None
-        Training stops when the loss improves by less than this share for `patience` epochs.
+        Training stops when the loss improves by less than this share for `patience` epochs; a batch solver when
+        what `tol_on` names ("gradient", "objective" or "parameters") falls to it, 1e-6 if None.
     early_stopping : bool
         Holds out `validation_fraction` of the rows, stops after `patience` epochs without improvement on them, and
         keeps the best model.
@@ -66,7 +68,7 @@ class LinearClassifier(LinearModel):
         Order of the rows in every epoch.
     parallel : {"serial"}
     n_jobs : int
-        Threads that predict; -1 for all.
+        Threads that predict, and of batch solvers; -1 for all.
     dtype : {"float32", "float64"}
         Type of the weights.
     random_state : int, generator or None
@@ -141,6 +143,8 @@ class LinearClassifier(LinearModel):
         patience: int = 2,
         table_bits: int | str = "auto",
         memory_budget: int | str | None = None,
+        max_iter: int = 1000,
+        tol_on: str = "auto",
     ) -> None:
         self._store(locals())
 
@@ -391,6 +395,8 @@ class LinearRegressor(LinearModel):
         validation_fraction: float = 0.1,
         patience: int = 2,
         memory_budget: int | str | None = None,
+        max_iter: int = 1000,
+        tol_on: str = "auto",
     ) -> None:
         self._store(locals())
 
