@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python names for the loops of dual coordinate descent, with the checks that keep them inside their arrays.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "dual_table.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace steepest {
+namespace {
+
+template <typename T>
+using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<nb::c_contig, nb::device::cpu>;  // float32 or float64
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+Rows all_rows(const In<int64_t>& indptr, const In<int32_t>& indices, const In<float>& values,
+              size_t n_features) {
+  const int64_t n = static_cast<int64_t>(indptr.size()) - 1;
+  const int64_t n_entries = static_cast<int64_t>(std::min(indices.size(), values.size()));
+  require(n >= 0, "indptr does not fit indices and values");
+  const int64_t* at = indptr.data();
+  require(at[0] >= 0 && at[n] <= n_entries, "indptr does not fit indices and values");
+  for (int64_t i = 0; i < n; ++i) require(at[i] <= at[i + 1], "indptr does not fit indices and values");
+  Rows rows = {};
+  rows.indptr = at;
+  rows.indices = indices.data();
+  rows.values = values.data();
+  rows.n = n;
+  rows.n_features = static_cast<int64_t>(n_features);
+  return rows;
+}
+
+// Steps of the generator splitmix64.
+uint64_t next_random(uint64_t& state) {
+  uint64_t z = state += 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+void shuffle(int64_t* list, int64_t n, uint64_t seed) {
+  for (int64_t k = n - 1; k > 0; --k) {
+    const uint64_t random = next_random(seed) >> 32;
+    std::swap(list[k], list[(random * static_cast<uint64_t>(k + 1)) >> 32]);
+  }
+}
+
+nb::tuple sweep(In<int64_t> indptr, In<int32_t> indices, In<float> values, Out<double> state, Table w,
+                Out<double> bias, Out<int64_t> active, int64_t n_active, int loss, double parameter,
+                double bias_step, double least_slope, double most_slope, uint64_t seed) {
+  Rows rows = all_rows(indptr, indices, values, w.size());
+  require(rows.n < (int64_t{1} << 32), "there are more than 4 billion rows");
+  const bool single = w.dtype() == nb::dtype<float>();
+  require(single || w.dtype() == nb::dtype<double>(), "weights must be float32 or float64");
+  require(static_cast<int64_t>(state.size()) == kDualRowSize * rows.n, "the state does not fit the rows");
+  require(bias.size() == 2, "the bias has another length");
+  require(0 <= n_active && n_active <= static_cast<int64_t>(active.size()), "active is too short");
+  for (int64_t k = 0; k < n_active; ++k)
+    require(0 <= active.data()[k] && active.data()[k] < rows.n, "active names a row that is not there");
+  rows.n = n_active;
+  const DualChoices choices = {loss, parameter, bias_step, most_slope, least_slope};
+  DualOutcome out;
+  {
+    nb::gil_scoped_release release;
+    shuffle(active.data(), n_active, seed);
+    out = dual_kernels().sweep[single ? 0 : 1](rows, choices, reinterpret_cast<DualRow*>(state.data()),
+                                               w.data(), reinterpret_cast<DualBias*>(bias.data()),
+                                               active.data());
+  }
+  return nb::make_tuple(out.n_active, out.status, out.gap, out.least_slope, out.most_slope);
+}
+
+int64_t gather(In<int64_t> indptr, In<int32_t> indices, In<float> values, In<double> amount, Out<double> w) {
+  const Rows rows = all_rows(indptr, indices, values, w.size());
+  require(static_cast<int64_t>(amount.size()) == rows.n, "there must be one amount a row");
+  nb::gil_scoped_release release;
+  return dual_kernels().gather(rows, amount.data(), w.data());
+}
+
+}  // namespace
+}  // namespace steepest
+
+void bind_dual(nb::module_& module) {
+  using namespace steepest;
+  module.def("dual_sweep", &sweep, "indptr"_a, "indices"_a, "values"_a, "state"_a.noconvert(),
+             "w"_a.noconvert(), "bias"_a.noconvert(), "active"_a.noconvert(), "n_active"_a, nb::kw_only(),
+             "loss"_a, "parameter"_a, "bias_step"_a, "least_slope"_a, "most_slope"_a, "seed"_a);
+  module.def("dual_gather", &gather, "indptr"_a, "indices"_a, "values"_a, "amount"_a, "w"_a.noconvert());
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops of dual coordinate descent: what they take and return. See kernel_table.h for the conventions.
+#pragma once
+#include "kernel_table.h"
+
+namespace steepest {
+
+// The dual variable of one row and all that a step needs beside the row: one half of a cache line.
+struct DualRow {
+  double beta;    // w = sum of beta x
+  double square;  // |x|^2, plus the bias's share
+  double y;
+  double cap;  // the weight of the row's loss against |w|^2 / 2; 0 leaves the row out
+};
+constexpr int kDualRowSize = 4;
+
+struct DualChoices {
+  int32_t loss;
+  double parameter;   // of the loss
+  double bias_step;   // how far the bias moves with a dual variable; 0: no bias
+  double most_slope;  // shrinking: a variable at its bound leaves if its slope lies outside least..most
+  double least_slope;
+};
+
+struct DualBias {
+  double bias;
+  double sum;  // of all dual variables; 0 at the optimum of a free bias
+};
+
+struct DualOutcome {
+  int64_t n_active;  // rows left to visit, first in the list; or the visit with a bad index
+  int32_t status;
+  double gap;         // sum over the visits of what each row adds to the duality gap, before its step
+  double most_slope;  // extremes of the projected slopes seen
+  double least_slope;
+};
+
+typedef DualOutcome (*DualFunction)(const Rows&, const DualChoices&, DualRow*, void* w, DualBias*,
+                                    int64_t* active);
+// w[j] += sum over rows of amount[row] x_j; returns the first row with an index out of range, or n
+typedef int64_t (*GatherFunction)(const Rows&, const double* amount, double* w);
+
+struct DualTable {
+  DualFunction sweep[2];  // float, double
+  GatherFunction gather;
+};
+
+const DualTable& dual_kernels();
+
+}  // namespace steepest
