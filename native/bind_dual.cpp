@@ -89,6 +89,13 @@ int64_t gather(In<int64_t> indptr, In<int32_t> indices, In<float> values, In<dou
   return dual_kernels().gather(rows, amount.data(), w.data());
 }
 
+void squares(In<int64_t> indptr, In<int32_t> indices, In<float> values, Out<double> out) {
+  const Rows rows = all_rows(indptr, indices, values, 0);
+  require(static_cast<int64_t>(out.size()) == rows.n, "there must be one place a row");
+  nb::gil_scoped_release release;
+  dual_kernels().squares(rows, out.data());
+}
+
 }  // namespace
 }  // namespace steepest
 
@@ -98,4 +105,5 @@ void bind_dual(nb::module_& module) {
              "w"_a.noconvert(), "bias"_a.noconvert(), "active"_a.noconvert(), "n_active"_a, nb::kw_only(),
              "loss"_a, "parameter"_a, "bias_step"_a, "least_slope"_a, "most_slope"_a, "seed"_a);
   module.def("dual_gather", &gather, "indptr"_a, "indices"_a, "values"_a, "amount"_a, "w"_a.noconvert());
+  module.def("row_squares", &squares, "indptr"_a, "indices"_a, "values"_a, "squares"_a.noconvert());
 }

@@ -56,10 +56,9 @@ static inline Step box_step(const DualChoices& c, const DualRow& r, double z) {
   const double pull = soft_threshold(box.target - z, box.width);
   const double best = box.diagonal > 0 ? clip(pull / box.diagonal, box.low, box.high)
                                        : (pull > 0 ? box.high : (pull < 0 ? box.low : 0.0));
-  const double beta =
-      curvature > 0
-          ? clip(soft_threshold(curvature * r.beta - slope, box.width) / curvature, box.low, box.high)
-          : best;
+  const double beta = curvature > 0 ? clip(soft_threshold(curvature * r.beta - slope, box.width) / curvature,
+                                           box.low, box.high)
+                                    : best;
   const double distance = r.beta - best;
   const double gap = (z - box.target) * distance + 0.5 * box.diagonal * distance * (r.beta + best) +
                      box.width * (fabs(r.beta) - fabs(best));
@@ -173,8 +172,21 @@ static int64_t gather(const Rows& rows, const double* amount, double* w) {
   return rows.n;
 }
 
+static void squares(const Rows& rows, double* out) {
+  for (int64_t i = 0; i < rows.n; ++i) {
+    const Row row = get_row(rows, i);
+    double sum[4] = {};
+    int64_t k = 0;
+    for (; k + 4 <= row.n; k += 4)
+      for (int lane = 0; lane < 4; ++lane)
+        sum[lane] += static_cast<double>(row.value[k + lane]) * row.value[k + lane];
+    for (; k < row.n; ++k) sum[0] += static_cast<double>(row.value[k]) * row.value[k];
+    out[i] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+}
+
 extern const DualTable dual_table;
-const DualTable dual_table = {{sweep<float>, sweep<double>}, gather};
+const DualTable dual_table = {{sweep<float>, sweep<double>}, gather, squares};
 
 }  // namespace STEEPEST_ISA
 }  // namespace steepest

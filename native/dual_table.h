@@ -40,9 +40,12 @@ typedef DualOutcome (*DualFunction)(const Rows&, const DualChoices&, DualRow*, v
 // w[j] += sum over rows of amount[row] x_j; returns the first row with an index out of range, or n
 typedef int64_t (*GatherFunction)(const Rows&, const double* amount, double* w);
 
+typedef void (*SquaresFunction)(const Rows&, double* squares);  // |x|^2 of each row
+
 struct DualTable {
   DualFunction sweep[2];  // float, double
   GatherFunction gather;
+  SquaresFunction squares;
 };
 
 const DualTable& dual_kernels();

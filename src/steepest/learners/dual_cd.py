@@ -111,6 +111,7 @@ class _Dual:
         wanted = tol
         best: DualSolution | None = None
         trace = []
+        before = math.inf
         for sweep in range(1, most_sweeps + 1):
             full = self.n_active == len(self.active)
             n_active, status, gap, least, most = kernels.dual_sweep(
@@ -122,11 +123,15 @@ class _Dual:
                 raise DataError("bad")
             self.bias[0] += self.bias_step * self.bias[1]
             estimate = self.alpha * gap
+            ahead = 0.5 * estimate if self.n_active * 4 > len(self.active) else 2.0 * estimate
+            if self.n_active * 4 > len(self.active):
+                ahead = estimate * min(1.0, estimate / before)
+            before = estimate
             trace.append((sweep, self.n_active, estimate / scale, self.bias[0], self.bias[1], timer() if timer else 0.0))
             if shrink:
                 self.n_active = n_active
                 bounds = (least if least < 0 else -math.inf, most if most > 0 else math.inf)
-            if estimate <= wanted * scale or sweep == most_sweeps:
+            if ahead <= wanted * scale or sweep == most_sweeps:
                 solution = self.certified(sweep)
                 solution.trace = trace
                 scale = solution.objective
@@ -154,6 +159,9 @@ class _Dual:
         kernels.linear_scores(
             self.rows.indptr, self.rows.indices, self.rows.values, None, w[:, None], self.bias[:1].copy(), scores, 1
         )
+        self.state[:, BETA] = beta
+        self.w[:] = w
+        self.bias[1] = 0.0
         slacks = self.loss.value(scores[:, 0], self.y, self.parameter)
         penalty = 0.5 * self.alpha * float(w @ w)
         objective = float(self.share @ slacks) + penalty
@@ -189,5 +197,6 @@ class _Dual:
 
 def row_squares(rows: Chunk) -> Array:
     """|x|^2 of every row."""
-    total = np.concatenate([[0.0], np.cumsum(np.square(rows.values, dtype=np.float64))])
-    return total[rows.indptr[1:]] - total[rows.indptr[:-1]]
+    squares = np.empty(rows.n_rows)
+    kernels.row_squares(rows.indptr, rows.indices, rows.values, squares)
+    return squares
