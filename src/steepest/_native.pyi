@@ -37,6 +37,29 @@ class Choices:
         bias_scale: float,
     ) -> None: ...
 
+def batch_pass(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    y: Floats | None,
+    weight: Floats | None,
+    order: Ints | None,
+    weights: Floats,
+    n_outputs: int,
+    kind: int,
+    loss: int,
+    parameter: float,
+    target_kind: int,
+    smoothing: float,
+    shift: Floats | None,
+    curvature: Floats | None,
+    slopes: Floats | None,
+    sums: Floats | None,
+    totals: Floats,
+    first_visit: int,
+    block_rows: int,
+    n_threads: int,
+) -> int: ...
 def linear_sgd(
     indptr: Ints,
     indices: Indices,

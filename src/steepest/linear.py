@@ -129,6 +129,8 @@ class LinearClassifier(LinearModel):
         truncate_below: float = math.inf,
         validation_fraction: float = 0.1,
         patience: int = 2,
+        max_iter: int = 1000,
+        tol_on: str = "auto",
     ) -> None:
         self._store(locals())
 
@@ -351,6 +353,8 @@ class LinearRegressor(LinearModel):
         truncate_below: float = math.inf,
         validation_fraction: float = 0.1,
         patience: int = 2,
+        max_iter: int = 1000,
+        tol_on: str = "auto",
     ) -> None:
         self._store(locals())
 

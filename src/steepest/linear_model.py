@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,6 +18,7 @@ from steepest.data.cache import CachedSource
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import ParameterError, at_least, choice, whole
 from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, from_arrays
+from steepest.engine.batch import TOLERANCES, BatchCheckpoints, BatchPlan, minimise
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor, mean_loss, train
@@ -24,10 +26,12 @@ from steepest.engine.stopping import Plan
 from steepest.estimator import Estimator
 from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
 from steepest.learners.base import join_words, split_words
+from steepest.learners.batch import BATCH_SOLVERS, SOLVERS, SolverOptions
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings, resolve_settings
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
+DEFAULT_TOL = 1e-6  # of the batch solvers
 NAMES = 10_000  # kept by the hasher that raw data gets if none is given
 
 
@@ -64,6 +68,8 @@ class LinearModel(Estimator):
     truncate_below: float
     validation_fraction: float
     patience: int
+    max_iter: int
+    tol_on: str
 
     # -------------------------------------------------------------------------------------------------- learning
 
@@ -107,6 +113,8 @@ class LinearModel(Estimator):
             source, validation = source.holdout(self.validation_fraction, seed)
         source = self._hashed(source, learn=True)
         validation = None if validation is None else self._hashed(validation, learn=False)
+        if settings.rule in SOLVERS:
+            return self._fit_batch(settings, source, validation, monitor, checkpoint, resume)
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
         learner = self._new_learner(settings, source)
         plan = Plan(
@@ -129,12 +137,66 @@ class LinearModel(Estimator):
         self._adopt(learner, history, source)
         return self
 
+    def _fit_batch(
+        self,
+        settings: LinearSettings,
+        source: Source,
+        validation: Source | None,
+        monitor: Monitor | None,
+        checkpoint: str | Path | None,
+        resume: bool,
+    ) -> Self:
+        """Minimises over all rows at once by the solver of the table."""
+        from steepest.learners.objective import BatchData, Objective
+
+        tol = DEFAULT_TOL if self.tol is None else at_least("tol", self.tol, 0.0)
+        plan = BatchPlan(
+            max_iter=whole("max_iter", self.max_iter, 1),
+            tol=tol,
+            tol_on=choice("tol_on", self.tol_on, TOLERANCES),
+            early_stopping=bool(self.early_stopping),
+            patience=whole("patience", self.patience, 1),
+        )
+        learner = self._new_learner(settings, source)
+        data = BatchData(source, learner)
+        learner.rows_learned = data.n_rows
+        self._check_learned(learner)
+        objective = Objective(data, _threads(self.n_jobs))
+        solver = SOLVERS[settings.rule](objective, SolverOptions(str(self.schedule), settings.eta0, tol))
+        checkpoints = None
+        if checkpoint is not None:
+            fingerprint = {"settings": learner.settings.as_dict(), "plan": asdict(plan), "data": source.fingerprint()}
+            checkpoints = BatchCheckpoints(checkpoint, fingerprint, resume=resume)
+
+        def validate(w: Array) -> float:
+            assert validation is not None
+            learner.take_weights(w[:-1], w[-1])
+            return mean_loss(learner, validation)
+
+        w, history = minimise(
+            solver,
+            objective,
+            plan,
+            validate=None if validation is None else validate,
+            monitor=monitor or self._monitor(),
+            checkpoints=checkpoints,
+        )
+        learner.take_weights(w[:-1], w[-1])
+        self._adopt(learner, history, source)
+        return self
+
     def _check_learned(self, learner: LinearLearner) -> None:
         if learner.rows_learned == 0:
             raise DataError("the data holds no rows; nothing can be learned from it")
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner stands."""
+        rule = self.solver if not hasattr(self, "_learner") else self._learner.settings.rule
+        if rule in BATCH_SOLVERS:
+            raise ParameterError(
+                f"solver={rule!r} needs all rows at once, so partial_fit cannot work with it; call fit or fit_stream, "
+                "or choose solver='sgd'"
+            )
         if not hasattr(self, "_learner"):
             learner = self._new_learner(self._settings(None), source, classes)
             self._adopt(learner, History(), source)

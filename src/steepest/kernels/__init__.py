@@ -1,7 +1,7 @@
 """The kernel table: typed Python names for the native inner loops.
 
 `steepest.kernels.reference` holds the slow, obvious NumPy definition of each, `steepest.kernels.reference_text` that of
-the text kernel; the tests compare the two.
+the text kernel, `steepest.kernels.reference_batch` that of the batch kernels; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from steepest._native import (
     Choices,
     HashOptions,
     NameTable,
+    batch_pass,
     dual_gather,
     dual_sweep,
     first_no_text,
@@ -37,6 +38,7 @@ __all__ = [
     "Choices",
     "HashOptions",
     "NameTable",
+    "batch_pass",
     "dual_gather",
     "dual_sweep",
     "first_no_text",

@@ -108,6 +108,13 @@ class LinearLearner:
             out = self._table_scores(chunk, weights, bias, n_threads)
         return out
 
+    def take_weights(self, weights: Array, bias: Array) -> None:
+        """Weights found elsewhere, by a batch solver, become this learner's."""
+        self.arrays = self._new_arrays(self.n_features)
+        self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
+        self.arrays["bias"][...] = bias
+        self._shown = None
+
     def merge(self, states: Sequence[State]) -> LinearLearner:
         """The mean of several learners' weights, each counted by the rows it has seen."""
         parts = [LinearLearner.from_state(self.settings, state)._finished() for state in states]
@@ -259,6 +266,8 @@ class LinearLearner:
     def penalty(self) -> float:
         """alpha R(w) at the current weights."""
         w, s = self.weights()[0], self.settings
+        if s.p:
+            return s.alpha / s.p * float((np.abs(w.astype(np.float64)) ** s.p).sum())
         absolute = square = 0.0
         for part in np.split(w.ravel(), range(BLOCK, w.size, BLOCK)):  # a large table needs no copy in float64
             exact = part.astype(np.float64)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.parameters import ParameterError, at_least, choice, inside, more_than, number, whole
+from steepest.learners.batch import BATCH_SOLVERS, refusal
 from steepest.learners.losses import LOSSES
 from steepest.learners.penalties import Penalty, check_alpha, get_penalty
 from steepest.learners.schedules import resolve, schedule_code, typical_eta0
@@ -44,6 +45,7 @@ class LinearSettings:
     multi_class: str = "ovr"
     dtype: str = "float32"
     class_weight: Any = None  # None, "balanced" (running), or {label: weight}
+    p: float = 0.0  # of an lp penalty that is neither l1 nor l2, for batch solvers only
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a file, which holds neither infinity nor keys that are not words."""
@@ -68,7 +70,9 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
     kinds = ("binary",) if task == "classify" else ("real", "count")
     loss = choice("loss", params["loss"], tuple(name for name, loss in LOSSES.items() if loss.kind in kinds))
     alpha = _alpha(params, n_rows)
-    l1, l2 = _penalty(params).split(alpha)
+    l1, l2, p = _strengths(params, alpha)
+    if params["solver"] in BATCH_SOLVERS:
+        _refuse_pairs(params, loss, l1, l2, p)
     rule = _rule(params, l1, l2)
     average = _average(params, rule, l1, loss)
     if rule == "sgd" and average != "no":
@@ -93,6 +97,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         multi_class=_multi_class(params, loss),
         dtype=_dtype(params["dtype"]),
         class_weight=_class_weight(params.get("class_weight")),
+        p=p,
     )
 
 
@@ -110,9 +115,24 @@ def _alpha(params: Mapping[str, Any], n_rows: int | None) -> float:
     return 1.0 / (max(1, n_rows) * more_than("C", c, 0.0))
 
 
+def _strengths(params: Mapping[str, Any], alpha: float) -> tuple[float, float, float]:
+    """(l1, l2, p): batch solvers take any p >= 1, the stochastic rules 1 and 2."""
+    penalty = _penalty(params)
+    if penalty.name == "lp" and penalty.p not in (1, 2) and params["solver"] in BATCH_SOLVERS:
+        return 0.0, 0.0, penalty.p if alpha > 0 else 0.0
+    return (*penalty.split(alpha), 0.0)
+
+
+def _refuse_pairs(params: Mapping[str, Any], loss: str, l1: float, l2: float, p: float) -> None:
+    kind = "lp" if p else "l1" if l1 > 0 and l2 == 0 else "elasticnet" if l1 > 0 else "l2" if l2 > 0 else "none"
+    reason = refusal(params["solver"], loss, kind, p)
+    if reason is not None:
+        raise ParameterError(reason)
+
+
 def _rule(params: Mapping[str, Any], l1: float, l2: float) -> str:
     """Averaging forgives a step that is too large, but fills in the zeros of the 1-norm; FTRL keeps most of them."""
-    rule = choice("solver", params["solver"], ("auto", *RULES))
+    rule = choice("solver", params["solver"], ("auto", *RULES, *BATCH_SOLVERS))
     if rule == "auto":
         if params["average"] is False:
             return "sgd"

@@ -23,7 +23,7 @@ Array = npt.NDArray[np.float64]
 PENALTIES = ("none", "l2", "l1", "elasticnet", "lp")
 
 
-def soft_threshold(w: Any, amount: float) -> Array:
+def soft_threshold(w: Any, amount: float | Array) -> Array:
     """Every entry moved towards zero by `amount`, and no further than zero."""
     x: Array = np.asarray(w, np.float64)
     return np.copysign(np.maximum(np.abs(x) - amount, 0.0), x)
@@ -81,9 +81,9 @@ class Penalty:
             return sign * np.abs(x) ** (self.p - 1.0)
         return a * sign + b * x
 
-    def prox(self, w: Any, step: float) -> Array:
-        """The minimiser of (1/2) ||x - w||^2 + step R(x)."""
-        if not 0 <= step < math.inf:
+    def prox(self, w: Any, step: float | Array) -> Array:
+        """The minimiser of (1/2) ||x - w||^2 + step R(x); the step may differ from weight to weight."""
+        if not (np.all(np.greater_equal(step, 0)) and np.all(np.isfinite(step))):
             raise ParameterError(
                 f"step={step} is no step for a proximal map; give a finite number that is not negative"
             )
@@ -154,15 +154,18 @@ def refuse_stochastic(name: str) -> str | None:
     )
 
 
-def _prox_lp(w: Array, step: float, p: float) -> Array:
+def _prox_lp(w: Array, step: float | Array, p: float) -> Array:
     """Solves x + step x^(p-1) = |w| for every entry, p > 1.
 
     With x itself (p > 2) or z = x^(p-1) (p < 2) as unknown, the equation reads A z^q + B z = |w| with q > 1: convex and
     increasing, so that Newton's method falls monotonically to the root from any point above it.
     """
     size = np.abs(w)
-    if step == 0:
-        return w.copy()
+    if not np.all(step):
+        some = np.broadcast_to(step, w.shape) > 0
+        out = w.copy()
+        out[some] = _prox_lp(w[some], np.broadcast_to(step, w.shape)[some], p) if some.any() else w[some]
+        return out
     if p > 2:
         return np.sign(w) * _convex_root(step, p - 1.0, 1.0, size)
     q = 1.0 / (p - 1.0)
@@ -173,7 +176,7 @@ def _prox_lp(w: Array, step: float, p: float) -> Array:
 
 
 @np.errstate(over="ignore")  # an infinite slope makes an empty step, which is right: the start is the root then
-def _convex_root(A: float, q: float, B: float, target: Array) -> Array:
+def _convex_root(A: float | Array, q: float, B: float | Array, target: Array) -> Array:
     """The z >= 0 with A z^q + B z = target, for q > 1 and positive A, B."""
     z: Array = np.minimum(
         target ** (1.0 / q) * A ** (-1.0 / q), target / B

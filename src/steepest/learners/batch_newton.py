@@ -1,0 +1,111 @@
+"""Newton's method with conjugate gradients: H d = -g is solved roughly, by products with H only, then searched along.
+
+Each product is one pass over the rows. The inner solution stops when its residual is a share of the gradient that falls
+with it (Dembo and Steihaug, 1983), so that convergence ends superlinear; it is preconditioned by the diagonal of H mixed
+with the identity (Hsia, Chiang and Lin, 2018). Where a loss is flat, H is lifted a little, so that d stays finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.learners.batch import Step
+from steepest.learners.batch_lbfgs import preconditioner, relative_change
+from steepest.learners.batch_search import Point, search
+from steepest.learners.objective import Objective
+
+MOST_INNER = 250
+LARGEST_SHARE = 0.3  # of the gradient that the inner solution may leave
+LIFT = 1e-10  # times the diagonal, added to H where there is no penalty
+
+
+class NewtonCG:
+    """State and step of the truncated Newton method."""
+
+    def __init__(self, objective: Objective, start: Array | None = None) -> None:
+        self.objective = objective
+        self.w = objective.start() if start is None else start.copy()
+        self.scale = preconditioner(objective)
+        self.value, self.gradient = objective.evaluate(self.w, curvature=True)
+        self.first_norm = self.norm()
+
+    def norm(self) -> float:
+        """Length of the gradient, each coordinate in its own scale."""
+        return math.sqrt(float(np.vdot(self.gradient, self.gradient / self.scale)))
+
+    def step(self) -> Step:
+        """One Newton direction and a search along it."""
+        norm = self.norm()
+        if norm == 0:
+            return Step(self.value, 0.0, 0.0, 0.0, "the gradient is zero")
+        left = norm / self.first_norm if self.first_norm > 0 else 1.0
+        direction = self._direction(min(LARGEST_SHARE, math.sqrt(left)))
+        point = self._search(direction)
+        if point is None:
+            point = self._search(-self.gradient / self.scale)
+        if point is None:
+            return Step(self.value, left, 0.0, 0.0, "no step lowers the objective any more")
+        moved = relative_change(point.w, self.w)
+        self.w, self.value, self.gradient = point.w, point.value, point.gradient
+        left = self.norm() / self.first_norm if self.first_norm > 0 else 0.0
+        return Step(self.value, left, point.t, moved)
+
+    def _direction(self, share: float) -> Array:
+        diagonal = self.objective.diagonal()
+        lift = LIFT * diagonal
+        d = np.zeros(self.objective.shape)
+        r = -self.gradient
+        z = r / diagonal
+        p = z.copy()
+        rz = float(np.vdot(r, z))
+        stop = share * share * rz
+        for _ in range(MOST_INNER):
+            product = self.objective.product(p) + lift * p
+            bend = float(np.vdot(p, product))
+            if not bend > 0:
+                break
+            eta = rz / bend
+            d += eta * p
+            r -= eta * product
+            z = r / diagonal
+            new = float(np.vdot(r, z))
+            if new <= stop:
+                break
+            p = z + (new / rz) * p
+            rz = new
+        return d if d.any() else -self.gradient / diagonal
+
+    def _search(self, direction: Array) -> Point | None:
+        slope = float(np.vdot(self.gradient, direction))
+        if not slope < 0:
+            return None
+
+        def trial(t: float) -> Point:
+            w = self.w + t * direction
+            value, gradient = self.objective.evaluate(w, curvature=True)
+            return Point(t, value, float(np.vdot(gradient, direction)), w, gradient)
+
+        point = search(trial, Point(0.0, self.value, slope, self.w, self.gradient), 1.0)
+        if point is not None and self.objective._curvature_at is not point.w:
+            self._curve_at(point.w)
+        return point
+
+    def _curve_at(self, w: Array) -> None:
+        at = self.objective._curvature_at
+        if at is None or not np.array_equal(at, w):
+            self.objective.evaluate(w, curvature=True)
+
+    @property
+    def state(self) -> Mapping[str, Array]:
+        """The weights, and where it started."""
+        return {"w": self.w, "first": np.array([self.first_norm])}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on from there; value, gradient and curvature are found again."""
+        self.w = np.array(state["w"])
+        self.first_norm = float(state["first"][0])
+        self.value, self.gradient = self.objective.evaluate(self.w, curvature=True)
