@@ -96,6 +96,25 @@ void squares(In<int64_t> indptr, In<int32_t> indices, In<float> values, Out<doub
   dual_kernels().squares(rows, out.data());
 }
 
+int64_t saga(In<int64_t> indptr, In<int32_t> indices, In<float> values, In<double> y, In<double> share,
+             In<int64_t> order, Out<double> slopes, Out<double> features, Out<double> bias, int loss,
+             double parameter, double eta, double l1, double l2, bool fit_intercept) {
+  Rows rows = all_rows(indptr, indices, values, features.size() / kSagaFeatureSize);
+  const size_t n = static_cast<size_t>(rows.n);
+  require(y.size() == n && share.size() == n && slopes.size() == n, "there must be one target a row");
+  require(features.size() % kSagaFeatureSize == 0 && bias.size() == 2, "the state has another length");
+  for (size_t q = 0; q < order.size(); ++q)
+    require(0 <= order.data()[q] && order.data()[q] < rows.n, "the order names a row that is not there");
+  rows.y = y.data();
+  rows.order = order.data();
+  rows.n = static_cast<int64_t>(order.size());
+  const SagaChoices choices = {loss, parameter, eta, l1, l2, fit_intercept};
+  nb::gil_scoped_release release;
+  return dual_kernels().saga(rows, choices, share.data(), slopes.data(),
+                             reinterpret_cast<SagaFeature*>(features.data()),
+                             reinterpret_cast<SagaBias*>(bias.data()));
+}
+
 }  // namespace
 }  // namespace steepest
 
@@ -106,4 +125,7 @@ void bind_dual(nb::module_& module) {
              "loss"_a, "parameter"_a, "bias_step"_a, "least_slope"_a, "most_slope"_a, "seed"_a);
   module.def("dual_gather", &gather, "indptr"_a, "indices"_a, "values"_a, "amount"_a, "w"_a.noconvert());
   module.def("row_squares", &squares, "indptr"_a, "indices"_a, "values"_a, "squares"_a.noconvert());
+  module.def("saga_epoch", &saga, "indptr"_a, "indices"_a, "values"_a, "y"_a, "share"_a, "order"_a,
+             "slopes"_a.noconvert(), "features"_a.noconvert(), "bias"_a.noconvert(), nb::kw_only(), "loss"_a,
+             "parameter"_a, "eta"_a, "l1"_a, "l2"_a, "fit_intercept"_a);
 }

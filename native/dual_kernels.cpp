@@ -185,8 +185,10 @@ static void squares(const Rows& rows, double* out) {
   }
 }
 
+extern int64_t saga(const Rows&, const SagaChoices&, const double*, double*, SagaFeature*, SagaBias*);
+
 extern const DualTable dual_table;
-const DualTable dual_table = {{sweep<float>, sweep<double>}, gather, squares};
+const DualTable dual_table = {{sweep<float>, sweep<double>}, gather, squares, saga};
 
 }  // namespace STEEPEST_ISA
 }  // namespace steepest

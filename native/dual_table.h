@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of dual coordinate descent: what they take and return. See kernel_table.h for the conventions.
+// The loops of the solvers that visit rows at random until the optimum is reached: what they take and return.
+// See kernel_table.h for the conventions.
 #pragma once
 #include "kernel_table.h"
 
@@ -40,12 +41,41 @@ typedef DualOutcome (*DualFunction)(const Rows&, const DualChoices&, DualRow*, v
 // w[j] += sum over rows of amount[row] x_j; returns the first row with an index out of range, or n
 typedef int64_t (*GatherFunction)(const Rows&, const double* amount, double* w);
 
+// SAGA: what a feature keeps, half a cache line.
+struct SagaFeature {
+  double v;     // w = P v
+  double mean;  // of the rows' gradients
+  double paid;  // Q when the feature last took its share of the mean gradient and of the penalty
+  double unused;
+};
+constexpr int kSagaFeatureSize = 4;
+
+struct SagaChoices {
+  int32_t loss;
+  double parameter;
+  double eta;
+  double l1, l2;
+  bool fit_intercept;
+};
+
+struct SagaBias {
+  double bias;
+  double mean;
+};
+
+// One visit of each row that `order` names; leaves v = w. `slopes` holds the last slope of each row, `share`
+// the row's weight times the number of rows. Returns the visit with an index out of range or a score that is
+// not finite, or rows.n.
+typedef int64_t (*SagaFunction)(const Rows&, const SagaChoices&, const double* share, double* slopes,
+                                SagaFeature*, SagaBias*);
+
 typedef void (*SquaresFunction)(const Rows&, double* squares);  // |x|^2 of each row
 
 struct DualTable {
   DualFunction sweep[2];  // float, double
   GatherFunction gather;
   SquaresFunction squares;
+  SagaFunction saga;
 };
 
 const DualTable& dual_kernels();
