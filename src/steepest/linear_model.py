@@ -162,7 +162,7 @@ class LinearModel(Estimator):
         learner.rows_learned = data.n_rows
         self._check_learned(learner)
         objective = Objective(data, _threads(self.n_jobs))
-        solver = SOLVERS[settings.rule](objective, SolverOptions(str(self.schedule), settings.eta0, tol))
+        solver = SOLVERS[settings.rule](objective, SolverOptions(str(self.schedule), settings.eta0, tol, self._seed()))
         checkpoints = None
         if checkpoint is not None:
             fingerprint = {"settings": learner.settings.as_dict(), "plan": asdict(plan), "data": source.fingerprint()}
@@ -183,6 +183,7 @@ class LinearModel(Estimator):
         )
         learner.take_weights(w[:-1], w[-1])
         self._adopt(learner, history, source)
+        vars(self).update(getattr(solver, "findings", {}))
         return self
 
     def _check_learned(self, learner: LinearLearner) -> None:

@@ -21,7 +21,7 @@ from steepest.learners.penalties import PENALTIES
 if TYPE_CHECKING:
     from steepest.learners.objective import Objective
 
-BATCH_SOLVERS = ("gd", "closed_form", "cg", "lbfgs", "newton_cg")
+BATCH_SOLVERS = ("gd", "closed_form", "cg", "lbfgs", "newton_cg", "dual_cd", "saga")
 KINKED = ("hinge", "epsilon_insensitive", "quantile")
 CURVED = tuple(name for name in LOSSES if name not in (*KINKED, "perceptron"))
 
@@ -33,6 +33,7 @@ class SolverOptions:
     schedule: str = "auto"  # of gd: "auto" searches, the others give the step of every iteration
     eta0: float | None = None
     tol: float = 1e-6
+    seed: int = 0  # of the solvers that visit rows at random
 
 
 @dataclass(slots=True)
@@ -99,6 +100,18 @@ def _newton_cg(objective: Objective, options: SolverOptions) -> Solver:
     return Multipliers(objective, NewtonCG, options.tol) if objective.settings.loss in KINKED else NewtonCG(objective)
 
 
+def _dual_cd(objective: Objective, options: SolverOptions) -> Solver:
+    from steepest.learners.dual_cd import DualCD
+
+    return DualCD(objective, options.tol, options.seed)
+
+
+def _saga(objective: Objective, options: SolverOptions) -> Solver:
+    from steepest.learners.saga import Saga
+
+    return Saga(objective, options.tol, options.seed)
+
+
 # The table of solvers; a new one is a line here, and its refusals below.
 SOLVERS: dict[str, MakeSolver] = {
     "gd": _gd,
@@ -106,6 +119,8 @@ SOLVERS: dict[str, MakeSolver] = {
     "cg": _cg,
     "lbfgs": _lbfgs,
     "newton_cg": _newton_cg,
+    "dual_cd": _dual_cd,
+    "saga": _saga,
 }
 
 
@@ -163,6 +178,30 @@ REFUSED = (
         ("lp",),
         "|w|^p with p below 2 has no second derivative at zero; use solver='lbfgs', 'cg' or 'gd'",
         p_below=2.0,
+    ),
+    Refusal(
+        ("dual_cd",),
+        ("exponential", "poisson"),
+        None,
+        "its dual steps know the losses whose slope is bounded or linear; use solver='newton_cg' or 'lbfgs'",
+    ),
+    Refusal(
+        ("dual_cd",),
+        None,
+        ("none", "l1", "elasticnet", "lp"),
+        "the dual exists under a quadratic penalty only; give penalty='l2' and alpha > 0, or use solver='lbfgs'",
+    ),
+    Refusal(
+        ("saga",),
+        KINKED,
+        None,
+        "steps of a fixed size need a loss without kinks; use solver='dual_cd'",
+    ),
+    Refusal(
+        ("saga",),
+        None,
+        ("lp",),
+        "lp is not followed lazily by features that were not seen for a while; use solver='lbfgs', 'cg' or 'gd'",
     ),
 )
 

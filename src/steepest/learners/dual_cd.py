@@ -1,202 +1,282 @@
 """Dual coordinate descent: the exact optimum of one dual variable after the other, with a certificate.
 
 Minimises mean loss + alpha/2 |w|^2 over w and a free bias b. With C_i = weight_i / (alpha sum of weights) the dual is
-    largest of -1/2 |sum beta_i x_i|^2 - sum C_i l*(-beta_i / C_i)  subject to  sum beta_i = 0,    w = sum beta_i x_i,
+    largest of -1/2 |sum beta_i x_i|^2 - sum C_i l*(-beta_i / C_i)  subject to  sum beta_i = 0,    w = sum beta_i x_i
 (Hsieh et al., "A dual coordinate descent method for large-scale linear SVM", 2008; Yu, Huang and Lin, 2011, for the
 logistic loss). The constraint belongs to the bias and is met by the method of multipliers: b moves with every variable,
 and once more after every sweep by the sum that is left.
-Invariant: `gap` bounds the distance of the returned weights from the optimum, whatever happened on the way.
+Invariant: the gap bounds the distance of the weights shown from the optimum, whatever happened on the way.
 Left out: data that does not fit into memory, penalties other than l2, losses whose dual is neither a box nor logistic.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError
-from steepest.learners.losses import LOSSES, Loss
+from steepest.data.parameters import ParameterError
+from steepest.learners.batch import Step
+from steepest.learners.linear import SOFTMAX
+from steepest.learners.losses import Loss
+from steepest.learners.objective import Objective
+from steepest.learners.rows_in_memory import all_rows, targets_of
 
-DUAL_LOSSES = (
-    "hinge",
-    "squared_hinge",
-    "log",
-    "modified_huber",
-    "squared",
-    "huber",
-    "epsilon_insensitive",
-    "quantile",
-)
-BETA, SQUARE, TARGET, CAP = range(4)  # the columns of a dual row
+BETA, SQUARE, TARGET, CAP = range(4)  # the columns of a dual row, as in dual_table.h
+MOST_SWEEPS = 1000  # in one step
+STEP_GAIN = 1e-3  # a step ends when the gap is this share of what it was, or small enough
+FLOAT32_TOL = 1e-7  # below, rounding of float32 weights between two certificates would be felt
+# The quadratic term of each loss's dual, in units of 1 / C.
+DIAGONAL = {"squared_hinge": 0.5, "modified_huber": 0.5, "squared": 1.0, "huber": 1.0}
 
 
-@dataclass(slots=True)
-class DualSolution:
-    """Weights, and what the dual knows about them."""
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Weights, and how far they are from the optimum at most."""
 
-    weights: Array  # of the features
+    weights: Array
     bias: float
-    dual: Array  # beta, one a row: weights = sum of beta x
-    objective: float  # mean loss + alpha/2 |w|^2
-    gap: float  # the objective is at most this far above the optimum
-    sweeps: int
-    converged: bool
+    beta: Array  # one a row: weights = sum of beta x
+    objective: float
+    gap: float
     slacks: Array  # the loss of each row
-    trace: list[dict[str, float]] = field(default_factory=list)
 
     @property
-    def support(self) -> Array:
-        """Numbers of the rows that hold the weights."""
-        return np.flatnonzero(self.dual)
+    def relative_gap(self) -> float:
+        """The gap as a share of the objective."""
+        return self.gap / self.objective if self.objective > 0 else 0.0
 
 
-def solve_dual(
-    rows: Chunk,
-    y: Array,
-    *,
-    loss: str,
-    alpha: float,
-    parameter: float = 0.0,
-    weight: Array | None = None,
-    fit_intercept: bool = True,
-    tol: float = 1e-4,
-    most_sweeps: int = 1000,
-    seed: int = 0,
-    dtype: Any = np.float32,
-    bias_square: float | None = None,
-    shrink: bool = True,
-    timer: Any = None,
-) -> DualSolution:
-    """Weights whose objective is certified to lie within tol * objective of the optimum (or all sweeps are used)."""
-    run = _Dual(rows, y, LOSSES[loss], alpha, parameter, weight, fit_intercept, dtype, seed)
-    if bias_square is not None and fit_intercept:
-        run.state[:, SQUARE] += bias_square - run.bias_step
-        run.bias_step = bias_square
-    return run.solve(tol, most_sweeps, shrink, timer)
+class DualProblem:
+    """Rows with targets for one output, their dual variables, and the weights that follow from them."""
 
-
-class _Dual:
     def __init__(
         self,
         rows: Chunk,
         y: Array,
         loss: Loss,
         alpha: float,
-        parameter: float,
-        weight: Array | None,
-        fit_intercept: bool,
-        dtype: Any,
-        seed: int,
+        *,
+        parameter: float = 0.0,
+        fit_intercept: bool = True,
+        dtype: Any = np.float32,
+        seed: int = 0,
     ) -> None:
-        self.rows, self.loss, self.alpha, self.parameter, self.seed = rows, loss, alpha, parameter, seed
         n = rows.n_rows
-        share = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
-        self.share, self.y = share, y
-        square = row_squares(rows)
+        self.rows, self.loss, self.alpha, self.parameter, self.seed = rows, loss, alpha, parameter, seed
+        self.share = np.full(n, 1.0 / n) if rows.weight is None else rows.weight / rows.weight.sum()
+        squares = np.empty(n)
+        kernels.row_squares(rows.indptr, rows.indices, rows.values, squares)
         # As much as the mean row weighs: the bias then learns as fast as the other weights together.
-        self.bias_step = (float(share @ square) or 1.0) if fit_intercept else 0.0
-        self.state = np.column_stack([np.zeros(n), square + self.bias_step, y, share / alpha])
+        self.bias_step = (float(self.share @ squares) or 1.0) if fit_intercept else 0.0
+        self.state = np.column_stack([np.zeros(n), squares + self.bias_step, y, self.share / alpha])
         self.w = np.zeros(rows.n_features, dtype)
-        self.bias = np.zeros(2)
+        self.bias = np.zeros(2)  # the bias, and the sum of all beta
         self.active = np.arange(n)
         self.n_active = n
+        self.slope_range = (-math.inf, math.inf)
+        self.sweeps = 0
+        self.scale = float(self.share @ loss.value(np.zeros(n), y, parameter)) or 1.0
+        self.certificate: Certificate | None = None
 
-    def solve(self, tol: float, most_sweeps: int, shrink: bool, timer: Any) -> DualSolution:
-        bounds = (-math.inf, math.inf)
-        scale = self.mean_loss(np.zeros(len(self.y)))
-        wanted = tol
-        best: DualSolution | None = None
-        trace = []
-        before = math.inf
-        for sweep in range(1, most_sweeps + 1):
-            full = self.n_active == len(self.active)
-            n_active, status, gap, least, most = kernels.dual_sweep(
-                self.rows.indptr, self.rows.indices, self.rows.values, self.state, self.w, self.bias, self.active,
-                self.n_active, loss=self.loss.code, parameter=self.parameter, bias_step=self.bias_step,
-                least_slope=bounds[0], most_slope=bounds[1], seed=(self.seed << 20) + sweep,
-            )
-            if status:
-                raise DataError("bad")
-            self.bias[0] += self.bias_step * self.bias[1]
-            estimate = self.alpha * gap
-            ahead = 0.5 * estimate if self.n_active * 4 > len(self.active) else 2.0 * estimate
-            if self.n_active * 4 > len(self.active):
-                ahead = estimate * min(1.0, estimate / before)
+    @property
+    def y(self) -> Array:
+        """The targets."""
+        return self.state[:, TARGET]
+
+    # ------------------------------------------------------------------------------------------------ optimisation
+
+    def reach(self, wanted: float) -> Certificate:
+        """Sweeps until the gap seems to be `wanted` times the objective, and finds out whether it is."""
+        target, before, found = wanted, math.inf, None
+        for _ in range(MOST_SWEEPS):
+            few, all_visited = 4 * self.n_active < len(self.active), self.n_active == len(self.active)
+            estimate = self.sweep()
+            # The estimate is from before the sweep. If few rows were visited, to know for certain costs far more than
+            # another sweep; otherwise it is worth a look as soon as this sweep may have been enough.
+            expected = 2.0 * estimate if few else estimate * min(1.0, estimate / before)
             before = estimate
-            trace.append((sweep, self.n_active, estimate / scale, self.bias[0], self.bias[1], timer() if timer else 0.0))
-            if shrink:
-                self.n_active = n_active
-                bounds = (least if least < 0 else -math.inf, most if most > 0 else math.inf)
-            if ahead <= wanted * scale or sweep == most_sweeps:
-                solution = self.certified(sweep)
-                solution.trace = trace
-                scale = solution.objective
-                trace[-1] = trace[-1] + (solution.gap / scale,)
-                if best is None or solution.gap < best.gap:
-                    best = solution
-                if solution.gap <= tol * scale:
-                    solution.converged = True
-                    return solution
-                if full:
-                    wanted *= 0.5
-                self.n_active = len(self.active)
-                bounds = (-math.inf, math.inf)
-        best.trace = trace
-        return best
+            if expected > target * self.scale:
+                continue
+            found = self.certify()
+            if found.relative_gap <= wanted:
+                return found
+            if all_visited:
+                target *= 0.5
+            self.visit_all()
+        return self.certify() if found is None or found.relative_gap > wanted else found
 
-    def mean_loss(self, scores: Array) -> float:
-        return float(self.share @ self.loss.value(scores, self.y, self.parameter))
-
-    def certified(self, sweeps: int) -> DualSolution:
-        beta = self.balanced()
-        w = np.zeros(self.rows.n_features)
-        kernels.dual_gather(self.rows.indptr, self.rows.indices, self.rows.values, beta, w)
-        scores = np.empty((self.rows.n_rows, 1))
-        kernels.linear_scores(
-            self.rows.indptr, self.rows.indices, self.rows.values, None, w[:, None], self.bias[:1].copy(), scores, 1
+    def sweep(self) -> float:
+        """One visit of each active row, in random order; returns an estimate of the gap before it."""
+        rows, least_most = self.rows, self.slope_range
+        self.sweeps += 1
+        n_active, status, gap, least, most = kernels.dual_sweep(
+            rows.indptr,
+            rows.indices,
+            rows.values,
+            self.state,
+            self.w,
+            self.bias,
+            self.active,
+            self.n_active,
+            loss=self.loss.code,
+            parameter=self.parameter,
+            bias_step=self.bias_step,
+            least_slope=least_most[0],
+            most_slope=least_most[1],
+            seed=(self.seed << 24) + self.sweeps,
         )
-        self.state[:, BETA] = beta
-        self.w[:] = w
-        self.bias[1] = 0.0
-        slacks = self.loss.value(scores[:, 0], self.y, self.parameter)
+        if status:
+            raise _Refused(int(self.active[n_active]))
+        self.n_active = n_active
+        self.slope_range = (least if least < 0 else -math.inf, most if most > 0 else math.inf)
+        self.bias[0] += self.bias_step * self.bias[1]  # the step of the method of multipliers
+        return self.alpha * gap
+
+    def visit_all(self) -> None:
+        """Ends the shrinking: every row is visited again."""
+        self.n_active = len(self.active)
+        self.slope_range = (-math.inf, math.inf)
+
+    # -------------------------------------------------------------------------------------------------- certificate
+
+    def certify(self) -> Certificate:
+        """Weights built anew from the dual variables, their objective, and a bound from below by the dual."""
+        rows, beta = self.rows, self.balanced()
+        w = np.zeros(rows.n_features)
+        kernels.dual_gather(rows.indptr, rows.indices, rows.values, beta, w)
+        scores = np.empty((rows.n_rows, 1))
+        bias = self.bias[:1].copy()
+        kernels.linear_scores(rows.indptr, rows.indices, rows.values, None, w[:, None], bias, scores, 1)
+        slacks = np.asarray(self.loss.value(scores[:, 0], self.y, self.parameter))
         penalty = 0.5 * self.alpha * float(w @ w)
         objective = float(self.share @ slacks) + penalty
-        lower = self.alpha * self.dual_value(beta) - penalty
-        return DualSolution(w, float(self.bias[0]), beta, objective, objective - lower, sweeps, False, slacks)
+        gap = max(0.0, objective + penalty - self.alpha * self.dual_value(beta))
+        # What rounding has done to the running weights ends here.
+        self.state[:, BETA], self.w[:], self.bias[1] = beta, w, 0.0
+        self.scale = objective or 1.0
+        self.certificate = Certificate(w, float(bias[0]), beta, objective, gap, slacks)
+        return self.certificate
 
     def balanced(self) -> Array:
         """Dual variables that sum to zero: those of the heavier sign are scaled down, which every box allows."""
         beta = self.state[:, BETA].copy()
         if self.bias_step == 0:
             return beta
-        up, down = beta[beta > 0].sum(), -beta[beta < 0].sum()
+        up, down = float(beta[beta > 0].sum()), -float(beta[beta < 0].sum())
         beta[beta > 0] *= min(1.0, down / up) if up > 0 else 1.0
         beta[beta < 0] *= min(1.0, up / down) if down > 0 else 1.0
         return beta
 
     def dual_value(self, beta: Array) -> float:
-        """Minus the sum of C l*(-beta / C)."""
-        cap, y = self.state[:, CAP], self.y
-        name = self.loss.name
-        if name == "log":
-            p = np.clip(np.divide(y * beta, cap, out=np.zeros_like(cap), where=cap > 0), 0.0, 1.0)
+        """-sum C l*(-beta / C)."""
+        cap, counts = self.state[:, CAP], self.state[:, CAP] > 0
+        part = np.divide(beta, cap, out=np.zeros_like(cap), where=counts)  # beta / C
+        if self.loss.name == "log":
+            p = np.clip(self.y * part, 0.0, 1.0)
             q = 1.0 - p
             return -float(cap @ (p * np.log(np.where(p > 0, p, 1.0)) + q * np.log(np.where(q > 0, q, 1.0))))
-        value = float(beta @ y)
-        diagonal = {"squared_hinge": 0.5, "modified_huber": 0.5, "squared": 1.0, "huber": 1.0}.get(name, 0.0)
-        if diagonal:
-            value -= 0.5 * diagonal * float(np.sum(np.divide(beta**2, cap, out=np.zeros_like(cap), where=cap > 0)))
-        if name == "epsilon_insensitive":
+        value = float(beta @ self.y) - 0.5 * DIAGONAL.get(self.loss.name, 0.0) * float(beta @ part)
+        if self.loss.name == "epsilon_insensitive":
             value -= self.parameter * float(np.abs(beta).sum())
         return value
 
 
-def row_squares(rows: Chunk) -> Array:
-    """|x|^2 of every row."""
-    squares = np.empty(rows.n_rows)
-    kernels.row_squares(rows.indptr, rows.indices, rows.values, squares)
-    return squares
+class _Refused(Exception):
+    """A row that the kernel could not use."""
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+
+
+class DualCD:
+    """The solver: one dual problem an output, side by side on `n_threads` threads."""
+
+    def __init__(self, objective: Objective, tol: float, seed: int = 0) -> None:
+        if objective.target_kind == SOFTMAX:
+            raise ParameterError("solver='dual_cd' learns one class against the rest; give multi_class='ovr'")
+        settings = objective.settings
+        self.objective, self.tol, self.wanted = objective, tol, 1.0
+        self.w = np.zeros(objective.shape)
+        rows = all_rows(objective.data)
+        self.problems = [
+            DualProblem(
+                rows,
+                targets_of(objective, rows, output),
+                objective.learner.loss,
+                settings.l2,
+                parameter=settings.loss_parameter,
+                fit_intercept=settings.fit_intercept,
+                dtype=np.float32 if tol >= FLOAT32_TOL else np.float64,
+                seed=seed,
+            )
+            for output in range(objective.n_outputs)
+        ]
+
+    def step(self) -> Step:
+        """Sweeps until the gap of every output is a thousandth of what it was, or within the tolerance."""
+        self.wanted = max(self.tol, STEP_GAIN * self.wanted)
+        before, sweeps = self.w.copy(), sum(problem.sweeps for problem in self.problems)
+        try:
+            found = self._reach_all()
+        except _Refused as refused:
+            self.objective.learner._refuse_bad_row(self.problems[0].rows, refused.row)
+            raise DataError("the scores overflow; scale the features to about one, or give a larger alpha") from None
+        for output, certificate in enumerate(found):
+            self.w[:-1, output], self.w[-1, output] = certificate.weights, certificate.bias
+        self.objective.passes += sum(problem.sweeps for problem in self.problems) - sweeps
+        value, gap = sum(c.objective for c in found), sum(c.gap for c in found)
+        left = gap / value if value > 0 else 0.0
+        done = f"the duality gap is {left:.1e} of the objective" if left <= self.tol else None
+        moved = float(np.linalg.norm(self.w - before) / max(float(np.linalg.norm(self.w)), 1e-300))
+        return Step(value, left, 1.0, moved, done)
+
+    def _reach_all(self) -> list[Certificate]:
+        def reach(problem: DualProblem) -> Certificate:
+            done = problem.certificate
+            return done if done is not None and done.relative_gap <= self.wanted else problem.reach(self.wanted)
+
+        threads = min(self.objective.n_threads, len(self.problems))
+        if threads <= 1:
+            return [reach(problem) for problem in self.problems]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(reach, self.problems))
+
+    @property
+    def findings(self) -> dict[str, Any]:
+        """What the dual tells beyond the weights, under the names an estimator shows."""
+        found = [p.certificate for p in self.problems if p.certificate is not None]
+        duals = np.array([c.beta for c in found])
+        return {
+            "dual_gap_": float(sum(c.gap for c in found)),
+            "dual_coef_": duals,
+            "slacks_": np.array([c.slacks for c in found]),
+            "support_": np.flatnonzero((duals != 0).any(axis=0)),
+        }
+
+    @property
+    def state(self) -> Mapping[str, Array]:
+        """The dual variables and the biases; the weights follow."""
+        return {
+            "beta": np.array([p.state[:, BETA] for p in self.problems]),
+            "bias": np.array([p.bias for p in self.problems]),
+            "progress": np.array([self.wanted, *(float(p.sweeps) for p in self.problems)]),
+            "w": self.w,
+        }
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on from there."""
+        self.w = np.array(state["w"])
+        self.wanted = float(state["progress"][0])
+        for number, problem in enumerate(self.problems):
+            problem.state[:, BETA], problem.bias[:] = state["beta"][number], state["bias"][number]
+            problem.sweeps = int(state["progress"][1 + number])
+            problem.active = np.arange(problem.rows.n_rows)
+            problem.visit_all()
+            problem.certify()
