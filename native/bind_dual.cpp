@@ -102,6 +102,7 @@ int64_t saga(In<int64_t> indptr, In<int32_t> indices, In<float> values, In<doubl
   Rows rows = all_rows(indptr, indices, values, features.size() / kSagaFeatureSize);
   const size_t n = static_cast<size_t>(rows.n);
   require(y.size() == n && share.size() == n && slopes.size() == n, "there must be one target a row");
+  require(order.size() == n, "an epoch visits as many rows as there are");
   require(features.size() % kSagaFeatureSize == 0 && bias.size() == 2, "the state has another length");
   for (size_t q = 0; q < order.size(); ++q)
     require(0 <= order.data()[q] && order.data()[q] < rows.n, "the order names a row that is not there");
@@ -113,6 +114,97 @@ int64_t saga(In<int64_t> indptr, In<int32_t> indices, In<float> values, In<doubl
   return dual_kernels().saga(rows, choices, share.data(), slopes.data(),
                              reinterpret_cast<SagaFeature*>(features.data()),
                              reinterpret_cast<SagaBias*>(bias.data()));
+}
+
+// The columns of a CSR block, as the rows of another: a counting sort.
+void transpose(In<int64_t> indptr, In<int32_t> indices, In<float> values, Out<int64_t> out_indptr,
+               Out<int32_t> out_indices, Out<float> out_values) {
+  require(out_indptr.size() > 0, "the new indptr is empty");
+  const Rows rows = all_rows(indptr, indices, values, out_indptr.size() - 1);
+  const int64_t n_features = rows.n_features, first = rows.indptr[0], last = rows.indptr[rows.n];
+  require(rows.n <= INT32_MAX, "there are more than 2 billion rows");
+  require(static_cast<int64_t>(out_indices.size()) == last - first && out_values.size() == out_indices.size(),
+          "the new arrays do not fit");
+  int64_t* start = out_indptr.data();
+  int32_t* row_of = out_indices.data();
+  float* value_of = out_values.data();
+  int64_t bad = -1;
+  {
+    nb::gil_scoped_release release;
+    std::fill(start, start + n_features + 1, 0);
+    for (int64_t e = first; e < last && bad < 0; ++e) {
+      const int64_t j = rows.indices[e];
+      if (j < 0 || j >= n_features)
+        bad = e;
+      else
+        ++start[j];
+    }
+    if (bad < 0) {
+      int64_t sum = 0;  // start[j] becomes where column j begins, then where its next entry goes
+      for (int64_t j = 0; j <= n_features; ++j) sum += std::exchange(start[j], sum);
+      for (int64_t i = 0; i < rows.n; ++i)
+        for (int64_t e = rows.indptr[i]; e < rows.indptr[i + 1]; ++e) {
+          const int64_t place = start[rows.indices[e]]++;
+          row_of[place] = static_cast<int32_t>(i);
+          value_of[place] = rows.values[e];
+        }
+      for (int64_t j = n_features; j > 0; --j) start[j] = start[j - 1];
+      start[0] = 0;
+    }
+  }
+  require(bad < 0, "a column index is out of range");
+}
+
+// The list of features to visit, and their rows, checked.
+void check_columns(const Rows& columns, const In<int64_t>& set, int64_t n_rows) {
+  for (size_t k = 0; k < set.size(); ++k) {
+    const int64_t j = set.data()[k];
+    require(0 <= j && j < columns.n, "the set names a feature that is not there");
+    uint32_t largest = 0;
+    for (int64_t e = columns.indptr[j]; e < columns.indptr[j + 1]; ++e)
+      largest = std::max(largest, static_cast<uint32_t>(columns.indices[e]));
+    require(columns.indptr[j] == columns.indptr[j + 1] || largest < static_cast<uint64_t>(n_rows),
+            "a column names a row that is not there");
+  }
+  require(columns.n_features == n_rows, "the rows do not fit");
+}
+
+double cycle(In<int64_t> indptr, In<int32_t> indices, In<float> values, In<int64_t> set, In<double> gradient,
+             In<double> diagonal, Out<double> w, Out<float> u, In<float> h, Out<double> bias,
+             double bias_slope, double l1, double l2, bool fit_intercept, int cycles, double enough) {
+  const Rows columns = all_rows(indptr, indices, values, u.size());
+  check_columns(columns, set, static_cast<int64_t>(h.size()));
+  const size_t d = static_cast<size_t>(columns.n);
+  require(gradient.size() == d && diagonal.size() == d && w.size() == d,
+          "there must be one number a feature");
+  require(bias.size() == 1, "the bias has another length");
+  const CdModel model = {gradient.data(),
+                         diagonal.data(),
+                         w.data(),
+                         u.data(),
+                         h.data(),
+                         bias.data(),
+                         bias_slope,
+                         static_cast<int64_t>(u.size()),
+                         l1,
+                         l2,
+                         fit_intercept};
+  nb::gil_scoped_release release;
+  double violation = 0;
+  for (int turn = 0; turn < cycles; ++turn) {
+    violation = dual_kernels().cd_cycle(columns, model, set.data(), static_cast<int64_t>(set.size()));
+    if (violation <= enough) break;
+  }
+  return violation;
+}
+
+void diagonal(In<int64_t> indptr, In<int32_t> indices, In<float> values, In<int64_t> set, In<float> h,
+              Out<double> out) {
+  const Rows columns = all_rows(indptr, indices, values, h.size());
+  check_columns(columns, set, static_cast<int64_t>(h.size()));
+  require(static_cast<int64_t>(out.size()) == columns.n, "there must be one number a feature");
+  nb::gil_scoped_release release;
+  dual_kernels().cd_diagonal(columns, h.data(), set.data(), static_cast<int64_t>(set.size()), out.data());
 }
 
 }  // namespace
@@ -128,4 +220,11 @@ void bind_dual(nb::module_& module) {
   module.def("saga_epoch", &saga, "indptr"_a, "indices"_a, "values"_a, "y"_a, "share"_a, "order"_a,
              "slopes"_a.noconvert(), "features"_a.noconvert(), "bias"_a.noconvert(), nb::kw_only(), "loss"_a,
              "parameter"_a, "eta"_a, "l1"_a, "l2"_a, "fit_intercept"_a);
+  module.def("transpose", &transpose, "indptr"_a, "indices"_a, "values"_a, "out_indptr"_a.noconvert(),
+             "out_indices"_a.noconvert(), "out_values"_a.noconvert());
+  module.def("cd_cycles", &cycle, "indptr"_a, "indices"_a, "values"_a, "set"_a, "gradient"_a, "diagonal"_a,
+             "w"_a.noconvert(), "u"_a.noconvert(), "h"_a, "bias"_a.noconvert(), nb::kw_only(), "bias_slope"_a,
+             "l1"_a, "l2"_a, "fit_intercept"_a, "cycles"_a, "enough"_a);
+  module.def("cd_diagonal", &diagonal, "indptr"_a, "indices"_a, "values"_a, "set"_a, "h"_a,
+             "diagonal"_a.noconvert());
 }

@@ -185,10 +185,13 @@ static void squares(const Rows& rows, double* out) {
   }
 }
 
-extern int64_t saga(const Rows&, const SagaChoices&, const double*, double*, SagaFeature*, SagaBias*);
+// In files of their own.
+int64_t saga(const Rows&, const SagaChoices&, const double*, double*, SagaFeature*, SagaBias*);
+double cd_cycle(const Rows&, const CdModel&, const int64_t*, int64_t);
+void cd_diagonal(const Rows&, const float*, const int64_t*, int64_t, double*);
 
 extern const DualTable dual_table;
-const DualTable dual_table = {{sweep<float>, sweep<double>}, gather, squares, saga};
+const DualTable dual_table = {{sweep<float>, sweep<double>}, gather, squares, saga, cd_cycle, cd_diagonal};
 
 }  // namespace STEEPEST_ISA
 }  // namespace steepest

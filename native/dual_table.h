@@ -69,6 +69,25 @@ struct SagaBias {
 typedef int64_t (*SagaFunction)(const Rows&, const SagaChoices&, const double* share, double* slopes,
                                 SagaFeature*, SagaBias*);
 
+// Coordinate descent on a quadratic model; see cd_kernels.cpp. Arrays over all features and over all rows.
+struct CdModel {
+  const double* gradient;  // of the mean loss, where the model was made
+  const double* diagonal;  // of the model's Hessian; only the features visited need theirs
+  double* w;               // w + d
+  float* u;
+  const float* h;
+  double* bias;
+  double bias_slope;
+  int64_t n_rows;
+  double l1, l2;
+  bool fit_intercept;
+};
+
+// One visit of each feature of the set; returns the sum of the slopes' distances from their optimum before.
+typedef double (*CycleFunction)(const Rows& columns, const CdModel&, const int64_t* set, int64_t n_set);
+typedef void (*DiagonalFunction)(const Rows& columns, const float* h, const int64_t* set, int64_t n_set,
+                                 double* diagonal);
+
 typedef void (*SquaresFunction)(const Rows&, double* squares);  // |x|^2 of each row
 
 struct DualTable {
@@ -76,6 +95,8 @@ struct DualTable {
   GatherFunction gather;
   SquaresFunction squares;
   SagaFunction saga;
+  CycleFunction cd_cycle;
+  DiagonalFunction cd_diagonal;
 };
 
 const DualTable& dual_kernels();

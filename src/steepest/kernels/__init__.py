@@ -11,6 +11,8 @@ from steepest._native import (
     HashOptions,
     NameTable,
     batch_pass,
+    cd_cycles,
+    cd_diagonal,
     dual_gather,
     dual_sweep,
     first_no_text,
@@ -32,6 +34,7 @@ from steepest._native import (
     saga_epoch,
     sampled_buckets,
     split_words,
+    transpose,
     write_integers,
 )
 
@@ -40,6 +43,8 @@ __all__ = [
     "HashOptions",
     "NameTable",
     "batch_pass",
+    "cd_cycles",
+    "cd_diagonal",
     "dual_gather",
     "dual_sweep",
     "first_no_text",
@@ -61,5 +66,6 @@ __all__ = [
     "saga_epoch",
     "sampled_buckets",
     "split_words",
+    "transpose",
     "write_integers",
 ]
