@@ -21,7 +21,7 @@ from steepest.learners.penalties import PENALTIES
 if TYPE_CHECKING:
     from steepest.learners.objective import Objective
 
-BATCH_SOLVERS = ("gd", "closed_form", "cg", "lbfgs", "newton_cg", "dual_cd", "saga")
+BATCH_SOLVERS = ("gd", "closed_form", "cg", "lbfgs", "newton_cg", "dual_cd", "saga", "cd")
 KINKED = ("hinge", "epsilon_insensitive", "quantile")
 CURVED = tuple(name for name in LOSSES if name not in (*KINKED, "perceptron"))
 
@@ -112,6 +112,12 @@ def _saga(objective: Objective, options: SolverOptions) -> Solver:
     return Saga(objective, options.tol, options.seed)
 
 
+def _cd(objective: Objective, options: SolverOptions) -> Solver:
+    from steepest.learners.cd import CoordinateDescent
+
+    return CoordinateDescent(objective)
+
+
 # The table of solvers; a new one is a line here, and its refusals below.
 SOLVERS: dict[str, MakeSolver] = {
     "gd": _gd,
@@ -121,6 +127,7 @@ SOLVERS: dict[str, MakeSolver] = {
     "newton_cg": _newton_cg,
     "dual_cd": _dual_cd,
     "saga": _saga,
+    "cd": _cd,
 }
 
 
@@ -192,16 +199,22 @@ REFUSED = (
         "the dual exists under a quadratic penalty only; give penalty='l2' and alpha > 0, or use solver='lbfgs'",
     ),
     Refusal(
-        ("saga",),
+        ("saga", "cd"),
         KINKED,
         None,
-        "steps of a fixed size need a loss without kinks; use solver='dual_cd'",
+        "it needs a loss without kinks; use solver='dual_cd'",
     ),
     Refusal(
-        ("saga",),
+        ("cd",),
+        CURVED,
+        ("none", "l2"),
+        "it is made for sparse weights; without a 1-norm use solver='newton_cg', 'dual_cd' or 'lbfgs'",
+    ),
+    Refusal(
+        ("saga", "cd"),
         None,
         ("lp",),
-        "lp is not followed lazily by features that were not seen for a while; use solver='lbfgs', 'cg' or 'gd'",
+        "its steps along one feature know the 1-norm and the 2-norm only; use solver='lbfgs', 'cg' or 'gd'",
     ),
 )
 

@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.chunk import Array, Chunk
 from steepest.data.parameters import ParameterError
 from steepest.learners.batch import Step
 from steepest.learners.linear import SOFTMAX
 from steepest.learners.losses import Loss
 from steepest.learners.objective import Objective
-from steepest.learners.rows_in_memory import all_rows, targets_of
+from steepest.learners.rows_in_memory import all_rows, for_each, targets_of
 
 LEAST_SET = 512  # features in the first working set
 GROWTH = 2  # times the features in use, later
-MOST_CYCLES = 30
+MOST_CYCLES = 200
 INNER_SHARE = 0.03  # of the violation of the optimality conditions that the model's solution may leave
 DECREASE, MOST_BACKTRACKS = 0.01, 40
 LIFT = 1e-12  # added to second derivatives, so that a loss that is flat somewhere has a model all the same
@@ -55,7 +53,7 @@ class CdProblem:
         self.share = np.full(n, 1.0 / n) if rows.weight is None else rows.weight / rows.weight.sum()
         self.w, self.bias = np.zeros(rows.n_features), bias
         self.scores = np.full(n, bias)
-        self.value = self._value(self.scores, self.w)
+        self.value, self.slopes = self._judge(self.scores, self.w)
         self.left = math.inf  # the violation of the optimality conditions
         self.moved = math.inf
         self.stuck = False
@@ -104,10 +102,11 @@ class CdProblem:
         t = 1.0
         for _ in range(MOST_BACKTRACKS if slope < 0 else 0):
             scores, w = self.scores + t * along, self.w + t * change
-            value = self._value(scores, w)
+            value, slopes = self._judge(scores, w)
             if value <= self.value + DECREASE * t * slope:
                 self.moved = t * math.sqrt(float(change @ change) / max(float(w @ w), 1e-300))
-                self.w, self.bias, self.scores, self.value = w, self.bias + t * bias_change, scores, value
+                self.w, self.bias, self.scores = w, self.bias + t * bias_change, scores
+                self.value, self.slopes = value, slopes
                 self._look()
                 return
             t *= 0.5
@@ -115,8 +114,7 @@ class CdProblem:
 
     def _look(self) -> None:
         """The gradient, and how far each feature is from its optimality condition."""
-        slopes = self.share * self.loss.slope(self.scores, self.y, self.parameter)
-        rows, self.gradient = self.rows, np.zeros(len(self.w))
+        rows, slopes, self.gradient = self.rows, self.slopes, np.zeros(len(self.w))
         kernels.dual_gather(rows.indptr, rows.indices, rows.values, slopes, self.gradient)
         self.bias_slope = float(slopes.sum()) if self.fit_intercept else 0.0
         slope = self.gradient + self.l2 * self.w
@@ -125,10 +123,11 @@ class CdProblem:
         )
         self.left = float(self.violations.sum()) + abs(self.bias_slope)
 
-    def _value(self, scores: Array, w: Array) -> float:
-        with np.errstate(over="ignore", invalid="ignore"):
-            loss = float(self.share @ self.loss.value(scores, self.y, self.parameter))
-        return loss + self.l1 * float(np.abs(w).sum()) + 0.5 * self.l2 * float(w @ w)
+    def _judge(self, scores: Array, w: Array) -> tuple[float, Array]:
+        """The objective, and the slope of every row's part of it."""
+        losses, slopes = kernels.loss_value_slope(self.loss.code, self.parameter, scores, self.y)
+        penalty = self.l1 * float(np.abs(w).sum()) + 0.5 * self.l2 * float(w @ w)
+        return float(self.share @ losses) + penalty, self.share * slopes
 
     def _curvature(self) -> Array:
         return second_derivative(self.loss.name, self.scores, self.y, self.parameter)
@@ -155,7 +154,67 @@ def transposed(rows: Chunk) -> Chunk:
     """The columns of a block, as rows of another."""
     n_entries = int(rows.indptr[-1] - rows.indptr[0])
     columns = Chunk(
-        np.empty(rows.n_features + 1, np.int64), np.empty(n_entries, np.int32), np.empty(n_entries, np.float32), rows.n_rows
+        np.empty(rows.n_features + 1, np.int64),
+        np.empty(n_entries, np.int32),
+        np.empty(n_entries, np.float32),
+        rows.n_rows,
     )
     kernels.transpose(rows.indptr, rows.indices, rows.values, columns.indptr, columns.indices, columns.values)
     return columns
+
+
+class CoordinateDescent:
+    """The solver: one problem an output, side by side on `n_threads` threads."""
+
+    def __init__(self, objective: Objective) -> None:
+        if objective.target_kind == SOFTMAX:
+            raise ParameterError("solver='cd' learns one class against the rest; give multi_class='ovr'")
+        settings = objective.settings
+        self.objective = objective
+        self.w = objective.start()
+        rows = all_rows(objective.data)
+        columns = transposed(rows)
+        self.problems = [
+            CdProblem(
+                rows,
+                columns,
+                targets_of(objective, rows, output),
+                objective.learner.loss,
+                objective.l1,
+                objective.l2,
+                parameter=settings.loss_parameter,
+                fit_intercept=settings.fit_intercept,
+                bias=float(self.w[-1, output]),
+            )
+            for output in range(objective.n_outputs)
+        ]
+        self.first = sum(problem.left for problem in self.problems)
+
+    def step(self) -> Step:
+        """One step of every output that can still be improved."""
+        for_each(CdProblem.step, [p for p in self.problems if not p.stuck], self.objective.n_threads)
+        for output, problem in enumerate(self.problems):
+            self.w[:-1, output], self.w[-1, output] = problem.w, problem.bias
+        self.objective.passes += 1
+        value, left = sum(p.value for p in self.problems), sum(p.left for p in self.problems)
+        done = "no step lowers the objective any more" if all(p.stuck for p in self.problems) else None
+        share = left / self.first if self.first > 0 else 0.0
+        return Step(value, share, 1.0, max(p.moved for p in self.problems), done)
+
+    @property
+    def state(self) -> Mapping[str, Array]:
+        """The weights and scores, and where it started."""
+        return {
+            "w": self.w,
+            "scores": np.array([p.scores for p in self.problems]),
+            "first": np.array([self.first]),
+        }
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on from there."""
+        self.w, self.first = np.array(state["w"]), float(state["first"][0])
+        for output, problem in enumerate(self.problems):
+            problem.w, problem.bias = self.w[:-1, output].copy(), float(self.w[-1, output])
+            problem.scores = np.array(state["scores"][output])
+            problem.value, problem.slopes = problem._judge(problem.scores, problem.w)
+            problem._look()

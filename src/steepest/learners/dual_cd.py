@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +25,7 @@ from steepest.learners.batch import Step
 from steepest.learners.linear import SOFTMAX
 from steepest.learners.losses import Loss
 from steepest.learners.objective import Objective
-from steepest.learners.rows_in_memory import all_rows, targets_of
+from steepest.learners.rows_in_memory import all_rows, for_each, row_squares, targets_of
 
 BETA, SQUARE, TARGET, CAP = range(4)  # the columns of a dual row, as in dual_table.h
 MOST_SWEEPS = 1000  # in one step
@@ -71,8 +70,7 @@ class DualProblem:
         n = rows.n_rows
         self.rows, self.loss, self.alpha, self.parameter, self.seed = rows, loss, alpha, parameter, seed
         self.share = np.full(n, 1.0 / n) if rows.weight is None else rows.weight / rows.weight.sum()
-        squares = np.empty(n)
-        kernels.row_squares(rows.indptr, rows.indices, rows.values, squares)
+        squares = row_squares(rows)
         # As much as the mean row weighs: the bias then learns as fast as the other weights together.
         self.bias_step = (float(self.share @ squares) or 1.0) if fit_intercept else 0.0
         self.state = np.column_stack([np.zeros(n), squares + self.bias_step, y, self.share / alpha])
@@ -95,6 +93,8 @@ class DualProblem:
     def reach(self, wanted: float) -> Certificate:
         """Sweeps until the gap seems to be `wanted` times the objective, and finds out whether it is."""
         target, before, found = wanted, math.inf, None
+        self.active = np.arange(len(self.active))  # so that a run taken up again draws the same orders
+        self.visit_all()
         for _ in range(MOST_SWEEPS):
             few, all_visited = 4 * self.n_active < len(self.active), self.n_active == len(self.active)
             estimate = self.sweep()
@@ -133,7 +133,7 @@ class DualProblem:
             seed=(self.seed << 24) + self.sweeps,
         )
         if status:
-            raise _Refused(int(self.active[n_active]))
+            raise DataError("the scores overflow; scale the features to about one, or give a larger alpha")
         self.n_active = n_active
         self.slope_range = (least if least < 0 else -math.inf, most if most > 0 else math.inf)
         self.bias[0] += self.bias_step * self.bias[1]  # the step of the method of multipliers
@@ -188,13 +188,6 @@ class DualProblem:
         return value
 
 
-class _Refused(Exception):
-    """A row that the kernel could not use."""
-
-    def __init__(self, row: int) -> None:
-        self.row = row
-
-
 class DualCD:
     """The solver: one dual problem an output, side by side on `n_threads` threads."""
 
@@ -223,11 +216,7 @@ class DualCD:
         """Sweeps until the gap of every output is a thousandth of what it was, or within the tolerance."""
         self.wanted = max(self.tol, STEP_GAIN * self.wanted)
         before, sweeps = self.w.copy(), sum(problem.sweeps for problem in self.problems)
-        try:
-            found = self._reach_all()
-        except _Refused as refused:
-            self.objective.learner._refuse_bad_row(self.problems[0].rows, refused.row)
-            raise DataError("the scores overflow; scale the features to about one, or give a larger alpha") from None
+        found = for_each(self._reach, self.problems, self.objective.n_threads)
         for output, certificate in enumerate(found):
             self.w[:-1, output], self.w[-1, output] = certificate.weights, certificate.bias
         self.objective.passes += sum(problem.sweeps for problem in self.problems) - sweeps
@@ -237,16 +226,9 @@ class DualCD:
         moved = float(np.linalg.norm(self.w - before) / max(float(np.linalg.norm(self.w)), 1e-300))
         return Step(value, left, 1.0, moved, done)
 
-    def _reach_all(self) -> list[Certificate]:
-        def reach(problem: DualProblem) -> Certificate:
-            done = problem.certificate
-            return done if done is not None and done.relative_gap <= self.wanted else problem.reach(self.wanted)
-
-        threads = min(self.objective.n_threads, len(self.problems))
-        if threads <= 1:
-            return [reach(problem) for problem in self.problems]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(reach, self.problems))
+    def _reach(self, problem: DualProblem) -> Certificate:
+        done = problem.certificate
+        return done if done is not None and done.relative_gap <= self.wanted else problem.reach(self.wanted)
 
     @property
     def findings(self) -> dict[str, Any]:
@@ -277,6 +259,4 @@ class DualCD:
         for number, problem in enumerate(self.problems):
             problem.state[:, BETA], problem.bias[:] = state["beta"][number], state["bias"][number]
             problem.sweeps = int(state["progress"][1 + number])
-            problem.active = np.arange(problem.rows.n_rows)
-            problem.visit_all()
             problem.certify()

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.chunk import Array, Chunk
 from steepest.data.parameters import ParameterError
 from steepest.learners.batch import Step
 from steepest.learners.linear import SOFTMAX
 from steepest.learners.losses import Loss
 from steepest.learners.objective import Objective
 from steepest.learners.penalties import soft_threshold
-from steepest.learners.rows_in_memory import all_rows, targets_of
+from steepest.learners.rows_in_memory import all_rows, for_each, row_squares, targets_of
 
 V, MEAN, PAID = range(3)  # the columns of a feature, as in dual_table.h
 FEATURE_COLUMNS = 4
@@ -35,14 +34,22 @@ class SagaProblem:
     """Rows with targets for one output, and what SAGA remembers of them."""
 
     def __init__(
-        self, rows: Chunk, y: Array, loss: Loss, l1: float, l2: float, *, parameter: float, fit_intercept: bool, seed: int
+        self,
+        rows: Chunk,
+        y: Array,
+        loss: Loss,
+        l1: float,
+        l2: float,
+        *,
+        parameter: float,
+        fit_intercept: bool,
+        seed: int,
     ) -> None:
         n = rows.n_rows
         self.rows, self.y, self.loss, self.l1, self.l2, self.parameter = rows, y, loss, l1, l2, parameter
         self.fit_intercept, self.seed, self.epochs = fit_intercept, seed, 0
         self.share = np.ones(n) if rows.weight is None else rows.weight * (n / rows.weight.sum())
-        self.squares = np.empty(n)
-        kernels.row_squares(rows.indptr, rows.indices, rows.values, self.squares)
+        self.squares = row_squares(rows)
         self.slopes = np.zeros(n)
         self.features = np.zeros((rows.n_features, FEATURE_COLUMNS))
         self.bias = np.zeros(2)  # the bias, and the mean slope
@@ -92,23 +99,11 @@ class SagaProblem:
             l2=self.l2,
             fit_intercept=self.fit_intercept,
         )
-        if done < n and not self._fits(int(order[done])):
-            raise _Refused(int(order[done]))
         return done == n
 
-    def _fits(self, row: int) -> bool:
-        span = slice(int(self.rows.indptr[row]), int(self.rows.indptr[row + 1]))
-        indices = self.rows.indices[span]
-        return bool(
-            ((indices >= 0) & (indices < self.rows.n_features)).all() and np.isfinite(self.rows.values[span]).all()
-        )
 
-
-class _Refused(Exception):
-    """A row that the kernel could not use."""
-
-    def __init__(self, row: int) -> None:
-        self.row = row
+def _few_epochs(problem: SagaProblem) -> bool:
+    return all(problem.epoch() for _ in range(EPOCHS_PER_STEP))
 
 
 class Saga:
@@ -140,11 +135,7 @@ class Saga:
     def step(self) -> Step:
         """A few epochs and a look at the objective; if it rose, back to where it was with half the step."""
         before = self.w
-        try:
-            fine = self._epochs()
-        except _Refused as refused:
-            self.objective.learner._refuse_bad_row(self.problems[0].rows, refused.row)
-            raise DataError("the scores overflow; scale the features to about one") from None
+        fine = all(for_each(_few_epochs, self.problems, self.objective.n_threads))
         w = np.empty_like(self.w)
         for output, problem in enumerate(self.problems):
             w[:-1, output], w[-1, output] = problem.features[:, V], problem.bias[0]
@@ -170,16 +161,6 @@ class Saga:
     def _remember(self) -> None:
         for output, problem in enumerate(self.problems):
             problem.start_from(self.w[:-1, output], float(self.w[-1, output]))
-
-    def _epochs(self) -> bool:
-        def run(problem: SagaProblem) -> bool:
-            return all(problem.epoch() for _ in range(EPOCHS_PER_STEP))
-
-        threads = min(self.objective.n_threads, len(self.problems))
-        if threads <= 1:
-            return all([run(problem) for problem in self.problems])
-        with ThreadPoolExecutor(threads) as pool:
-            return all(list(pool.map(run, self.problems)))
 
     def _look(self, w: Array) -> tuple[float, float]:
         """The objective, and the length of its least subgradient."""
