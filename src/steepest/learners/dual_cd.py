@@ -31,6 +31,7 @@ BETA, SQUARE, TARGET, CAP = range(4)  # the columns of a dual row, as in dual_ta
 MOST_SWEEPS = 1000  # in one step
 STEP_GAIN = 1e-3  # a step ends when the gap is this share of what it was, or small enough
 FLOAT32_TOL = 1e-7  # below, rounding of float32 weights between two certificates would be felt
+SLOW, PATIENCE = 0.8, 4  # the bias is far off if the sum of beta stays above this share of itself for so many sweeps
 # The quadratic term of each loss's dual, in units of 1 / C.
 DIAGONAL = {"squared_hinge": 0.5, "modified_huber": 0.5, "squared": 1.0, "huber": 1.0}
 
@@ -66,16 +67,19 @@ class DualProblem:
         fit_intercept: bool = True,
         dtype: Any = np.float32,
         seed: int = 0,
+        bias: float = 0.0,
     ) -> None:
         n = rows.n_rows
         self.rows, self.loss, self.alpha, self.parameter, self.seed = rows, loss, alpha, parameter, seed
         self.share = np.full(n, 1.0 / n) if rows.weight is None else rows.weight / rows.weight.sum()
         squares = row_squares(rows)
-        # As much as the mean row weighs: the bias then learns as fast as the other weights together.
-        self.bias_step = (float(self.share @ squares) or 1.0) if fit_intercept else 0.0
+        # As much as the mean row weighs: the bias then learns as fast as the other weights together. Under a strong
+        # penalty all variables together reach 1 / alpha only, and still must be able to move it by about one.
+        self.bias_step = max(float(self.share @ squares), alpha) if fit_intercept else 0.0
+        self.last_sum, self.slow_sweeps = 0.0, 0
         self.state = np.column_stack([np.zeros(n), squares + self.bias_step, y, self.share / alpha])
         self.w = np.zeros(rows.n_features, dtype)
-        self.bias = np.zeros(2)  # the bias, and the sum of all beta
+        self.bias = np.array([bias, 0.0])  # the bias, and the sum of all beta
         self.active = np.arange(n)
         self.n_active = n
         self.slope_range = (-math.inf, math.inf)
@@ -100,7 +104,7 @@ class DualProblem:
             estimate = self.sweep()
             # The estimate is from before the sweep. If few rows were visited, to know for certain costs far more than
             # another sweep; otherwise it is worth a look as soon as this sweep may have been enough.
-            expected = 2.0 * estimate if few else estimate * min(1.0, estimate / before)
+            expected = 2.0 * estimate if few else estimate * min(1.0, estimate / max(before, 1e-300))
             before = estimate
             if expected > target * self.scale:
                 continue
@@ -136,8 +140,19 @@ class DualProblem:
             raise DataError("the scores overflow; scale the features to about one, or give a larger alpha")
         self.n_active = n_active
         self.slope_range = (least if least < 0 else -math.inf, most if most > 0 else math.inf)
-        self.bias[0] += self.bias_step * self.bias[1]  # the step of the method of multipliers
+        self._move_bias()
         return self.alpha * gap
+
+    def _move_bias(self) -> None:
+        """The step of the method of multipliers; it grows if the sum hardly falls for several sweeps."""
+        total = float(self.bias[1])
+        self.bias[0] += self.bias_step * total
+        slow = total * self.last_sum > 0 and abs(total) > SLOW * abs(self.last_sum)
+        self.slow_sweeps, self.last_sum = self.slow_sweeps + 1 if slow else 0, total
+        if self.slow_sweeps >= PATIENCE:
+            self.state[:, SQUARE] += self.bias_step
+            self.bias_step *= 2.0
+            self.slow_sweeps = 0
 
     def visit_all(self) -> None:
         """Ends the shrinking: every row is visited again."""
@@ -196,7 +211,7 @@ class DualCD:
             raise ParameterError("solver='dual_cd' learns one class against the rest; give multi_class='ovr'")
         settings = objective.settings
         self.objective, self.tol, self.wanted = objective, tol, 1.0
-        self.w = np.zeros(objective.shape)
+        self.w = objective.start()
         rows = all_rows(objective.data)
         self.problems = [
             DualProblem(
@@ -208,6 +223,7 @@ class DualCD:
                 fit_intercept=settings.fit_intercept,
                 dtype=np.float32 if tol >= FLOAT32_TOL else np.float64,
                 seed=seed,
+                bias=float(self.w[-1, output]),
             )
             for output in range(objective.n_outputs)
         ]
@@ -248,15 +264,19 @@ class DualCD:
         return {
             "beta": np.array([p.state[:, BETA] for p in self.problems]),
             "bias": np.array([p.bias for p in self.problems]),
-            "progress": np.array([self.wanted, *(float(p.sweeps) for p in self.problems)]),
+            "progress": np.array([[self.wanted, float(p.sweeps), p.bias_step, p.last_sum] for p in self.problems]),
+            "slow": np.array([p.slow_sweeps for p in self.problems]),
             "w": self.w,
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on from there."""
         self.w = np.array(state["w"])
-        self.wanted = float(state["progress"][0])
+        self.wanted = float(state["progress"][0][0])
         for number, problem in enumerate(self.problems):
             problem.state[:, BETA], problem.bias[:] = state["beta"][number], state["bias"][number]
-            problem.sweeps = int(state["progress"][1 + number])
+            _, sweeps, bias_step, problem.last_sum = (float(value) for value in state["progress"][number])
+            problem.state[:, SQUARE] += bias_step - problem.bias_step
+            problem.sweeps, problem.bias_step = int(sweeps), bias_step
+            problem.slow_sweeps = int(state["slow"][number])
             problem.certify()
