@@ -3,7 +3,7 @@
 Ours are dual_cd, newton_cg and cd; LIBLINEAR runs each of its solvers with falling tolerances until the gap is met, and
 only that run counts. No intercept, since LIBLINEAR's dual solvers would penalise it. The time is that of the call, from
 data in each program's own form. The optimum is ours at 1e-9, certified by its duality gap (l1: the least value seen).
-Run as `python -m benchmarks.dual [--rows N] [--jobs rcv1 a9a news20 l1]`; the ratio is the peer's seconds over our best.
+Run as `python -m benchmarks.dual [--rows N] [--jobs rcv1 a9a news20 l1]`. Ratios: the peer over our best.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import os
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -109,13 +110,11 @@ def race_l2(name: str, rows: int, alpha_of) -> None:
             if loss == "hinge":
                 del own["newton_cg"]
             ours = {
-                solver: first_to_reach(lambda tol, s=solver: race.ours(s, tol), tolerances, race, optimum, gap)
+                solver: first_to_reach(partial(race.ours, solver), tolerances, race, optimum, gap)
                 for solver, tolerances in own.items()
             }
             peers = {
-                f"-s {s}": first_to_reach(
-                    lambda tol, s=s: race.liblinear(problem, s, tol), TOLERANCES, race, optimum, gap
-                )
+                f"-s {s}": first_to_reach(partial(race.liblinear, problem, s), TOLERANCES, race, optimum, gap)
                 for s in solvers
             }
             show(f"{name} {loss} alpha={race.alpha:.1e}", gap, ours, peers)

@@ -69,7 +69,7 @@ def test_a_native_sweep_is_the_sweep_of_the_definition(loss, bias_step):
     np.testing.assert_allclose(bias, wanted_bias, rtol=close, atol=close)
 
 
-@pytest.mark.parametrize("l1, l2", [(0.0, 0.0), (0.0, 0.1), (0.02, 0.0), (0.02, 0.1)])
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (0.0, 0.1), (0.02, 0.0), (0.02, 0.1)])
 def test_a_native_saga_epoch_is_the_epoch_of_the_definition(l1, l2):
     X, y = problem()
     rows, n = from_arrays(X).block, X.shape[0]
@@ -112,7 +112,7 @@ def test_a_native_cycle_is_the_cycle_of_the_definition():
     np.testing.assert_allclose(w, wanted, atol=1e-5)
 
 
-@pytest.mark.parametrize("loss", ("squared_hinge", "log", "modified_huber", "squared", "huber"))
+@pytest.mark.parametrize("loss", ["squared_hinge", "log", "modified_huber", "squared", "huber"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_dual_cd_reaches_the_optimum_that_scipy_finds(loss, weighted):
     from scipy.optimize import minimize
@@ -132,7 +132,7 @@ def test_dual_cd_reaches_the_optimum_that_scipy_finds(loss, weighted):
     assert objective(loss, X64, y, found.weights, found.bias, 0.01, weight) == pytest.approx(found.objective, rel=1e-9)
 
 
-@pytest.mark.parametrize("loss", ("hinge", "epsilon_insensitive"))
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
 def test_dual_cd_reaches_the_optimum_of_a_support_vector_machine(loss):
     svm = pytest.importorskip("sklearn.svm")
     X, y = problem(loss=loss)
@@ -160,7 +160,8 @@ def test_the_certificate_is_honest_however_early_it_is_asked_for(loss, seed, alp
     first = early.certify()
     later = solved(loss, X, y, alpha, 1e-7, fit_intercept=fit_intercept)
     assert first.objective - first.gap <= later.objective * (1 + 1e-9) + 1e-12
-    assert first.gap >= 0 and later.gap >= 0
+    assert first.gap >= 0
+    assert later.gap >= 0
 
 
 @pytest.mark.parametrize("loss", ["hinge", "log"])
@@ -186,7 +187,7 @@ def test_the_estimator_shows_what_the_dual_found():
     assert "duality gap" in model.history_.events[-1]
 
 
-@pytest.mark.parametrize("solver, penalty", [("dual_cd", "l2"), ("saga", "l2"), ("saga", "l1"), ("cd", "l1")])
+@pytest.mark.parametrize(("solver", "penalty"), [("dual_cd", "l2"), ("saga", "l2"), ("saga", "l1"), ("cd", "l1")])
 def test_three_classes_are_three_problems_whatever_the_threads(solver, penalty):
     X, _ = problem(n=90)
     y = np.argmax(X[:, :3].toarray(), axis=1)
@@ -233,7 +234,7 @@ def test_saga_finds_the_optimum_of_counts():
     np.testing.assert_allclose(model.coef_.ravel(), peer.coef_, atol=1e-4)
 
 
-@pytest.mark.parametrize("solver, penalty", [("dual_cd", "l2"), ("saga", "l2"), ("cd", "l1")])
+@pytest.mark.parametrize(("solver", "penalty"), [("dual_cd", "l2"), ("saga", "l2"), ("cd", "l1")])
 def test_a_source_of_chunks_gives_the_bits_of_one_block(solver, penalty):
     X, y = problem(n=300)
     options = {"solver": solver, "penalty": penalty, "alpha": 0.01, "dtype": "float64", "random_state": 3}
@@ -258,7 +259,7 @@ def test_a_dual_run_taken_up_again_goes_on_to_the_same_bits():
 
 
 @pytest.mark.parametrize(
-    "options, words",
+    ("options", "words"),
     [
         ({"solver": "dual_cd", "alpha": 0.0}, "alpha > 0"),
         ({"solver": "dual_cd", "penalty": "l1"}, "quadratic penalty"),
@@ -273,7 +274,7 @@ def test_pairs_that_cannot_work_are_refused_with_the_reason(options, words):
         st.LinearClassifier(**options).fit(X, y)
 
 
-@pytest.mark.parametrize("solver, penalty", [("dual_cd", "l2"), ("saga", "l2"), ("cd", "l1")])
+@pytest.mark.parametrize(("solver", "penalty"), [("dual_cd", "l2"), ("saga", "l2"), ("cd", "l1")])
 def test_bad_rows_are_named_and_softmax_is_refused(solver, penalty):
     X, y = problem()
     model = st.LinearClassifier("log", solver=solver, penalty=penalty, alpha=0.01)
@@ -296,7 +297,7 @@ def test_rows_that_do_not_fit_into_memory_are_refused_in_one_sentence(monkeypatc
         st.LinearClassifier(solver="dual_cd", alpha=0.01).fit_stream(st.from_arrays(X, y).limit(50))
 
 
-@pytest.mark.parametrize("solver, penalty", [("dual_cd", "l2"), ("saga", "l2"), ("saga", "l1"), ("cd", "l1")])
+@pytest.mark.parametrize(("solver", "penalty"), [("dual_cd", "l2"), ("saga", "l2"), ("saga", "l1"), ("cd", "l1")])
 def test_constant_columns_empty_rows_and_one_feature_give_finite_weights(solver, penalty):
     X = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 0.0]], np.float32)
     model = st.LinearClassifier("log", solver=solver, penalty=penalty, alpha=0.1, random_state=0, fit_intercept=False)
