@@ -27,9 +27,9 @@ from steepest.learners.losses import Loss
 from steepest.learners.objective import Objective
 from steepest.learners.rows_in_memory import all_rows, for_each, row_squares, targets_of
 
-BETA, SQUARE, TARGET, CAP = range(4)  # the columns of a dual row, as in dual_table.h
+BETA, SQUARE = 0, 1  # columns of a dual row; the others are the target and the cap, as in dual_table.h
 MOST_SWEEPS = 1000  # in one step
-STEP_GAIN = 1e-3  # a step ends when the gap is this share of what it was, or small enough
+STEP_GAIN = 1e-6  # a step ends when the gap is this share of what it was, or small enough: a look costs sweeps
 FLOAT32_TOL = 1e-7  # below, rounding of float32 weights between two certificates would be felt
 SLOW, PATIENCE = 0.8, 4  # the bias is far off if the sum of beta stays above this share of itself for so many sweeps
 # The quadratic term of each loss's dual, in units of 1 / C.
@@ -71,13 +71,15 @@ class DualProblem:
     ) -> None:
         n = rows.n_rows
         self.rows, self.loss, self.alpha, self.parameter, self.seed = rows, loss, alpha, parameter, seed
+        self.y = np.ascontiguousarray(y, np.float64)
         self.share = np.full(n, 1.0 / n) if rows.weight is None else rows.weight / rows.weight.sum()
         squares = row_squares(rows)
         # As much as the mean row weighs: the bias then learns as fast as the other weights together. Under a strong
         # penalty all variables together reach 1 / alpha only, and still must be able to move it by about one.
         self.bias_step = max(float(self.share @ squares), alpha) if fit_intercept else 0.0
         self.last_sum, self.slow_sweeps = 0.0, 0
-        self.state = np.column_stack([np.zeros(n), squares + self.bias_step, y, self.share / alpha])
+        self.cap = self.share / alpha
+        self.state = np.column_stack([np.zeros(n), squares + self.bias_step, self.y, self.cap])
         self.w = np.zeros(rows.n_features, dtype)
         self.bias = np.array([bias, 0.0])  # the bias, and the sum of all beta
         self.active = np.arange(n)
@@ -86,11 +88,6 @@ class DualProblem:
         self.sweeps = 0
         self.scale = float(self.share @ loss.value(np.zeros(n), y, parameter)) or 1.0
         self.certificate: Certificate | None = None
-
-    @property
-    def y(self) -> Array:
-        """The targets."""
-        return self.state[:, TARGET]
 
     # ------------------------------------------------------------------------------------------------ optimisation
 
@@ -104,7 +101,7 @@ class DualProblem:
             estimate = self.sweep()
             # The estimate is from before the sweep. If few rows were visited, to know for certain costs far more than
             # another sweep; otherwise it is worth a look as soon as this sweep may have been enough.
-            expected = 2.0 * estimate if few else estimate * min(1.0, estimate / max(before, 1e-300))
+            expected = 4.0 * estimate if few else estimate * min(1.0, estimate / max(before, 1e-300))
             before = estimate
             if expected > target * self.scale:
                 continue
@@ -191,8 +188,8 @@ class DualProblem:
 
     def dual_value(self, beta: Array) -> float:
         """-sum C l*(-beta / C)."""
-        cap, counts = self.state[:, CAP], self.state[:, CAP] > 0
-        part = np.divide(beta, cap, out=np.zeros_like(cap), where=counts)  # beta / C
+        cap = self.cap
+        part = beta / np.where(cap > 0, cap, 1.0)  # beta / C
         if self.loss.name == "log":
             p = np.clip(self.y * part, 0.0, 1.0)
             q = 1.0 - p
@@ -229,7 +226,7 @@ class DualCD:
         ]
 
     def step(self) -> Step:
-        """Sweeps until the gap of every output is a thousandth of what it was, or within the tolerance."""
+        """Sweeps until the gap of every output is within the tolerance, or a millionth of what it was."""
         self.wanted = max(self.tol, STEP_GAIN * self.wanted)
         before, sweeps = self.w.copy(), sum(problem.sweeps for problem in self.problems)
         found = for_each(self._reach, self.problems, self.objective.n_threads)
