@@ -185,6 +185,7 @@ def test_the_estimator_shows_what_the_dual_found():
     assert set(np.flatnonzero(scores < 0.999)) <= set(model.support_) <= set(np.flatnonzero(scores < 1.001))
     assert 0 <= model.dual_gap_ <= 1e-8 * model.objective(X, y)
     assert "duality gap" in model.history_.events[-1]
+    assert not hasattr(model.set_params(solver="sgd").fit(X, y), "dual_coef_")
 
 
 @pytest.mark.parametrize(("solver", "penalty"), [("dual_cd", "l2"), ("saga", "l2"), ("saga", "l1"), ("cd", "l1")])

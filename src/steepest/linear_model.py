@@ -26,7 +26,7 @@ from steepest.engine.stopping import Plan
 from steepest.estimator import Estimator
 from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
 from steepest.learners.base import join_words, split_words
-from steepest.learners.batch import BATCH_SOLVERS, SOLVERS, SolverOptions
+from steepest.learners.batch import BATCH_SOLVERS, FINDINGS, SOLVERS, SolverOptions
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings, resolve_settings
 
@@ -215,6 +215,8 @@ class LinearModel(Estimator):
 
     def _adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
         self._learner = learner
+        for name in FINDINGS:
+            vars(self).pop(name, None)
         self.recipe_ = source.recipe
         self._target_names = _target_names(source)
         self.history_ = history

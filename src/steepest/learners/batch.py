@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from steepest.learners.objective import Objective
 
 BATCH_SOLVERS = ("gd", "closed_form", "cg", "lbfgs", "newton_cg", "dual_cd", "saga", "cd")
+# What a solver may find beyond the weights, shown by the estimator until it is fitted anew.
+FINDINGS = ("dual_coef_", "dual_gap_", "slacks_", "support_")
 KINKED = ("hinge", "epsilon_insensitive", "quantile")
 CURVED = tuple(name for name in LOSSES if name not in (*KINKED, "perceptron"))
 
