@@ -324,8 +324,8 @@ void bind_linear(nb::module_& module) {
   module.def(
       "linear_scores",
       [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-         ConstTable weights, double scale, In<double> bias, Out<double> scores, int n_threads,
-         int table_bits, int64_t n_columns) {
+         ConstTable weights, double scale, In<double> bias, Out<double> scores, int n_threads, int table_bits,
+         int64_t n_columns) {
         return score({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, scale, bias,
                      scores, n_threads, table_bits, n_columns);
       },

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "dual_table.h"
 #include "kernel_table.h"
 
 #if defined(_MSC_VER)
@@ -12,11 +13,13 @@
 namespace steepest {
 namespace baseline {
 extern const KernelTable table;
-}
+extern const DualTable dual_table;
+}  // namespace baseline
 #if defined(STEEPEST_HAS_V3)
 namespace v3 {
 extern const KernelTable table;
-}
+extern const DualTable dual_table;
+}  // namespace v3
 
 static bool can_run_v3() {
 #if defined(_MSC_VER)
@@ -31,16 +34,23 @@ static bool can_run_v3() {
 }
 #endif
 
-static const KernelTable& choose() {
 #if defined(STEEPEST_HAS_V3)
+static bool use_v3() {
   const char* wish = std::getenv("STEEPEST_ISA");
-  if (can_run_v3() && !(wish && std::strcmp(wish, "baseline") == 0)) return v3::table;
-#endif
-  return baseline::table;
+  return can_run_v3() && !(wish && std::strcmp(wish, "baseline") == 0);
 }
+#define CHOOSE(table) (use_v3() ? v3::table : baseline::table)
+#else
+#define CHOOSE(table) baseline::table
+#endif
 
 const KernelTable& kernels() {
-  static const KernelTable& chosen = choose();
+  static const KernelTable& chosen = CHOOSE(table);
+  return chosen;
+}
+
+const DualTable& dual_kernels() {
+  static const DualTable& chosen = CHOOSE(dual_table);
   return chosen;
 }
 

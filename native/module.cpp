@@ -7,6 +7,7 @@
 namespace nb = nanobind;
 
 void bind_batch(nb::module_& module);
+void bind_dual(nb::module_& module);
 void bind_libsvm(nb::module_& module);
 void bind_linear(nb::module_& module);
 void bind_text(nb::module_& module);
@@ -16,6 +17,7 @@ NB_MODULE(_native, module) {
   module.doc() = "The inner loops of steepest.";
   module.attr("isa") = steepest::kernels().name;
   bind_batch(module);
+  bind_dual(module);
   bind_libsvm(module);
   bind_linear(module);
   bind_text(module);

@@ -216,3 +216,86 @@ def split_words(document: str | bytes, lowercase: bool, min_letters: int) -> lis
 def first_no_text(texts: list[Any]) -> int: ...
 def first_too_large(numbers: Floats) -> int: ...
 def write_integers(numbers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+def dual_sweep(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    state: npt.NDArray[np.float64],
+    w: npt.NDArray[Any],
+    bias: npt.NDArray[np.float64],
+    active: npt.NDArray[np.int64],
+    n_active: int,
+    *,
+    loss: int,
+    parameter: float,
+    bias_step: float,
+    least_slope: float,
+    most_slope: float,
+    seed: int,
+) -> tuple[int, int, float, float, float]: ...
+def dual_gather(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    amount: npt.NDArray[np.float64],
+    w: npt.NDArray[np.float64],
+) -> int: ...
+def row_squares(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    squares: npt.NDArray[np.float64],
+) -> None: ...
+def saga_epoch(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    y: npt.NDArray[np.float64],
+    share: npt.NDArray[np.float64],
+    order: npt.NDArray[np.int64],
+    slopes: npt.NDArray[np.float64],
+    features: npt.NDArray[np.float64],
+    bias: npt.NDArray[np.float64],
+    *,
+    loss: int,
+    parameter: float,
+    eta: float,
+    l1: float,
+    l2: float,
+    fit_intercept: bool,
+) -> int: ...
+def transpose(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    out_indptr: npt.NDArray[np.int64],
+    out_indices: npt.NDArray[np.int32],
+    out_values: npt.NDArray[np.float32],
+) -> None: ...
+def cd_cycles(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    set: npt.NDArray[np.int64],
+    gradient: npt.NDArray[np.float64],
+    diagonal: npt.NDArray[np.float64],
+    w: npt.NDArray[np.float64],
+    u: npt.NDArray[np.float32],
+    h: npt.NDArray[np.float32],
+    bias: npt.NDArray[np.float64],
+    *,
+    bias_slope: float,
+    l1: float,
+    l2: float,
+    fit_intercept: bool,
+    cycles: int,
+    enough: float,
+) -> float: ...
+def cd_diagonal(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    set: npt.NDArray[np.int64],
+    h: npt.NDArray[np.float32],
+    diagonal: npt.NDArray[np.float64],
+) -> None: ...

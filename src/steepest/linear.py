@@ -88,6 +88,8 @@ class LinearClassifier(LinearModel):
     ----------
     coef_, intercept_, classes_, n_iter_, n_features_in_, history_, n_nonzero_
     margin_ : float, 1/‖w‖ (two classes)
+    dual_coef_, dual_gap_, slacks_, support_ : with solver="dual_cd" only: the dual variables, a bound on the distance
+        of the objective from its optimum, the loss of each row, and the rows that hold the weights
 
     Examples
     --------

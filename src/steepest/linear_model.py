@@ -29,7 +29,7 @@ from steepest.engine.stopping import Plan
 from steepest.estimator import Estimator
 from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
 from steepest.learners.base import join_words, split_words
-from steepest.learners.batch import BATCH_SOLVERS, SOLVERS, SolverOptions
+from steepest.learners.batch import BATCH_SOLVERS, FINDINGS, SOLVERS, SolverOptions
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings, resolve_settings
 from steepest.names import NameBook
@@ -186,7 +186,7 @@ class LinearModel(Estimator):
         learner.rows_learned = data.n_rows
         self._check_learned(learner)
         objective = Objective(data, _threads(self.n_jobs))
-        solver = SOLVERS[settings.rule](objective, SolverOptions(str(self.schedule), settings.eta0, tol))
+        solver = SOLVERS[settings.rule](objective, SolverOptions(str(self.schedule), settings.eta0, tol, self._seed()))
         checkpoints = None
         if checkpoint is not None:
             fingerprint = {"settings": learner.settings.as_dict(), "plan": asdict(plan), "data": source.fingerprint()}
@@ -207,6 +207,7 @@ class LinearModel(Estimator):
         )
         learner.take_weights(w[:-1], w[-1])
         self._adopt(learner, history, source)
+        vars(self).update(getattr(solver, "findings", {}))
         return self
 
     def _check_learned(self, learner: LinearLearner) -> None:
@@ -251,6 +252,8 @@ class LinearModel(Estimator):
 
     def _adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
         self._learner = learner
+        for name in FINDINGS:
+            vars(self).pop(name, None)
         self.recipe_ = source.recipe
         self._target_names = _target_names(source)
         self.history_ = history

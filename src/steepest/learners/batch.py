@@ -21,7 +21,9 @@ from steepest.learners.penalties import PENALTIES
 if TYPE_CHECKING:
     from steepest.learners.objective import Objective
 
-BATCH_SOLVERS = ("gd", "closed_form", "cg", "lbfgs", "newton_cg")
+BATCH_SOLVERS = ("gd", "closed_form", "cg", "lbfgs", "newton_cg", "dual_cd", "saga", "cd")
+# What a solver may find beyond the weights, shown by the estimator until it is fitted anew.
+FINDINGS = ("dual_coef_", "dual_gap_", "slacks_", "support_")
 KINKED = ("hinge", "epsilon_insensitive", "quantile")
 CURVED = tuple(name for name in LOSSES if name not in (*KINKED, "perceptron"))
 
@@ -33,6 +35,7 @@ class SolverOptions:
     schedule: str = "auto"  # of gd: "auto" searches, the others give the step of every iteration
     eta0: float | None = None
     tol: float = 1e-6
+    seed: int = 0  # of the solvers that visit rows at random
 
 
 @dataclass(slots=True)
@@ -100,6 +103,24 @@ def _newton_cg(objective: Objective, options: SolverOptions) -> Solver:
     return Multipliers(objective, NewtonCG, options.tol) if objective.settings.loss in KINKED else NewtonCG(objective)
 
 
+def _dual_cd(objective: Objective, options: SolverOptions) -> Solver:
+    from steepest.learners.dual_cd import DualCD
+
+    return DualCD(objective, options.tol, options.seed)
+
+
+def _saga(objective: Objective, options: SolverOptions) -> Solver:
+    from steepest.learners.saga import Saga
+
+    return Saga(objective, options.tol, options.seed)
+
+
+def _cd(objective: Objective, options: SolverOptions) -> Solver:
+    from steepest.learners.cd import CoordinateDescent
+
+    return CoordinateDescent(objective)
+
+
 # The table of solvers; a new one is a line here, and its refusals below.
 SOLVERS: dict[str, MakeSolver] = {
     "gd": _gd,
@@ -107,6 +128,9 @@ SOLVERS: dict[str, MakeSolver] = {
     "cg": _cg,
     "lbfgs": _lbfgs,
     "newton_cg": _newton_cg,
+    "dual_cd": _dual_cd,
+    "saga": _saga,
+    "cd": _cd,
 }
 
 
@@ -164,6 +188,36 @@ REFUSED = (
         ("lp",),
         "|w|^p with p below 2 has no second derivative at zero; use solver='lbfgs', 'cg' or 'gd'",
         p_below=2.0,
+    ),
+    Refusal(
+        ("dual_cd",),
+        ("exponential", "poisson"),
+        None,
+        "its dual steps know the losses whose slope is bounded or linear; use solver='newton_cg' or 'lbfgs'",
+    ),
+    Refusal(
+        ("dual_cd",),
+        None,
+        ("none", "l1", "elasticnet", "lp"),
+        "the dual exists under a quadratic penalty only; give penalty='l2' and alpha > 0, or use solver='lbfgs'",
+    ),
+    Refusal(
+        ("saga", "cd"),
+        KINKED,
+        None,
+        "it needs a loss without kinks; use solver='dual_cd'",
+    ),
+    Refusal(
+        ("cd",),
+        CURVED,
+        ("none", "l2"),
+        "it is made for sparse weights; without a 1-norm use solver='newton_cg', 'dual_cd' or 'lbfgs'",
+    ),
+    Refusal(
+        ("saga", "cd"),
+        None,
+        ("lp",),
+        "its steps along one feature know the 1-norm and the 2-norm only; use solver='lbfgs', 'cg' or 'gd'",
     ),
 )
 

@@ -1,0 +1,279 @@
+"""Dual coordinate descent: the exact optimum of one dual variable after the other, with a certificate.
+
+Minimises mean loss + alpha/2 |w|^2 over w and a free bias b. With C_i = weight_i / (alpha sum of weights) the dual is
+    largest of -1/2 |sum beta_i x_i|^2 - sum C_i l*(-beta_i / C_i)  subject to  sum beta_i = 0,    w = sum beta_i x_i
+(Hsieh et al., "A dual coordinate descent method for large-scale linear SVM", 2008; Yu, Huang and Lin, 2011, for the
+logistic loss). The constraint belongs to the bias and is met by the method of multipliers: b moves with every variable,
+and once more after every sweep by the sum that is left.
+Invariant: the gap bounds the distance of the weights shown from the optimum, whatever happened on the way.
+Left out: data that does not fit into memory, penalties other than l2, losses whose dual is neither a box nor logistic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steepest import kernels
+from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.parameters import ParameterError
+from steepest.learners.batch import Step
+from steepest.learners.linear import SOFTMAX
+from steepest.learners.losses import Loss
+from steepest.learners.objective import Objective
+from steepest.learners.rows_in_memory import all_rows, for_each, row_squares, targets_of
+
+BETA, SQUARE = 0, 1  # columns of a dual row; the others are the target and the cap, as in dual_table.h
+MOST_SWEEPS = 1000  # in one step
+STEP_GAIN = 1e-6  # a step ends when the gap is this share of what it was, or small enough: a look costs sweeps
+FLOAT32_TOL = 1e-7  # below, rounding of float32 weights between two certificates would be felt
+SLOW, PATIENCE = 0.8, 4  # the bias is far off if the sum of beta stays above this share of itself for so many sweeps
+# The quadratic term of each loss's dual, in units of 1 / C.
+DIAGONAL = {"squared_hinge": 0.5, "modified_huber": 0.5, "squared": 1.0, "huber": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Weights, and how far they are from the optimum at most."""
+
+    weights: Array
+    bias: float
+    beta: Array  # one a row: weights = sum of beta x
+    objective: float
+    gap: float
+    slacks: Array  # the loss of each row
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap as a share of the objective."""
+        return self.gap / self.objective if self.objective > 0 else 0.0
+
+
+class DualProblem:
+    """Rows with targets for one output, their dual variables, and the weights that follow from them."""
+
+    def __init__(
+        self,
+        rows: Chunk,
+        y: Array,
+        loss: Loss,
+        alpha: float,
+        *,
+        parameter: float = 0.0,
+        fit_intercept: bool = True,
+        dtype: Any = np.float32,
+        seed: int = 0,
+        bias: float = 0.0,
+    ) -> None:
+        n = rows.n_rows
+        self.rows, self.loss, self.alpha, self.parameter, self.seed = rows, loss, alpha, parameter, seed
+        self.y = np.ascontiguousarray(y, np.float64)
+        self.share = np.full(n, 1.0 / n) if rows.weight is None else rows.weight / rows.weight.sum()
+        squares = row_squares(rows)
+        # As much as the mean row weighs: the bias then learns as fast as the other weights together. Under a strong
+        # penalty all variables together reach 1 / alpha only, and still must be able to move it by about one.
+        self.bias_step = max(float(self.share @ squares), alpha) if fit_intercept else 0.0
+        self.last_sum, self.slow_sweeps = 0.0, 0
+        self.cap = self.share / alpha
+        self.state = np.column_stack([np.zeros(n), squares + self.bias_step, self.y, self.cap])
+        self.w = np.zeros(rows.n_features, dtype)
+        self.bias = np.array([bias, 0.0])  # the bias, and the sum of all beta
+        self.active = np.arange(n)
+        self.n_active = n
+        self.slope_range = (-math.inf, math.inf)
+        self.sweeps = 0
+        self.scale = float(self.share @ loss.value(np.zeros(n), y, parameter)) or 1.0
+        self.certificate: Certificate | None = None
+
+    # ------------------------------------------------------------------------------------------------ optimisation
+
+    def reach(self, wanted: float) -> Certificate:
+        """Sweeps until the gap seems to be `wanted` times the objective, and finds out whether it is."""
+        target, before, found = wanted, math.inf, None
+        self.active = np.arange(len(self.active))  # so that a run taken up again draws the same orders
+        self.visit_all()
+        for _ in range(MOST_SWEEPS):
+            few, all_visited = 4 * self.n_active < len(self.active), self.n_active == len(self.active)
+            estimate = self.sweep()
+            # The estimate is from before the sweep. If few rows were visited, to know for certain costs far more than
+            # another sweep; otherwise it is worth a look as soon as this sweep may have been enough.
+            expected = 4.0 * estimate if few else estimate * min(1.0, estimate / max(before, 1e-300))
+            before = estimate
+            if expected > target * self.scale:
+                continue
+            found = self.certify()
+            if found.relative_gap <= wanted:
+                return found
+            if all_visited:
+                target *= 0.5
+            self.visit_all()
+        return self.certify() if found is None or found.relative_gap > wanted else found
+
+    def sweep(self) -> float:
+        """One visit of each active row, in random order; returns an estimate of the gap before it."""
+        rows, least_most = self.rows, self.slope_range
+        self.sweeps += 1
+        n_active, status, gap, least, most = kernels.dual_sweep(
+            rows.indptr,
+            rows.indices,
+            rows.values,
+            self.state,
+            self.w,
+            self.bias,
+            self.active,
+            self.n_active,
+            loss=self.loss.code,
+            parameter=self.parameter,
+            bias_step=self.bias_step,
+            least_slope=least_most[0],
+            most_slope=least_most[1],
+            seed=(self.seed << 24) + self.sweeps,
+        )
+        if status:
+            raise DataError("the scores overflow; scale the features to about one, or give a larger alpha")
+        self.n_active = n_active
+        self.slope_range = (least if least < 0 else -math.inf, most if most > 0 else math.inf)
+        self._move_bias()
+        return self.alpha * gap
+
+    def _move_bias(self) -> None:
+        """The step of the method of multipliers; it grows if the sum hardly falls for several sweeps."""
+        total = float(self.bias[1])
+        self.bias[0] += self.bias_step * total
+        slow = total * self.last_sum > 0 and abs(total) > SLOW * abs(self.last_sum)
+        self.slow_sweeps, self.last_sum = self.slow_sweeps + 1 if slow else 0, total
+        if self.slow_sweeps >= PATIENCE:
+            self.state[:, SQUARE] += self.bias_step
+            self.bias_step *= 2.0
+            self.slow_sweeps = 0
+
+    def visit_all(self) -> None:
+        """Ends the shrinking: every row is visited again."""
+        self.n_active = len(self.active)
+        self.slope_range = (-math.inf, math.inf)
+
+    # -------------------------------------------------------------------------------------------------- certificate
+
+    def certify(self) -> Certificate:
+        """Weights built anew from the dual variables, their objective, and a bound from below by the dual."""
+        rows, beta = self.rows, self.balanced()
+        w = np.zeros(rows.n_features)
+        kernels.dual_gather(rows.indptr, rows.indices, rows.values, beta, w)
+        scores = np.empty((rows.n_rows, 1))
+        bias = self.bias[:1].copy()
+        kernels.linear_scores(rows.indptr, rows.indices, rows.values, None, w[:, None], bias, scores, 1)
+        slacks = np.asarray(self.loss.value(scores[:, 0], self.y, self.parameter))
+        penalty = 0.5 * self.alpha * float(w @ w)
+        objective = float(self.share @ slacks) + penalty
+        gap = max(0.0, objective + penalty - self.alpha * self.dual_value(beta))
+        # What rounding has done to the running weights ends here.
+        self.state[:, BETA], self.w[:], self.bias[1] = beta, w, 0.0
+        self.scale = objective or 1.0
+        self.certificate = Certificate(w, float(bias[0]), beta, objective, gap, slacks)
+        return self.certificate
+
+    def balanced(self) -> Array:
+        """Dual variables that sum to zero: those of the heavier sign are scaled down, which every box allows."""
+        beta = self.state[:, BETA].copy()
+        if self.bias_step == 0:
+            return beta
+        up, down = float(beta[beta > 0].sum()), -float(beta[beta < 0].sum())
+        beta[beta > 0] *= min(1.0, down / up) if up > 0 else 1.0
+        beta[beta < 0] *= min(1.0, up / down) if down > 0 else 1.0
+        return beta
+
+    def dual_value(self, beta: Array) -> float:
+        """-sum C l*(-beta / C)."""
+        cap = self.cap
+        part = beta / np.where(cap > 0, cap, 1.0)  # beta / C
+        if self.loss.name == "log":
+            p = np.clip(self.y * part, 0.0, 1.0)
+            q = 1.0 - p
+            return -float(cap @ (p * np.log(np.where(p > 0, p, 1.0)) + q * np.log(np.where(q > 0, q, 1.0))))
+        value = float(beta @ self.y) - 0.5 * DIAGONAL.get(self.loss.name, 0.0) * float(beta @ part)
+        if self.loss.name == "epsilon_insensitive":
+            value -= self.parameter * float(np.abs(beta).sum())
+        return value
+
+
+class DualCD:
+    """The solver: one dual problem an output, side by side on `n_threads` threads."""
+
+    def __init__(self, objective: Objective, tol: float, seed: int = 0) -> None:
+        if objective.target_kind == SOFTMAX:
+            raise ParameterError("solver='dual_cd' learns one class against the rest; give multi_class='ovr'")
+        settings = objective.settings
+        self.objective, self.tol, self.wanted = objective, tol, 1.0
+        self.w = objective.start()
+        rows = all_rows(objective.data)
+        self.problems = [
+            DualProblem(
+                rows,
+                targets_of(objective, rows, output),
+                objective.learner.loss,
+                settings.l2,
+                parameter=settings.loss_parameter,
+                fit_intercept=settings.fit_intercept,
+                dtype=np.float32 if tol >= FLOAT32_TOL else np.float64,
+                seed=seed,
+                bias=float(self.w[-1, output]),
+            )
+            for output in range(objective.n_outputs)
+        ]
+
+    def step(self) -> Step:
+        """Sweeps until the gap of every output is within the tolerance, or a millionth of what it was."""
+        self.wanted = max(self.tol, STEP_GAIN * self.wanted)
+        before, sweeps = self.w.copy(), sum(problem.sweeps for problem in self.problems)
+        found = for_each(self._reach, self.problems, self.objective.n_threads)
+        for output, certificate in enumerate(found):
+            self.w[:-1, output], self.w[-1, output] = certificate.weights, certificate.bias
+        self.objective.passes += sum(problem.sweeps for problem in self.problems) - sweeps
+        value, gap = sum(c.objective for c in found), sum(c.gap for c in found)
+        left = gap / value if value > 0 else 0.0
+        done = f"the duality gap is {left:.1e} of the objective" if left <= self.tol else None
+        moved = float(np.linalg.norm(self.w - before) / max(float(np.linalg.norm(self.w)), 1e-300))
+        return Step(value, left, 1.0, moved, done)
+
+    def _reach(self, problem: DualProblem) -> Certificate:
+        done = problem.certificate
+        return done if done is not None and done.relative_gap <= self.wanted else problem.reach(self.wanted)
+
+    @property
+    def findings(self) -> dict[str, Any]:
+        """What the dual tells beyond the weights, under the names an estimator shows."""
+        found = [p.certificate for p in self.problems if p.certificate is not None]
+        duals = np.array([c.beta for c in found])
+        return {
+            "dual_gap_": float(sum(c.gap for c in found)),
+            "dual_coef_": duals,
+            "slacks_": np.array([c.slacks for c in found]),
+            "support_": np.flatnonzero((duals != 0).any(axis=0)),
+        }
+
+    @property
+    def state(self) -> Mapping[str, Array]:
+        """The dual variables and the biases; the weights follow."""
+        return {
+            "beta": np.array([p.state[:, BETA] for p in self.problems]),
+            "bias": np.array([p.bias for p in self.problems]),
+            "progress": np.array([[self.wanted, float(p.sweeps), p.bias_step, p.last_sum] for p in self.problems]),
+            "slow": np.array([p.slow_sweeps for p in self.problems]),
+            "w": self.w,
+        }
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on from there."""
+        self.w = np.array(state["w"])
+        self.wanted = float(state["progress"][0][0])
+        for number, problem in enumerate(self.problems):
+            problem.state[:, BETA], problem.bias[:] = state["beta"][number], state["bias"][number]
+            _, sweeps, bias_step, problem.last_sum = (float(value) for value in state["progress"][number])
+            problem.state[:, SQUARE] += bias_step - problem.bias_step
+            problem.sweeps, problem.bias_step = int(sweeps), bias_step
+            problem.slow_sweeps = int(state["slow"][number])
+            problem.certify()

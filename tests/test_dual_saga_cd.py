@@ -1,0 +1,306 @@
+"""dual_cd, saga and cd: kernels against their definitions, optima against independent ones, honest certificates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+import steepest as st
+from steepest import kernels
+from steepest.data.chunk import DataError
+from steepest.data.parameters import ParameterError
+from steepest.data.source import from_arrays
+from steepest.kernels import reference_dual as reference
+from steepest.learners import rows_in_memory
+from steepest.learners.cd import transposed
+from steepest.learners.dual_cd import DualCD, DualProblem
+from steepest.learners.losses import LOSSES
+from steepest.learners.objective import BatchData, Objective
+
+DUAL = ("hinge", "squared_hinge", "log", "modified_huber", "squared", "huber", "epsilon_insensitive", "quantile")
+PARAMETER = {"huber": 0.5, "epsilon_insensitive": 0.1, "quantile": 0.3}
+CLASSIFY = ("hinge", "squared_hinge", "log", "modified_huber")
+
+
+def problem(n=60, d=8, seed=0, loss="log"):
+    generator = np.random.default_rng(seed)
+    X = sp.random(n, d, 0.5, "csr", np.float32, random_state=generator, data_rvs=generator.standard_normal)
+    score = X @ generator.standard_normal(d) + 0.5 + generator.standard_normal(n)
+    y = np.sign(score) if LOSSES[loss].kind == "binary" else score
+    if LOSSES[loss].kind == "count":
+        y = np.floor(np.exp(np.clip(0.3 * score, -2, 2)))
+    return X, y
+
+
+def objective(loss, X, y, w, bias, alpha, weight=None):
+    losses = LOSSES[loss].value(X @ w + bias, y, PARAMETER.get(loss, 0.0))
+    return float(np.average(losses, weights=weight)) + 0.5 * alpha * float(w @ w)
+
+
+def solved(loss, X, y, alpha=0.01, tol=1e-9, weight=None, **options):
+    rows = from_arrays(X, y, weight).block
+    dual = DualProblem(rows, y, LOSSES[loss], alpha, parameter=PARAMETER.get(loss, 0.0), dtype=np.float64, **options)
+    return dual.reach(tol)
+
+
+@pytest.mark.parametrize("loss", DUAL)
+@pytest.mark.parametrize("bias_step", [0.0, 0.7])
+def test_a_native_sweep_is_the_sweep_of_the_definition(loss, bias_step):
+    X, y = problem(loss=loss)
+    rows, n = from_arrays(X).block, X.shape[0]
+    square = np.asarray(X.multiply(X).sum(axis=1), np.float64).ravel() + bias_step + 0.01
+    state = np.column_stack([np.zeros(n), square, y, np.linspace(0, 2, n)])
+    expected, parameter = state.copy(), PARAMETER.get(loss, 0.0)
+    w, bias, wanted_w, wanted_bias = np.zeros(8), np.zeros(2), np.zeros(8), np.zeros(2)
+    for seed in (1, 2, 3):
+        kernels.dual_sweep(
+            rows.indptr, rows.indices, rows.values, state, w, bias, np.arange(n), n, loss=LOSSES[loss].code,
+            parameter=parameter, bias_step=bias_step, least_slope=-np.inf, most_slope=np.inf, seed=seed,
+        )  # fmt: skip
+        order = reference.shuffled(n, seed)
+        reference.dual_sweep(X.toarray(), expected, wanted_w, wanted_bias, order, loss, parameter, bias_step)
+    # The logistic step ends when its error is of second order, so the two agree to that.
+    close = 1e-3 if loss == "log" else 1e-9
+    np.testing.assert_allclose(state, expected, rtol=close, atol=close)
+    np.testing.assert_allclose(w, wanted_w, rtol=close, atol=close)
+    np.testing.assert_allclose(bias, wanted_bias, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (0.0, 0.1), (0.02, 0.0), (0.02, 0.1)])
+def test_a_native_saga_epoch_is_the_epoch_of_the_definition(l1, l2):
+    X, y = problem()
+    rows, n = from_arrays(X).block, X.shape[0]
+    generator = np.random.default_rng(3)
+    share, slopes, features, bias = np.linspace(0.5, 1.5, n), np.zeros(n), np.zeros((8, 4)), np.zeros(2)
+    wanted = {name: np.zeros(size) for name, size in {"slopes": n, "w": 8, "mean": 8, "bias": 2}.items()}
+    for _ in range(3):
+        order = generator.integers(0, n, n)
+        done = kernels.saga_epoch(
+            rows.indptr, rows.indices, rows.values, y, share, order, slopes, features, bias, loss=LOSSES["log"].code,
+            parameter=0.0, eta=0.2, l1=l1, l2=l2, fit_intercept=True,
+        )  # fmt: skip
+        assert done == n
+        slope = LOSSES["log"].slope
+        reference.saga_epoch(X.toarray(), y, share, order, **wanted, loss=slope, eta=0.2, l1=l1, l2=l2)
+    np.testing.assert_allclose(features[:, 0], wanted["w"], atol=1e-9)
+    np.testing.assert_allclose(features[:, 1], wanted["mean"], atol=1e-9)
+    np.testing.assert_allclose(bias, wanted["bias"], atol=1e-9)
+
+
+def test_a_native_cycle_is_the_cycle_of_the_definition():
+    X, y = problem()
+    rows = from_arrays(X).block
+    columns = transposed(rows)
+    np.testing.assert_array_equal(
+        sp.csr_matrix((columns.values, columns.indices, columns.indptr), shape=X.T.shape).toarray(), X.T.toarray()
+    )
+    dense, h = X.toarray().astype(np.float64), np.linspace(0.1, 1, len(y)).astype(np.float32)
+    gradient, chosen = dense.T @ -y / 10, np.array([1, 3, 6])
+    diagonal, w, bias = np.zeros(8), np.linspace(-1, 1, 8), np.zeros(1)
+    wanted, along = w.copy(), np.zeros(len(y))
+    arrays = (columns.indptr, columns.indices, columns.values)
+    kernels.cd_diagonal(*arrays, chosen, h, diagonal)
+    kernels.cd_cycles(
+        *arrays, chosen, gradient, diagonal, w, np.zeros(len(y), np.float32), h, bias,
+        bias_slope=0.0, l1=0.3, l2=0.1, fit_intercept=False, cycles=4, enough=0.0,
+    )  # fmt: skip
+    for _ in range(4):
+        reference.cd_cycle(dense, gradient, h.astype(np.float64), wanted, along, chosen, 0.3, 0.1)
+    np.testing.assert_allclose(w, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "log", "modified_huber", "squared", "huber"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_dual_cd_reaches_the_optimum_that_scipy_finds(loss, weighted):
+    from scipy.optimize import minimize
+
+    X, y = problem(loss=loss)
+    X64, weight = X.astype(np.float64), np.linspace(0, 3, len(y)) if weighted else None
+    share = np.full(len(y), 1 / len(y)) if weight is None else weight / weight.sum()
+
+    def value_and_gradient(p):
+        slope = share * LOSSES[loss].slope(X64 @ p[:-1] + p[-1], y, PARAMETER.get(loss, 0.0))
+        gradient = np.append(X64.T @ slope + 0.01 * p[:-1], slope.sum())
+        return objective(loss, X64, y, p[:-1], p[-1], 0.01, weight), gradient
+
+    best = minimize(value_and_gradient, np.zeros(9), jac=True, method="BFGS", options={"gtol": 1e-10}).fun
+    found = solved(loss, X, y, weight=weight)
+    assert found.objective == pytest.approx(best, rel=1e-7)
+    assert objective(loss, X64, y, found.weights, found.bias, 0.01, weight) == pytest.approx(found.objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
+def test_dual_cd_reaches_the_optimum_of_a_support_vector_machine(loss):
+    svm = pytest.importorskip("sklearn.svm")
+    X, y = problem(loss=loss)
+    C = 1 / (0.01 * len(y))
+    peer = svm.SVC(kernel="linear", C=C, tol=1e-10) if loss == "hinge" else svm.SVR(kernel="linear", C=C, tol=1e-10)
+    peer.fit(X.toarray().astype(np.float64), y)
+    best = objective(loss, X.astype(np.float64), y, peer.coef_.ravel(), float(peer.intercept_[0]), 0.01)
+    assert solved(loss, X, y).objective == pytest.approx(best, rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    loss=some.sampled_from(DUAL),
+    seed=some.integers(0, 10**6),
+    alpha=some.sampled_from([1e-4, 1e-2, 1.0, 100.0]),
+    sweeps=some.integers(1, 4),
+    fit_intercept=some.booleans(),
+)
+def test_the_certificate_is_honest_however_early_it_is_asked_for(loss, seed, alpha, sweeps, fit_intercept):
+    X, y = problem(n=25, d=5, seed=seed, loss=loss)
+    rows, options = from_arrays(X).block, {"parameter": PARAMETER.get(loss, 0.0), "fit_intercept": fit_intercept}
+    early = DualProblem(rows, y, LOSSES[loss], alpha, dtype=np.float32, **options)
+    for _ in range(sweeps):
+        early.sweep()
+    first = early.certify()
+    later = solved(loss, X, y, alpha, 1e-7, fit_intercept=fit_intercept)
+    assert first.objective - first.gap <= later.objective * (1 + 1e-9) + 1e-12
+    assert first.gap >= 0
+    assert later.gap >= 0
+
+
+@pytest.mark.parametrize("loss", ["hinge", "log"])
+def test_a_weight_of_three_is_three_copies(loss):
+    X, y = problem(loss=loss)
+    weight = np.resize([1.0, 3.0, 0.0], len(y))
+    copies = np.repeat(np.arange(len(y)), weight.astype(int))
+    one, other = solved(loss, X, y, weight=weight), solved(loss, X[copies], y[copies])
+    assert one.objective == pytest.approx(other.objective, rel=1e-8)
+    np.testing.assert_allclose(one.weights, other.weights, atol=1e-4)
+
+
+def test_the_estimator_shows_what_the_dual_found():
+    X, y = problem()
+    model = st.LinearClassifier("hinge", solver="dual_cd", alpha=0.05, tol=1e-8, dtype="float64", random_state=0)
+    model.fit(X, y)
+    np.testing.assert_allclose(model.dual_coef_ @ X, model.coef_, atol=1e-6)
+    assert abs(model.dual_coef_.sum()) < 1e-6
+    scores = y * model.decision_function(X)
+    np.testing.assert_allclose(model.slacks_[0], np.maximum(0, 1 - scores), atol=1e-6)
+    assert set(np.flatnonzero(scores < 0.999)) <= set(model.support_) <= set(np.flatnonzero(scores < 1.001))
+    assert 0 <= model.dual_gap_ <= 1e-8 * model.objective(X, y)
+    assert "duality gap" in model.history_.events[-1]
+    assert not hasattr(model.set_params(solver="sgd").fit(X, y), "dual_coef_")
+
+
+@pytest.mark.parametrize(("solver", "penalty"), [("dual_cd", "l2"), ("saga", "l2"), ("saga", "l1"), ("cd", "l1")])
+def test_three_classes_are_three_problems_whatever_the_threads(solver, penalty):
+    X, _ = problem(n=90)
+    y = np.argmax(X[:, :3].toarray(), axis=1)
+    options = {"solver": solver, "penalty": penalty, "alpha": 0.01, "dtype": "float64", "random_state": 0}
+    one, two = (st.LinearClassifier("log", n_jobs=n, **options).fit(X, y) for n in (1, 2))
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    alone = st.LinearClassifier("log", **options).fit(X, (y == 1).astype(int))
+    np.testing.assert_allclose(one.coef_[1], alone.coef_[0], atol=2e-3)
+
+
+@pytest.mark.parametrize("solver", ["saga", "cd"])
+def test_sparse_logistic_regression_reaches_the_optimum_of_scikit_learn(solver):
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    X, y = problem()
+    alpha = 0.02
+    model = st.LinearClassifier("log", solver=solver, penalty="l1", alpha=alpha, dtype="float64", random_state=0)
+    model.set_params(tol=1e-9).fit(X, y)
+    peer = linear_model.LogisticRegression(
+        C=1 / (alpha * len(y)), l1_ratio=1.0, solver="saga", tol=1e-12, max_iter=100_000, random_state=0
+    ).fit(X.astype(np.float64), y)
+    losses = LOSSES["log"].value(X @ peer.coef_[0] + peer.intercept_[0], y)
+    best = float(losses.mean()) + alpha * float(np.abs(peer.coef_).sum())
+    assert model.objective(X, y) == pytest.approx(best, rel=1e-7)
+    assert 0 < model.n_nonzero_ < 8
+
+
+@pytest.mark.parametrize("solver", ["saga", "cd"])
+def test_the_elastic_net_reaches_the_optimum_of_scikit_learn(solver):
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    X, y = problem(loss="squared")
+    model = st.LinearRegressor(solver=solver, penalty="elasticnet", l1_ratio=0.5, alpha=0.1, dtype="float64")
+    model.set_params(tol=1e-9, random_state=0).fit(X, y)
+    peer = linear_model.ElasticNet(alpha=0.1, l1_ratio=0.5, tol=1e-12, max_iter=100_000)
+    peer.fit(X.toarray().astype(np.float64), y)
+    np.testing.assert_allclose(model.coef_.ravel(), peer.coef_.ravel(), atol=1e-5)
+
+
+def test_saga_finds_the_optimum_of_counts():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    X, y = problem(loss="poisson")
+    model = st.LinearRegressor("poisson", solver="saga", alpha=0.05, dtype="float64", tol=1e-8, random_state=0)
+    model.fit(X, y)
+    peer = linear_model.PoissonRegressor(alpha=0.05, tol=1e-12, max_iter=10_000).fit(X.toarray(), y)
+    np.testing.assert_allclose(model.coef_.ravel(), peer.coef_, atol=1e-4)
+
+
+@pytest.mark.parametrize(("solver", "penalty"), [("dual_cd", "l2"), ("saga", "l2"), ("cd", "l1")])
+def test_a_source_of_chunks_gives_the_bits_of_one_block(solver, penalty):
+    X, y = problem(n=300)
+    options = {"solver": solver, "penalty": penalty, "alpha": 0.01, "dtype": "float64", "random_state": 3}
+    whole = st.LinearClassifier("log", **options).fit(X, y)
+    pieces = st.LinearClassifier("log", **options).fit_stream(st.from_arrays(X, y, chunk_rows=37).limit(300))
+    np.testing.assert_array_equal(whole.coef_, pieces.coef_)
+
+
+def test_a_dual_run_taken_up_again_goes_on_to_the_same_bits():
+    X, y = problem(n=200)
+    model = st.LinearClassifier("hinge", solver="dual_cd", alpha=0.01, random_state=0)
+
+    def solver():
+        source = model._source(X, y)
+        return DualCD(Objective(BatchData(source, model._new_learner(model._settings(200), source))), 1e-8)
+
+    one, other = solver(), solver()
+    one.step()
+    other.restore({name: np.array(array) for name, array in one.state.items()})
+    assert one.step().objective == other.step().objective
+    np.testing.assert_array_equal(one.w, other.w)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"solver": "dual_cd", "alpha": 0.0}, "alpha > 0"),
+        ({"solver": "dual_cd", "penalty": "l1"}, "quadratic penalty"),
+        ({"solver": "dual_cd", "loss": "exponential"}, "newton_cg"),
+        ({"solver": "saga", "loss": "hinge"}, "kinks"),
+        ({"solver": "cd"}, "sparse weights"),
+    ],
+)
+def test_pairs_that_cannot_work_are_refused_with_the_reason(options, words):
+    X, y = problem()
+    with pytest.raises(ParameterError, match=words):
+        st.LinearClassifier(**options).fit(X, y)
+
+
+@pytest.mark.parametrize(("solver", "penalty"), [("dual_cd", "l2"), ("saga", "l2"), ("cd", "l1")])
+def test_bad_rows_are_named_and_softmax_is_refused(solver, penalty):
+    X, y = problem()
+    model = st.LinearClassifier("log", solver=solver, penalty=penalty, alpha=0.01)
+    broken = X.copy()
+    broken.data[broken.indptr[7]] = np.nan
+    with pytest.raises(DataError, match="row 7"):
+        model.fit(broken, y)
+    broken = X.copy()
+    broken.indices[broken.indptr[5]] = 99
+    with pytest.raises(DataError, match="row 5 has the column index 99"):
+        model.fit(broken, y)
+    with pytest.raises(ParameterError, match="ovr"):
+        model.set_params(multi_class="softmax").fit(X, np.arange(len(y)) % 3)
+
+
+def test_rows_that_do_not_fit_into_memory_are_refused_in_one_sentence(monkeypatch):
+    X, y = problem()
+    monkeypatch.setattr(rows_in_memory, "memory_bytes", lambda: 1000)
+    with pytest.raises(DataError, match="keeps all rows in memory"):
+        st.LinearClassifier(solver="dual_cd", alpha=0.01).fit_stream(st.from_arrays(X, y).limit(50))
+
+
+@pytest.mark.parametrize(("solver", "penalty"), [("dual_cd", "l2"), ("saga", "l2"), ("saga", "l1"), ("cd", "l1")])
+def test_constant_columns_empty_rows_and_one_feature_give_finite_weights(solver, penalty):
+    X = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 0.0]], np.float32)
+    model = st.LinearClassifier("log", solver=solver, penalty=penalty, alpha=0.1, random_state=0, fit_intercept=False)
+    model.fit(X, [0, 1, 1, 0])
+    assert np.isfinite(model.coef_).all()
