@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Picks the kernel table for this processor, once.
+// Picks the kernel tables for this processor, once.
 #include <cstdlib>
 #include <cstring>
 
 #include "kernel_table.h"
+#include "kmeans_table.h"
 
 #if defined(_MSC_VER)
 #include <intrin.h>
@@ -12,11 +13,13 @@
 namespace steepest {
 namespace baseline {
 extern const KernelTable table;
-}
+extern const KMeansTable kmeans_table;
+}  // namespace baseline
 #if defined(STEEPEST_HAS_V3)
 namespace v3 {
 extern const KernelTable table;
-}
+extern const KMeansTable kmeans_table;
+}  // namespace v3
 
 static bool can_run_v3() {
 #if defined(_MSC_VER)
@@ -31,17 +34,27 @@ static bool can_run_v3() {
 }
 #endif
 
-static const KernelTable& choose() {
+static bool choose_v3() {
 #if defined(STEEPEST_HAS_V3)
   const char* wish = std::getenv("STEEPEST_ISA");
-  if (can_run_v3() && !(wish && std::strcmp(wish, "baseline") == 0)) return v3::table;
+  return can_run_v3() && !(wish && std::strcmp(wish, "baseline") == 0);
+#else
+  return false;
 #endif
-  return baseline::table;
 }
 
-const KernelTable& kernels() {
-  static const KernelTable& chosen = choose();
+static bool uses_v3() {
+  static const bool chosen = choose_v3();
   return chosen;
 }
+
+#if defined(STEEPEST_HAS_V3)
+#define BEST_OF(table) (uses_v3() ? v3::table : baseline::table)
+#else
+#define BEST_OF(table) (uses_v3(), baseline::table)
+#endif
+
+const KernelTable& kernels() { return BEST_OF(table); }
+const KMeansTable& kmeans_kernels() { return BEST_OF(kmeans_table); }
 
 }  // namespace steepest

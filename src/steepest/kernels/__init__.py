@@ -1,7 +1,7 @@
 """The kernel table: typed Python names for the native inner loops.
 
 `steepest.kernels.reference` holds the slow, obvious NumPy definition of each, `steepest.kernels.reference_text` that of
-the text kernel; the tests compare the two.
+the text kernel, `steepest.kernels.reference_kmeans` those of k-means; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ from steepest._native import (
     hash_rows,
     hash_texts,
     isa,
+    kmeans_add,
+    kmeans_distances,
+    kmeans_lanes,
+    kmeans_means,
+    kmeans_nearest,
+    kmeans_nearest_bounded,
     linear_adagrad,
     linear_ftrl,
     linear_scores,
@@ -40,6 +46,12 @@ __all__ = [
     "hash_rows",
     "hash_texts",
     "isa",
+    "kmeans_add",
+    "kmeans_distances",
+    "kmeans_lanes",
+    "kmeans_means",
+    "kmeans_nearest",
+    "kmeans_nearest_bounded",
     "linear_adagrad",
     "linear_ftrl",
     "linear_scores",
