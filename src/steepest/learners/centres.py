@@ -1,6 +1,6 @@
 """Centres of clusters as the kernels want them: a table feature by feature, a scale and a squared length for each.
 
-Centre c is scale[c] · table[:, c]; columns are padded to whole vectors. Searches take chunks of sparse rows as they are.
+Centre c is scale[c] · table[:, c]; columns are padded to whole vectors. Searches take chunks as they are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mini-batch k-means: stochastic gradients on Σ w |x - c(x)|², with a step of one over the weight a centre has seen.
 
-With those steps a centre is the mean of all rows it was ever given, so the state keeps sums and counts: c = sum / count,
-and a sparse row changes its own non-zeros only (Bottou and Bengio 1995; Sculley 2010). The first `init_size` rows wait,
+With those steps a centre is the mean of all rows it ever got, so the state keeps sums and counts: c = sum / count, and
+a sparse row changes its own non-zeros only (Bottou and Bengio 1995; Sculley 2010). The first `init_size` rows wait,
 are clustered by Lloyd's algorithm from a k-means++ start, and count as seen; after that, rows are labelled a mini-batch
 at a time. Each later epoch begins by dividing sums and counts, so that early, worse labels are forgotten.
 Invariant: the state after a sequence of rows depends on that sequence only, never on how it was cut into chunks.
@@ -64,6 +64,8 @@ class KMeansLearner:
         self.rows_learned = 0
         self.rows_since_check = 0
         self.started = False
+        self.holds_sums = False  # else the table holds the centres themselves
+        self._shown: Centres | None = None
         self.pending: Chunk | None = None
         self.table = new_table(0, k)
         self.count, self.square, self.recent = np.zeros(k), np.zeros(k), np.zeros(k)
@@ -75,6 +77,7 @@ class KMeansLearner:
     def step(self, chunk: Chunk) -> Progress:
         """Learns the rows of a chunk, in order; rows that do not fill a batch wait for others."""
         progress = Progress()
+        self._shown = None
         self.n_features = max(self.n_features, chunk.n_features)
         if self.pending is not None:
             taken = min(chunk.n_rows, self._rows_needed() - self.pending.n_rows)
@@ -96,16 +99,17 @@ class KMeansLearner:
         progress = Progress()
         if self.pending is not None:
             rows, self.pending = self.pending, None
+            self._shown = None
             self._learn(rows, progress)
         return progress
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Minus the squared distances, shape (rows, k): the largest score names the cluster."""
-        return -self.centres().squares(chunk, n_threads)
+        return -self.shown().squares(chunk, n_threads)
 
     def losses(self, coded: Chunk) -> tuple[Array, Array]:
         """(squared distance to the nearest centre, weight) of each row visited."""
-        return self.centres().nearest(coded, self.n_threads)[1], weights_of(coded)
+        return self.shown().nearest(coded, self.n_threads)[1], weights_of(coded)
 
     def code_for_scoring(self, rows: Chunk) -> Chunk:
         """The rows: clusters have no targets."""
@@ -113,8 +117,7 @@ class KMeansLearner:
 
     def weights(self) -> tuple[Array, Array]:
         """(centres of shape (k, features), the weight each has seen)."""
-        finished = self.finished()
-        return finished.centres().as_array()[:, : finished.n_features], finished.count
+        return self.shown().as_array()[:, : self.n_features], self.finished().count
 
     def penalty(self) -> float:
         """None."""
@@ -130,9 +133,11 @@ class KMeansLearner:
 
     def keep_good_state(self) -> None:
         """An epoch begins: what was seen before counts less. k-means cannot diverge, so nothing else is kept."""
+        self._to_sums()
         self.table *= np.float32(MEMORY)
         self.count *= MEMORY
         self.square *= MEMORY**2
+        self._shown = None
 
     def merge(self, states: Sequence[State]) -> KMeansLearner:
         """Sums added up; each centre of a later state goes to the nearest one of those before it."""
@@ -149,13 +154,13 @@ class KMeansLearner:
     @property
     def state(self) -> dict[str, Array]:
         """Everything that was learned or is needed to go on, as arrays."""
-        counters = [self.n_features, self.rows_learned, self.rows_since_check, float(self.started)]
+        flags = [float(self.started), float(self.holds_sums)]
         state = {
             "table": self.table[: self.n_features],
             "count": self.count,
             "square": self.square,
             "recent": self.recent,
-            "counters": np.array(counters, np.float64),
+            "counters": np.array([self.n_features, self.rows_learned, self.rows_since_check, *flags]),
         }
         if self.pending is not None:
             rows = self.pending
@@ -170,9 +175,9 @@ class KMeansLearner:
         learner = cls(settings)
         learner.table = np.array(state["table"])
         learner.count, learner.square, learner.recent = (np.array(state[n]) for n in ("count", "square", "recent"))
-        n_features, learned, since, started = state["counters"].tolist()
+        n_features, learned, since, started, sums = state["counters"].tolist()
         learner.n_features, learner.rows_learned, learner.rows_since_check = int(n_features), int(learned), int(since)
-        learner.started = bool(started)
+        learner.started, learner.holds_sums = bool(started), bool(sums)
         if "pending_indptr" in state:
             learner.pending = Chunk(
                 np.array(state["pending_indptr"]),
@@ -204,6 +209,12 @@ class KMeansLearner:
         """The centres as they stand, pending rows left out."""
         return Centres.of(self.table, self.settings.k, self._scale(), self.square)
 
+    def shown(self) -> Centres:
+        """The centres with the waiting rows learned, as they predict."""
+        if self._shown is None:
+            self._shown = self.finished().centres()
+        return self._shown
+
     def finished(self) -> KMeansLearner:
         """This learner if nothing waits, else a copy that has learned the waiting rows."""
         if self.pending is None:
@@ -218,7 +229,13 @@ class KMeansLearner:
         return self.started or (self.pending is not None and self.pending.n_rows >= self.settings.k)
 
     def _scale(self) -> Array:
-        return 1.0 / np.where(self.count > 0, self.count, 1.0)
+        return 1.0 / np.where(self.holds_sums & (self.count > 0), self.count, 1.0)
+
+    def _to_sums(self) -> None:
+        if not self.holds_sums:
+            self.table[:, : self.settings.k] *= np.where(self.count > 0, self.count, 1.0).astype(np.float32)
+            self.holds_sums = True
+            self._measure_squares()
 
     # ---------------------------------------------------------------------------------------------------- the step
 
@@ -244,6 +261,7 @@ class KMeansLearner:
             self._move_idle_centres(rows, squares * (weight > 0), progress)
 
     def _add(self, rows: Chunk, labels: Array) -> None:
+        self._to_sums()
         done = kernels.kmeans_add(
             rows.indptr,
             rows.indices,
@@ -286,14 +304,10 @@ class KMeansLearner:
         """Takes centres and the weight of their rows; `columns` are the features they speak of."""
         k = self.settings.k
         self.table[:] = 0.0
-        self.table[columns, :k] = (found.centres.table[: len(columns), :k] * np.maximum(found.mass, 1e-300)).astype(
-            np.float32
-        )
+        self.table[columns, :k] = found.centres.table[: len(columns), :k]
         self.count = found.mass.copy()
-        empty = self.count == 0
-        self.table[np.ix_(columns, np.flatnonzero(empty))] = found.centres.table[: len(columns), :k][:, empty]
+        self.holds_sums, self.started = False, True
         self._measure_squares()
-        self.started = True
 
     def _begin(self, start: Array) -> None:
         """Centres given as columns; no row is seen yet."""

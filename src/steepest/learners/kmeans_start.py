@@ -1,7 +1,7 @@
 """Where k-means begins: k rows chosen so that they lie far apart.
 
 k-means++ (Arthur and Vassilvitskii 2007), greedy: each next centre is the best of 2 + log k rows, drawn with
-probability w·d², d² being the squared distance to the nearest centre so far. k-means|| (Bahmani et al. 2012) draws about
+probability w·d², d² being the squared distance to the nearest centre so far. k-means|| (Bahmani et al. 2012) draws some
 2 k rows at once in each of five rounds, weighs them by the rows nearest to them, and thins them to k by k-means++: few
 passes where k is large. All work on sparse rows whose columns are numbered anew, so that unused features cost nothing.
 """

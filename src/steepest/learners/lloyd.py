@@ -1,4 +1,4 @@
-"""Lloyd's algorithm: label each row by its nearest centre, move each centre to the mean of its rows, until nothing moves.
+"""Lloyd's algorithm: each row goes to its nearest centre, each centre to the mean of its rows, until nothing moves.
 
 Minimises Σ w |x - c(x)|². Rows whose bounds show that their label stays are not measured (Hamerly 2010), and only
 centres whose rows have changed are computed; both change no bit of the result. Each centre is the sum of its rows in
@@ -72,9 +72,7 @@ class Lloyd:
             before = loss
         labels, squares = self.centres.nearest(self.rows, self.n_threads)
         inertia = float(self.weight @ squares)
-        return Clustering(
-            self.centres, labels, squares, inertia, self.mass, records, converged, self.measured
-        )
+        return Clustering(self.centres, labels, squares, inertia, self.mass, records, converged, self.measured)
 
     def _record(self, epoch: int, loss: float, seconds: float, measured: int) -> Record:
         return {
