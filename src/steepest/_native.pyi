@@ -172,6 +172,7 @@ def kmeans_means(
     drift: Floats,
     n_threads: int,
 ) -> None: ...
+def sparse_rows(matrix: Table) -> tuple[Ints, Indices, Values] | int: ...
 def parse_libsvm(
     buffers: list[Any],
     zero_based: bool,

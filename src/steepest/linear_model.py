@@ -31,6 +31,7 @@ class LinearModel(StreamModel):
     """What classifier and regressor share."""
 
     _task: ClassVar[str]
+    _learner: LinearLearner
 
     loss: str
     penalty: str

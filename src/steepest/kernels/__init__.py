@@ -32,6 +32,7 @@ from steepest._native import (
     parse_libsvm,
     parse_vw,
     sampled_buckets,
+    sparse_rows,
     split_words,
     write_integers,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "parse_libsvm",
     "parse_vw",
     "sampled_buckets",
+    "sparse_rows",
     "split_words",
     "write_integers",
 ]

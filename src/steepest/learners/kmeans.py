@@ -63,6 +63,7 @@ class KMeansLearner:
         self.n_features = n_features
         self.rows_learned = 0
         self.rows_since_check = 0
+        self.epoch_rows = 0  # of the first epoch, once it is over
         self.started = False
         self.holds_sums = False  # else the table holds the centres themselves
         self._shown: Centres | None = None
@@ -133,6 +134,7 @@ class KMeansLearner:
 
     def keep_good_state(self) -> None:
         """An epoch begins: what was seen before counts less. k-means cannot diverge, so nothing else is kept."""
+        self.epoch_rows = self.epoch_rows or self.rows_learned
         self._to_sums()
         self.table *= np.float32(MEMORY)
         self.count *= MEMORY
@@ -160,7 +162,7 @@ class KMeansLearner:
             "count": self.count,
             "square": self.square,
             "recent": self.recent,
-            "counters": np.array([self.n_features, self.rows_learned, self.rows_since_check, *flags]),
+            "counters": np.array([self.n_features, self.rows_learned, self.rows_since_check, self.epoch_rows, *flags]),
         }
         if self.pending is not None:
             rows = self.pending
@@ -175,8 +177,9 @@ class KMeansLearner:
         learner = cls(settings)
         learner.table = np.array(state["table"])
         learner.count, learner.square, learner.recent = (np.array(state[n]) for n in ("count", "square", "recent"))
-        n_features, learned, since, started, sums = state["counters"].tolist()
+        n_features, learned, since, epoch_rows, started, sums = state["counters"].tolist()
         learner.n_features, learner.rows_learned, learner.rows_since_check = int(n_features), int(learned), int(since)
+        learner.epoch_rows = int(epoch_rows)
         learner.started, learner.holds_sums = bool(started), bool(sums)
         if "pending_indptr" in state:
             learner.pending = Chunk(
@@ -240,7 +243,10 @@ class KMeansLearner:
     # ---------------------------------------------------------------------------------------------------- the step
 
     def _rows_needed(self) -> int:
-        return self.settings.batch_size if self.started else self.settings.init_size
+        if not self.started:
+            return self.settings.init_size
+        most = self.epoch_rows or self.settings.batch_size  # less data than a batch: all of it is one
+        return min(self.settings.batch_size, most)
 
     def _learn(self, rows: Chunk, progress: Progress) -> None:
         self._grow(self.n_features)

@@ -62,7 +62,7 @@ def _draw(mass: Array, n: int, generator: np.random.Generator) -> Array:
     draws = generator.random(n)
     if not sums[-1] > 0:
         return np.asarray((draws * len(mass)).astype(np.int64))
-    return np.minimum(np.searchsorted(sums, draws * sums[-1], side="right"), len(mass) - 1)
+    return np.asarray(np.minimum(np.searchsorted(sums, draws * sums[-1], side="right"), len(mass) - 1))
 
 
 def _plus_plus(rows: Chunk, weight: Array, k: int, generator: np.random.Generator, n_threads: int) -> Array:
