@@ -114,7 +114,7 @@ class KMeans(StreamModel):
         n_init: int = 1,
         epochs: int | str = "auto",
         batch_size: int = 1024,
-        tol: float | None = 1e-4,
+        tol: float | None = 1e-5,
         init_size: int | str = "auto",
         shuffle: str = "blocks",
         n_jobs: int = 1,

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     estimator = estimator_class(**arguments, hasher=_hasher(options))
     _check_writable(options.model)
     started = time.perf_counter()
-    source, validation = open_data(options), None
+    source, validation = open_data(options, **_reading(options)), None
     if options.holdout:
         source, validation = source.holdout(options.holdout, int(arguments["random_state"] or 0))
     monitor = choose_monitor(options.json, options.quiet)
@@ -56,6 +56,15 @@ def run(options: argparse.Namespace) -> int:
     tell_skipped(source)
     _summarise(estimator, options, time.perf_counter() - started)
     return 0
+
+
+def _reading(options: argparse.Namespace) -> dict[str, bool]:
+    """Clusters need no labels; a label column that is named is left out of the features, and weights are then read."""
+    if options.task != "cluster" or options.label is not None:
+        return {}
+    if options.weight is not None:
+        raise st.ParameterError("--weight needs --label COLUMN as well, a column to be left out of the features")
+    return {"with_labels": False}
 
 
 def _hasher(options: argparse.Namespace) -> st.Hasher | None:
