@@ -3,7 +3,7 @@
 mnist-10, mnist-100, news              mini-batches, `fit` from the matrix on, with the inertia that came out
 mnist-10-lloyd, ..., news-lloyd        Lloyd's algorithm until it stands still
 
-MNIST is a dense float32 matrix, the newsgroups a CSR matrix of 2^18 hashed columns. Seconds are processor time of a fit,
+MNIST is a dense float32 matrix, the newsgroups a CSR matrix of 2^18 hashed columns. Seconds: processor time of a fit,
 the median over seeds; `inertia` is the mean over seeds, a row. The data is looked for where STEEPEST_DATA says.
 """
 
