@@ -147,7 +147,7 @@ def test_bounds_change_no_bit_of_lloyd(seed, k, sparse, offset):
 
 def test_bounds_save_most_of_the_work():
     rows = st.from_arrays(blobs(n=4000, k=20, spread=3.0)[0]).block
-    settings = KMeansSettings(20, init_size=4000)
+    settings = KMeansSettings(20, start="random", init_size=4000)
     found = cluster_rows(rows, settings, 100, 0.0)
     assert found.measured < 0.6 * len(found.records) * rows.n_rows
 

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import steepest as st
 from steepest.cli import flags
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _reading(options: argparse.Namespace) -> dict[str, bool]:
+def _reading(options: argparse.Namespace) -> dict[str, Any]:
     """Clusters need no labels; a label column that is named is left out of the features, and weights are then read."""
     if options.task != "cluster" or options.label is not None:
         return {}
