@@ -458,6 +458,8 @@ def test_features_may_appear_at_any_time(tmp_path):
     model = st.KMeans(4, init_size=40, batch_size=16, random_state=0).fit_stream(st.scan(path))
     assert model.cluster_centers_.shape == (4, model.n_features_in_)
     assert model.n_features_in_ >= 119
+    exact = model.evaluate_stream(st.scan(path))["inertia"]
+    assert model.inertia_ == pytest.approx(exact, rel=0.1)
 
 
 TEXTS = [f"{a} {b} {c}" for a in ("goal", "match") for b in ("team", "player") for c in ("win", "lose", "draw")]

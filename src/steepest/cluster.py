@@ -72,7 +72,7 @@ class KMeans(StreamModel):
     cluster_centers_ : array of shape (n_clusters, d)
     labels_ : array of n cluster numbers (after `fit`)
     inertia_ : float
-        Σ w |x - c(x)|²; after `fit_stream` with "minibatch" as it was measured on the way through the last epoch.
+        Σ w |x - c(x)|²; after `fit_stream` with "minibatch" the last epoch's mean loss times the number of rows.
     counts_ : array of n_clusters
         Weight of the rows that each centre is the mean of.
     n_iter_, n_features_in_, history_
@@ -205,8 +205,8 @@ class KMeans(StreamModel):
         if isinstance(raw, ArraySource):
             self._label(raw)
         else:
-            weight = float(learner.count.sum())
-            self.inertia_ = float(history[-1]["loss"]) * weight if len(history) else 0.0
+            # Counts fade from epoch to epoch, so they are no measure of how much data there is.
+            self.inertia_ = float(history[-1]["loss"]) * (learner.epoch_rows or learner.rows_learned)
         return self
 
     def _checkpoints(
