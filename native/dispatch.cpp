@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Picks the kernel table for this processor, once.
+// Picks the kernel tables for this processor, once.
 #include <cstdlib>
 #include <cstring>
 
 #include "dual_table.h"
 #include "kernel_table.h"
+#include "kmeans_table.h"
 
 #if defined(_MSC_VER)
 #include <intrin.h>
@@ -14,11 +15,13 @@ namespace steepest {
 namespace baseline {
 extern const KernelTable table;
 extern const DualTable dual_table;
+extern const KMeansTable kmeans_table;
 }  // namespace baseline
 #if defined(STEEPEST_HAS_V3)
 namespace v3 {
 extern const KernelTable table;
 extern const DualTable dual_table;
+extern const KMeansTable kmeans_table;
 }  // namespace v3
 
 static bool can_run_v3() {
@@ -51,6 +54,11 @@ const KernelTable& kernels() {
 
 const DualTable& dual_kernels() {
   static const DualTable& chosen = CHOOSE(dual_table);
+  return chosen;
+}
+
+const KMeansTable& kmeans_kernels() {
+  static const KMeansTable& chosen = CHOOSE(kmeans_table);
   return chosen;
 }
 

@@ -8,6 +8,8 @@ namespace nb = nanobind;
 
 void bind_batch(nb::module_& module);
 void bind_dual(nb::module_& module);
+void bind_dense(nb::module_& module);
+void bind_kmeans(nb::module_& module);
 void bind_libsvm(nb::module_& module);
 void bind_linear(nb::module_& module);
 void bind_text(nb::module_& module);
@@ -18,6 +20,8 @@ NB_MODULE(_native, module) {
   module.attr("isa") = steepest::kernels().name;
   bind_batch(module);
   bind_dual(module);
+  bind_dense(module);
+  bind_kmeans(module);
   bind_libsvm(module);
   bind_linear(module);
   bind_text(module);

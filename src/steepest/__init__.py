@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from steepest.cluster import KMeans
     from steepest.data.chunk import Chunk, DataError
     from steepest.data.libsvm import scan_libsvm
     from steepest.data.parameters import ParameterError
@@ -30,6 +31,7 @@ __all__ = [
     "DataError",
     "Hasher",
     "History",
+    "KMeans",
     "Learner",
     "LinearClassifier",
     "LinearRegressor",
@@ -54,6 +56,7 @@ _HOMES = {
     "DataError": "data.chunk",
     "Hasher": "hashing",
     "History": "engine.history",
+    "KMeans": "cluster",
     "Learner": "learners.base",
     "LinearClassifier": "linear",
     "LinearRegressor": "linear",

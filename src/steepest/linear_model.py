@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,24 +25,23 @@ from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor, mean_loss, train
 from steepest.engine.stopping import Plan
-from steepest.estimator import Estimator
 from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
 from steepest.learners.base import join_words, split_words
 from steepest.learners.batch import BATCH_SOLVERS, FINDINGS, SOLVERS, SolverOptions
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings, resolve_settings
+from steepest.model import NAMES, StreamModel, threads
 from steepest.names import NameBook
 
-HASHER = "hasher."  # marks the hasher's arrays in a model file
 SURVEY_ROWS = 1 << 14  # looked at to see how many features there are
 DEFAULT_TOL = 1e-6  # of the batch solvers
-NAMES = 10_000  # kept by the hasher that raw data gets if none is given
 
 
-class LinearModel(Estimator):
+class LinearModel(StreamModel):
     """What classifier and regressor share."""
 
     _task: ClassVar[str]
+    _learner: LinearLearner
 
     loss: str
     penalty: str
@@ -60,11 +58,7 @@ class LinearModel(Estimator):
     fit_intercept: bool
     shuffle: str
     parallel: str
-    n_jobs: int
     dtype: str
-    hasher: Any
-    random_state: Any
-    verbose: int
     C: float | None
     p: float
     epsilon: float
@@ -185,7 +179,7 @@ class LinearModel(Estimator):
         data = BatchData(source, learner)
         learner.rows_learned = data.n_rows
         self._check_learned(learner)
-        objective = Objective(data, _threads(self.n_jobs))
+        objective = Objective(data, threads(self.n_jobs))
         solver = SOLVERS[settings.rule](objective, SolverOptions(str(self.schedule), settings.eta0, tol, self._seed()))
         checkpoints = None
         if checkpoint is not None:
@@ -278,24 +272,10 @@ class LinearModel(Estimator):
             raise DataError(f"0 feature(s) (shape=({source.n_rows}, 0)) while a minimum of 1 is required: X is empty")
         return source
 
-    def _own_hasher(self, roles: Mapping[str, Any] | None = None) -> Any:
-        """A copy of the hasher given (or a plain one): what it learns belongs to this model."""
-        if not hasattr(self, "hasher_"):
-            hasher = self._hasher_wish()
-            planned: dict[str, Any] = {}
-            if self._plan is not None:
-                names = self._planned_names(hasher, parse_bytes(self.memory_budget))
-                planned = {"n_bits": self._plan.n_bits, "names": names}
-            self.hasher_ = type(hasher)(**{**hasher.get_params(deep=False), **(roles or {}), **planned})
-        return self.hasher_
-
-    def _hasher_wish(self) -> Any:
-        from steepest.hashing import Hasher
-
-        hasher = Hasher(names=NAMES) if self.hasher is None else self.hasher
-        if not isinstance(hasher, Hasher):
-            raise ParameterError(f"hasher={hasher!r} is no Hasher; give steepest.Hasher(...) or None")
-        return hasher
+    def _planned(self, hasher: Any) -> dict[str, Any]:
+        if self._plan is None:
+            return {}
+        return {"n_bits": self._plan.n_bits, "names": self._planned_names(hasher, parse_bytes(self.memory_budget))}
 
     # ----------------------------------------------------------------------------------------------------- memory
 
@@ -351,66 +331,6 @@ class LinearModel(Estimator):
             return int(hasher.names)
         return max(1, min(NAMES, NAMES * budget // (NAMES_SHARE * NameBook(NAMES).n_bytes)))
 
-    def _hashed(self, source: Source, *, learn: bool) -> Source:
-        """The source itself, or, if its rows are raw, with this model's hasher put in."""
-        from steepest.data.raw import encoded, first_columns, is_raw, stored_encoder
-
-        if not is_raw(source):
-            if (state := stored_encoder(source)) is not None:
-                self._take_hasher(*state, learn=learn)
-            return source
-        from steepest.hashing import RowEncoder
-
-        if not learn and getattr(self, "hasher_", None) is None:
-            raise DataError(
-                "the data holds raw columns, but this model was trained without a hasher; train one with it"
-            )
-        named = {kind: source.recipe.get(kind) for kind in ("text", "categorical", "numeric")}
-        roles = {kind: names for kind, names in named.items() if names}
-        hasher = self._own_hasher(roles)
-        if learn and not hasattr(hasher, "columns_") and (columns := first_columns(source)) is not None:
-            hasher.look(
-                columns
-            )  # kinds of columns are guessed from the head of the file, whatever the order of reading
-        return encoded(source, RowEncoder(hasher, learn), hasher.signature(learn=learn))
-
-    def _take_hasher(self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, learn: bool) -> None:
-        """Rows that were hashed into a cache file bring their hasher along; no other one can be used with them."""
-        from steepest.hashing import Hasher
-
-        stored = Hasher.from_state(header, arrays)
-        own = getattr(self, "hasher_", self.hasher if learn else None)
-        if own is not None and not own.makes_the_rows_of(stored):
-            raise DataError(f"the cache was made by {stored!r}, which is not the model's {own!r}; make it anew")
-        if learn and not hasattr(self, "hasher_"):
-            self.hasher_ = stored
-
-    def _note_names(self, X: Any) -> None:
-        names = getattr(X, "columns", None)
-        if names is not None and all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(list(names), dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-
-    def _seed(self) -> int:
-        wish = self.random_state
-        if wish is None:
-            return int.from_bytes(os.urandom(4)) >> 1
-        if isinstance(wish, int | np.integer) and wish >= 0:
-            return int(wish)
-        if isinstance(wish, np.random.RandomState):
-            return int(wish.randint(0, 2**31 - 1))
-        if isinstance(wish, np.random.Generator):
-            return int(wish.integers(0, 2**31 - 1))
-        raise ParameterError(f"random_state={wish!r} is not a seed; give an integer, a generator or None")
-
-    def _monitor(self) -> Monitor | None:
-        if not self.verbose:
-            return None
-        from steepest.engine.monitor import PrintMonitor
-
-        return PrintMonitor()
-
     def _settings(self, n_rows: int | None) -> LinearSettings:
         """The constructor's arguments, checked and resolved."""
         choice("parallel", self.parallel, ("serial",))
@@ -422,30 +342,8 @@ class LinearModel(Estimator):
 
     # ------------------------------------------------------------------------------------------------- prediction
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_learner" in self.__dict__
-
-    def _chunk(self, X: Any) -> Chunk:
-        self._check_fitted()
-        if getattr(self, "hasher_", None) is not None:
-            chunk: Chunk = self.hasher_.to_chunk(X)
-            return chunk
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None and hasattr(X, "columns"):
-            _check_names(names, list(X.columns))
-        source = from_arrays(X)
-        self._check_width(source)
-        return source.block
-
-    def _check_width(self, source: Source) -> None:
-        known = self._learner.n_features if hasattr(self, "_learner") else source.n_features
-        if source.n_features != known:
-            raise DataError(
-                f"X has {source.n_features} features, but {type(self).__name__} is expecting {known} features as input"
-            )
-
     def _scores(self, chunk: Chunk) -> Array:
-        return self._learner.scores(chunk, _threads(self.n_jobs))
+        return self._learner.scores(chunk, threads(self.n_jobs))
 
     def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
         self._check_fitted()
@@ -543,8 +441,7 @@ class LinearModel(Estimator):
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
-        hasher = getattr(self, "hasher_", None)
-        hasher_header, hasher_arrays = (None, {}) if hasher is None else hasher.state()
+        hasher_header, hasher_arrays = self._hasher_parts()
         params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
         words, arrays = split_words(self._learner.state)
         header = {
@@ -558,17 +455,12 @@ class LinearModel(Estimator):
             "target_names": self._target_names,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
-        return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
+        return header, arrays | hasher_arrays
 
     @classmethod
     def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         estimator = cls(**_params_from_plain(header["params"]))
-        if header["hasher"] is not None:
-            from steepest.hashing import Hasher
-
-            parts = {name.removeprefix(HASHER): array for name, array in arrays.items() if name.startswith(HASHER)}
-            estimator.hasher_ = Hasher.from_state(header["hasher"], parts)
-            estimator.hasher = Hasher(**estimator.hasher_.get_params(deep=False))
+        estimator._restore_hasher(header["hasher"], arrays)
         settings = LinearSettings.from_dict(header["settings"])
         estimator._learner = LinearLearner.from_state(settings, join_words(header["words"], arrays))
         estimator.recipe_ = header["recipe"]
@@ -579,28 +471,6 @@ class LinearModel(Estimator):
             estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
         estimator._refresh()
         return estimator
-
-
-def _threads(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        return 1
-    return int(n_jobs) if n_jobs > 0 else os.cpu_count() or 1
-
-
-def _check_names(known: Array, given: list[Any]) -> None:
-    if list(known) == given:
-        return
-    missing, new = [n for n in known if n not in given], [n for n in given if n not in set(known)]
-    message = "The feature names should match those that were passed during fit.\n"
-    if new:
-        message += "Feature names unseen at fit time:\n" + "".join(f"- {name}\n" for name in sorted(new)[:5])
-    if missing:
-        message += "Feature names seen at fit time, yet now missing:\n" + "".join(
-            f"- {n}\n" for n in sorted(missing)[:5]
-        )
-    if not new and not missing:
-        message += "Feature names must be in the same order as they were in fit.\n"
-    raise DataError(message)
 
 
 def _share_a_cache(a: Source, b: Source) -> bool:

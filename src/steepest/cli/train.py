@@ -7,15 +7,20 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
 
-Model = st.LinearClassifier | st.LinearRegressor
+Model = st.LinearClassifier | st.LinearRegressor | st.KMeans
 ROLES = ("text", "categorical", "numeric")  # also flags of reading, which are None if not given
-TASKS: dict[str, type[Model]] = {"classify": st.LinearClassifier, "regress": st.LinearRegressor}
+TASKS: dict[str, type[Model]] = {
+    "classify": st.LinearClassifier,
+    "regress": st.LinearRegressor,
+    "cluster": st.KMeans,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     estimator = estimator_class(**arguments, hasher=_hasher(options))
     _check_writable(options.model)
     started = time.perf_counter()
-    source, validation = open_data(options), None
+    source, validation = open_data(options, **_reading(options)), None
     if options.holdout:
         source, validation = source.holdout(options.holdout, int(arguments["random_state"] or 0))
     monitor = choose_monitor(options.json, options.quiet)
@@ -53,6 +58,15 @@ def run(options: argparse.Namespace) -> int:
     tell_skipped(source)
     _summarise(estimator, options, time.perf_counter() - started)
     return 0
+
+
+def _reading(options: argparse.Namespace) -> dict[str, Any]:
+    """Clusters need no labels; a label column that is named is left out of the features, and weights are then read."""
+    if options.task != "cluster" or options.label is not None:
+        return {}
+    if options.weight is not None:
+        raise st.ParameterError("--weight needs --label COLUMN as well, a column to be left out of the features")
+    return {"with_labels": False}
 
 
 def _hasher(options: argparse.Namespace) -> st.Hasher | None:
@@ -76,9 +90,7 @@ def _check_writable(model: str) -> None:
         raise st.DataError(f"{model} is a folder; give a file name for the model")
 
 
-def _summarise(
-    estimator: st.LinearClassifier | st.LinearRegressor, options: argparse.Namespace, seconds: float
-) -> None:
+def _summarise(estimator: Model, options: argparse.Namespace, seconds: float) -> None:
     size = Path(options.model).stat().st_size
     if options.json:
         print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds}))

@@ -1,7 +1,7 @@
 """The kernel table: typed Python names for the native inner loops.
 
 `steepest.kernels.reference` holds the slow, obvious NumPy definition of each, `steepest.kernels.reference_text` that of
-the text kernel, `steepest.kernels.reference_batch` that of the batch kernels; the tests compare the two.
+the text kernel, `reference_batch`, `reference_dual` and `reference_kmeans` those of their kernels; the tests compare.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ from steepest._native import (
     hash_rows,
     hash_texts,
     isa,
+    kmeans_add,
+    kmeans_distances,
+    kmeans_lanes,
+    kmeans_means,
+    kmeans_nearest,
+    kmeans_nearest_bounded,
     linear_adagrad,
     linear_ftrl,
     linear_scores,
@@ -37,6 +43,7 @@ from steepest._native import (
     row_squares,
     saga_epoch,
     sampled_buckets,
+    sparse_rows,
     split_words,
     transpose,
     write_integers,
@@ -61,6 +68,12 @@ __all__ = [
     "hash_rows",
     "hash_texts",
     "isa",
+    "kmeans_add",
+    "kmeans_distances",
+    "kmeans_lanes",
+    "kmeans_means",
+    "kmeans_nearest",
+    "kmeans_nearest_bounded",
     "linear_adagrad",
     "linear_ftrl",
     "linear_scores",
@@ -73,6 +86,7 @@ __all__ = [
     "row_squares",
     "saga_epoch",
     "sampled_buckets",
+    "sparse_rows",
     "split_words",
     "transpose",
     "write_integers",

@@ -165,7 +165,7 @@ class DualProblem:
         kernels.dual_gather(rows.indptr, rows.indices, rows.values, beta, w)
         scores = np.empty((rows.n_rows, 1))
         bias = self.bias[:1].copy()
-        kernels.linear_scores(rows.indptr, rows.indices, rows.values, None, w[:, None], bias, scores, 1)
+        kernels.linear_scores(rows.indptr, rows.indices, rows.values, None, w[:, None], 1.0, bias, scores, 1)
         slacks = np.asarray(self.loss.value(scores[:, 0], self.y, self.parameter))
         penalty = 0.5 * self.alpha * float(w @ w)
         objective = float(self.share @ slacks) + penalty

@@ -60,7 +60,7 @@ class SagaProblem:
         rows, n = self.rows, self.rows.n_rows
         scores = np.empty((n, 1))
         table = np.ascontiguousarray(w[:, None])
-        kernels.linear_scores(rows.indptr, rows.indices, rows.values, None, table, np.array([bias]), scores, 1)
+        kernels.linear_scores(rows.indptr, rows.indices, rows.values, None, table, 1.0, np.array([bias]), scores, 1)
         self.slopes[:] = self.share * self.loss.slope(scores[:, 0], self.y, self.parameter)
         mean = np.zeros(rows.n_features)
         kernels.dual_gather(rows.indptr, rows.indices, rows.values, self.slopes, mean)
