@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "factor_table.h"
 #include "kernel_table.h"
 
 #if defined(_MSC_VER)
@@ -12,11 +13,13 @@
 namespace steepest {
 namespace baseline {
 extern const KernelTable table;
-}
+extern const FactorKernels factor_table;
+}  // namespace baseline
 #if defined(STEEPEST_HAS_V3)
 namespace v3 {
 extern const KernelTable table;
-}
+extern const FactorKernels factor_table;
+}  // namespace v3
 
 static bool can_run_v3() {
 #if defined(_MSC_VER)
@@ -31,16 +34,26 @@ static bool can_run_v3() {
 }
 #endif
 
-static const KernelTable& choose() {
+static bool wants_v3() {
 #if defined(STEEPEST_HAS_V3)
   const char* wish = std::getenv("STEEPEST_ISA");
-  if (can_run_v3() && !(wish && std::strcmp(wish, "baseline") == 0)) return v3::table;
+  return can_run_v3() && !(wish && std::strcmp(wish, "baseline") == 0);
+#else
+  return false;
 #endif
-  return baseline::table;
 }
 
+#if !defined(STEEPEST_HAS_V3)
+namespace v3 = baseline;
+#endif
+
 const KernelTable& kernels() {
-  static const KernelTable& chosen = choose();
+  static const KernelTable& chosen = wants_v3() ? v3::table : baseline::table;
+  return chosen;
+}
+
+const FactorKernels& factor_kernels() {
+  static const FactorKernels& chosen = wants_v3() ? v3::factor_table : baseline::factor_table;
   return chosen;
 }
 

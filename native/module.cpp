@@ -6,6 +6,7 @@
 
 namespace nb = nanobind;
 
+void bind_factors(nb::module_& module);
 void bind_libsvm(nb::module_& module);
 void bind_linear(nb::module_& module);
 void bind_text(nb::module_& module);
@@ -14,6 +15,7 @@ void bind_vw(nb::module_& module);
 NB_MODULE(_native, module) {
   module.doc() = "The inner loops of steepest.";
   module.attr("isa") = steepest::kernels().name;
+  bind_factors(module);
   bind_libsvm(module);
   bind_linear(module);
   bind_text(module);
