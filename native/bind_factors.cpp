@@ -343,7 +343,8 @@ Side side_of(const In<int64_t>& indptr, const In<int32_t>& indices, const In<flo
 
 int64_t solve_als(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<float>> weights,
                   ConstRows other, std::optional<In<float>> gram, In<float> ridge, int rank, int cg_steps,
-                  bool implicit, bool nonnegative, Rows solved, int n_threads) {
+                  int bias_at, float bias_ridge, bool implicit, bool nonnegative, Rows solved,
+                  int n_threads) {
   const Side side = side_of(indptr, indices, values, weights, solved);
   const int64_t padded = static_cast<int64_t>(other.shape(1));
   require(padded % 8 == 0 && solved.shape(1) == other.shape(1) && 0 < rank && rank <= padded,
@@ -351,7 +352,8 @@ int64_t solve_als(In<int64_t> indptr, In<int32_t> indices, In<float> values, std
   require(static_cast<int64_t>(ridge.size()) == side.n_rows, "ridge needs one number a row");
   require(implicit == gram.has_value() && (!gram || static_cast<int64_t>(gram->size()) == padded * padded),
           "implicit feedback needs the other side's squares");
-  const AlsChoices choices = {rank, cg_steps, implicit, nonnegative};
+  require(-1 <= bias_at && bias_at < rank, "the bias is none of the unknowns");
+  const AlsChoices choices = {rank, cg_steps, bias_at, bias_ridge, implicit, nonnegative};
   std::atomic<int64_t> bad{side.n_rows};
   nb::gil_scoped_release release;
   std::vector<std::vector<float>> scratch(std::max(n_threads, 1));
@@ -483,8 +485,8 @@ void bind_factors(nb::module_& module) {
   module.def("factor_pairs", &score_pairs, "users"_a, "items"_a, "user_table"_a, "item_table"_a, "mean"_a,
              "scores"_a.noconvert(), "n_threads"_a);
   module.def("factor_als", &solve_als, "indptr"_a, "indices"_a, "values"_a, "weights"_a.none(), "other"_a,
-             "gram"_a.none(), "ridge"_a, "rank"_a, "cg_steps"_a, "implicit"_a, "nonnegative"_a,
-             "solved"_a.noconvert(), "n_threads"_a);
+             "gram"_a.none(), "ridge"_a, "rank"_a, "cg_steps"_a, "bias_at"_a, "bias_ridge"_a, "implicit"_a,
+             "nonnegative"_a, "solved"_a.noconvert(), "n_threads"_a);
   module.def("factor_kl", &solve_kl, "indptr"_a, "indices"_a, "values"_a, "other"_a, "sums"_a, "steps"_a,
              "with_loss"_a, "solved"_a.noconvert(), "n_threads"_a);
   module.def("factor_gram", &sum_squares, "rows"_a, "gram"_a.noconvert(), "n_threads"_a);

@@ -63,7 +63,7 @@ static ALWAYS_INLINE Steps steps_of(const float* user_tail, const float* item_ta
 }
 
 static ALWAYS_INLINE void move_bias(float* tail, float g, float step, float l2) {
-  const float slope = g + l2 * tail[kShrink] * tail[kBias];
+  const float slope = g + l2 * tail[kBiasShrink] * tail[kBias];
   tail[kBias] -= step * slope;
   tail[kBiasSquares] += slope * slope;
 }
@@ -397,10 +397,14 @@ static void normal_matrix(const AlsRow& row, const float* other, int64_t padded,
   }
 }
 
+static void add_ridge(float* matrix, int64_t padded, float ridge, const AlsChoices& c) {
+  for (int64_t j = 0; j < c.rank; ++j) matrix[j * padded + j] += j == c.bias_at ? c.bias_ridge : ridge;
+}
+
 static bool solve_exactly(const AlsRow& row, const float* other, int64_t padded, const float* start,
                           const AlsChoices& c, float* x, float* scratch) {
   normal_matrix(row, other, padded, start, c.implicit, scratch);
-  for (int64_t j = 0; j < c.rank; ++j) scratch[j * padded + j] += row.ridge;
+  add_ridge(scratch, padded, row.ridge, c);
   right_side(row, other, padded, c.implicit, x);
   if (!factorise(scratch, c.rank, padded)) return false;
   substitute(scratch, x, c.rank, padded);
@@ -411,6 +415,7 @@ static bool solve_exactly(const AlsRow& row, const float* other, int64_t padded,
 static void times_matrix(const AlsRow& row, const float* other, int64_t padded, const float* start,
                          const AlsChoices& c, const float* x, float* out) {
   for (int64_t j = 0; j < padded; j += 8) store(out + j, mul(all(row.ridge), load(x + j)));
+  if (c.bias_at >= 0) out[c.bias_at] = c.bias_ridge * x[c.bias_at];
   if (start)
     for (int64_t j = 0; j < c.rank; ++j) add_scaled(out, start + j * padded, x[j], padded);
   for (int64_t t = 0; t < row.n; ++t) {
@@ -448,7 +453,7 @@ static bool solve_above_zero(const AlsRow& row, const float* other, int64_t padd
   normal_matrix(row, other, padded, start, c.implicit, scratch);
   for (int64_t i = 0; i < padded; ++i)
     for (int64_t j = 0; j < i; ++j) scratch[j * padded + i] = scratch[i * padded + j];
-  for (int64_t j = 0; j < c.rank; ++j) scratch[j * padded + j] += row.ridge;
+  add_ridge(scratch, padded, row.ridge, c);
   right_side(row, other, padded, c.implicit, slope);
   for (int64_t j = 0; j < padded; j += 8) store(slope + j, mul(all(-1), load(slope + j)));
   for (int64_t j = 0; j < c.rank; ++j) add_scaled(slope, scratch + j * padded, x[j], padded);

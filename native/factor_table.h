@@ -7,8 +7,8 @@
 
 namespace steepest {
 
-// The tail of a row; the other four floats are free.
-enum Tail { kBias = 0, kSquares = 1, kBiasSquares = 2, kShrink = 3 };
+// The tail of a row; the other three floats are free.
+enum Tail { kBias = 0, kSquares = 1, kBiasSquares = 2, kShrink = 3, kBiasShrink = 4 };
 constexpr int kTail = 8;
 constexpr int kMostFixedRank = 128;  // up to here ranks are compiled in, in steps of eight
 
@@ -33,7 +33,7 @@ struct FactorChoices {
   float mean;    // score = mean + user's bias + item's bias + p q
   float eta;
   float l2;       // times the row's kShrink, at each visit
-  float l2_bias;  // the same for the biases
+  float l2_bias;  // times the row's kBiasShrink
   float l1;
   int32_t rank;  // factors without the padding: squares of slopes are averaged over them
   bool
@@ -71,6 +71,8 @@ struct Known {
 struct AlsChoices {
   int32_t rank;      // unknowns of a row
   int32_t cg_steps;  // 0: exact, by Cholesky
+  int32_t bias_at;   // which unknown is a bias, or -1
+  float bias_ridge;  // of that one
   bool implicit;     // every cell counts: the normal matrix starts from `gram`, targets are one
   bool nonnegative;  // coordinate descent with a floor at zero instead
 };

@@ -23,6 +23,7 @@ READERS = {
     "parquet": "table.scan_parquet",
     "arrow": "table.scan_arrow",
     "txt": "text.scan_text",
+    "ratings": "ratings.scan_ratings",
 }
 SUFFIXES = {
     ".svm": "libsvm",
@@ -54,7 +55,7 @@ def scan(path: Paths, format: str = "auto", **options: Any) -> Source:
     Parameters
     ----------
     path : path, glob, list of them, or "-"
-    format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt"}
+    format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt", "ratings"}
         "auto" goes by the name's ending, then by the first line.
     options
         Passed to the reader of the format.

@@ -1,15 +1,25 @@
 """The kernel table: typed Python names for the native inner loops.
 
 `steepest.kernels.reference` holds the slow, obvious NumPy definition of each, `steepest.kernels.reference_text` that of
-the text kernel; the tests compare the two.
+the text kernel, `steepest.kernels.reference_factors` those of factorization; the tests compare the two.
 """
 
 from __future__ import annotations
 
 from steepest._native import (
     Choices,
+    FactorChoices,
     HashOptions,
     NameTable,
+    factor_als,
+    factor_bpr,
+    factor_gram,
+    factor_init,
+    factor_kl,
+    factor_pack,
+    factor_pairs,
+    factor_sgd,
+    factor_top,
     first_no_text,
     hash_id,
     hash_key,
@@ -32,8 +42,18 @@ from steepest._native import (
 
 __all__ = [
     "Choices",
+    "FactorChoices",
     "HashOptions",
     "NameTable",
+    "factor_als",
+    "factor_bpr",
+    "factor_gram",
+    "factor_init",
+    "factor_kl",
+    "factor_pack",
+    "factor_pairs",
+    "factor_sgd",
+    "factor_top",
     "first_no_text",
     "hash_id",
     "hash_key",
