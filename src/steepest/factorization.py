@@ -58,7 +58,8 @@ SOLVERS = ("sgd", "als", "lbfgs")
 WEIGHTINGS = ("mixed", "count", "none")
 WHOLE = ("implicit", "kl")  # every cell of the matrix counts
 ALPHA = {"implicit": 0.003, "kl": 0.0, "bpr": 0.01}
-EXPLICIT_ALPHA = 0.045  # in units of the ratings' spread: measured on MovieLens, Book-Crossing and planted factors
+# In units of the ratings' spread; measured on MovieLens, Book-Crossing and planted factors.
+EXPLICIT_ALPHA = {"mixed": 0.045, "count": 0.11, "none": 0.1}
 CONFIDENCE = 10.0
 FOLD_EPOCHS = 30
 
@@ -80,7 +81,7 @@ class MatrixFactorization(Estimator):
         Losses over all cells cannot be sampled entry by entry: for `implicit` and `kl`, "sgd" means "als", and
         `solver_` says so.
     alpha : float or "auto"
-        Strength of the 2-norm. "auto": 0.045; 0.003 for implicit, 0.01 for bpr, 0 for kl.
+        Strength of the 2-norm. "auto": 0.045 (0.11 by count, 0.1 by none); 0.003 for implicit, 0.01 for bpr, 0 for kl.
     l1 : float
         Strength of the 1-norm.
     weighting : {"mixed", "count", "none"}
@@ -300,7 +301,9 @@ class MatrixFactorization(Estimator):
             raise ParameterError(f"l1={self.l1!r} needs solver='sgd' or loss='kl'")
         if solver == "lbfgs" and nonnegative:
             raise ParameterError("solver='lbfgs' knows no floor; use nonnegative=True with solver='sgd' or 'als'")
-        alpha = ALPHA.get(loss, EXPLICIT_ALPHA) if self.alpha == "auto" else at_least("alpha", self.alpha, 0)
+        weighting = choice("weighting", self.weighting, WEIGHTINGS)
+        usual = ALPHA.get(loss, EXPLICIT_ALPHA[weighting])
+        alpha = usual if self.alpha == "auto" else at_least("alpha", self.alpha, 0)
         if loss == "kl" and alpha:
             raise ParameterError(f"alpha={self.alpha!r} has no meaning for loss='kl'; use l1, or alpha=0")
         eta = (ETA if step == "adagrad" else CONSTANT_ETA) if self.eta0 == "auto" else more_than("eta0", self.eta0, 0)
@@ -310,7 +313,7 @@ class MatrixFactorization(Estimator):
             solver=solver,
             alpha=float(alpha),
             l1=float(l1),
-            weighting=choice("weighting", self.weighting, WEIGHTINGS),
+            weighting=weighting,
             biases=bool(self.biases) and not nonnegative and loss not in WHOLE,
             nonnegative=nonnegative,
             confidence=more_than("confidence", self.confidence, 0),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -42,8 +42,8 @@ _BATCH_ROWS = 1 << 17
 class RatingsChunk(Chunk):
     """Rows without features but with two ids; y holds the ratings (None: all are one)."""
 
-    users: Array = np.zeros(0, np.int64)  # noqa: RUF009
-    items: Array = np.zeros(0, np.int64)  # noqa: RUF009
+    users: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    items: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     time: Array | None = None
 
     def span(self, start: int, stop: int) -> RatingsChunk:

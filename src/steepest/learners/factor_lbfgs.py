@@ -19,6 +19,7 @@ from steepest.learners.losses import get_loss
 
 PAIRS = 8
 INNER = 5  # iterations that make an epoch
+TOLERANCE = 1e-9  # an iteration that gains less than this share is the last
 SMOOTH = ("squared", "logistic")
 
 
@@ -31,6 +32,8 @@ class BatchRun:
         self.values = values.astype(np.float64)
         self.weights = np.ones(len(values)) if weights is None else weights.astype(np.float64)
         self.n_entries, self.weight = len(users), float(self.weights.sum())
+        self._sorted = [_by_owner(rows) for rows in self.entries]
+        self._converged = False
         learner.set_shrinkage()
         self.x = self._flat()
         self._value, self._slope = self.objective(self.x)
@@ -57,7 +60,7 @@ class BatchRun:
         code = get_loss(LOSSES[s.loss] or "squared").code
         losses, g = kernels.loss_value_slope(code, 0.0, scores, self.values)
         g = g * self.weights
-        gradients = [_summed(g[:, None] * q[i], u, len(p)), _summed(g[:, None] * p[u], i, len(q))]
+        gradients = [_summed(g, q[i], self._sorted[0], len(p)), _summed(g, p[u], self._sorted[1], len(q))]
         value = float((losses * self.weights).sum())
         counts = self.learner.user_counts, self.learner.item_counts
         for number, (factors, n) in enumerate(zip((p, q), counts, strict=True)):
@@ -74,7 +77,11 @@ class BatchRun:
     def epoch(self, epoch: int) -> Progress:
         """A few iterations; the loss is the one after them."""
         for _ in range(INNER):
+            if self._converged:
+                break
+            before = self._value
             self.x, self._value, self._slope = lbfgs_step(self.objective, self.x, self._value, self._slope, self._pairs)
+            self._converged = before - self._value <= TOLERANCE * abs(before)
         self.settle()
         return Progress(self.n_entries, self.weight, self._value - self.penalty())
 
@@ -132,11 +139,16 @@ def _times_inverse(slope: Array, pairs: deque[tuple[Array, Array]]) -> Array:
     return r
 
 
-def _summed(rows: Array, owners: Array, n: int) -> Array:
-    """Rows added up by owner."""
+def _by_owner(owners: Array) -> tuple[Array, Array, Array]:
+    """(order that sorts entries by owner, first place of each owner there, the owners)."""
     order = np.argsort(owners, kind="stable")
+    starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
+    return order, starts, owners[order][starts]
+
+
+def _summed(g: Array, rows: Array, by_owner: tuple[Array, Array, Array], n: int) -> Array:
+    """g times rows, added up by owner."""
+    order, starts, owners = by_owner
     total = np.zeros((n, rows.shape[1]))
-    if len(owners):
-        starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
-        total[owners[order][starts]] = np.add.reduceat(rows[order], starts)
+    total[owners] = np.add.reduceat((g[:, None] * rows)[order], starts)
     return total

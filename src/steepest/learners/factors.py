@@ -104,6 +104,7 @@ class FactorLearner:
         self.low, self.high = -math.inf, math.inf
         self.started = False
         self.eta = settings.eta
+        self.level = 0.0  # around which factors start, where no mean does the work
 
     @property
     def rank(self) -> int:
@@ -119,14 +120,15 @@ class FactorLearner:
     def numbers(self) -> dict[str, Any]:
         """All that is learned besides arrays."""
         ends = [value if math.isfinite(value) else None for value in (self.low, self.high)]
-        return {"mean": self.mean, "scale": self.scale, "range": ends, "started": self.started, "eta": self.eta}
+        return {"mean": self.mean, "scale": self.scale, "range": ends, "started": self.started, "eta": self.eta,
+                "level": self.level}  # fmt: skip
 
     def restore_numbers(self, numbers: dict[str, Any]) -> None:
         """Takes back what `numbers` gave."""
         self.mean, self.scale, self.eta = numbers["mean"], numbers["scale"], numbers["eta"]
         low, high = numbers["range"]
         self.low, self.high = -math.inf if low is None else low, math.inf if high is None else high
-        self.started = numbers["started"]
+        self.started, self.level = numbers["started"], numbers["level"]
 
     def clone(self) -> FactorLearner:
         """An independent copy."""
@@ -143,19 +145,17 @@ class FactorLearner:
         self.started = True
         if len(values):
             self.low, self.high = float(values.min()), float(values.max())
-        if self.settings.loss == "squared":
+        loss, biases = self.settings.loss, self.settings.biases
+        if loss in CENTRED:
             self.scale = _spread(values, weights)
-        elif self.settings.loss == "absolute":
-            self.scale = _spread(values, weights)
-        if not self.settings.biases:
-            return
-        if self.settings.loss == "squared":
-            self.mean = float(np.average(values, weights=weights))
-        elif self.settings.loss == "absolute":
-            self.mean = float(np.median(values))
-        elif self.settings.loss == "logistic":
+            middle = float(np.average(values, weights=weights)) if loss == "squared" else float(np.median(values))
+            self.mean = middle if biases else 0.0
+        elif loss == "logistic":
             share = float(np.average(values > 0, weights=weights))
-            self.mean = math.log(max(share, 1e-6) / max(1 - share, 1e-6))
+            self.mean = math.log(max(share, 1e-6) / max(1 - share, 1e-6)) if biases else 0.0
+        if (loss in CENTRED and not biases) or self.settings.nonnegative:
+            wanted = abs(float(np.average(values, weights=weights))) / self.scale
+            self.level = math.sqrt(max(wanted, 1e-3) / self.rank)
 
     def normalised(self, values: Array) -> Array:
         """Targets in the units of learning."""
@@ -181,22 +181,14 @@ class FactorLearner:
             return table if table.flags.writeable else np.array(table)
         grown = new_table(n_rows, self.rank)
         grown[:known] = table
-        kernels.factor_init(grown, known, self.rank, seed, self._init_scale())
-        if self.settings.nonnegative:
+        kernels.factor_init(grown, known, self.rank, seed, INIT_SCALE)
+        if self.level:  # spread by a quarter of the level, and never below zero
             factors = grown[known:, : self.rank]
-            factors[:] = self._level() * (1 + np.clip(factors / self._init_scale(), -3, 3) / 4)
+            factors[:] = self.level * (1 + np.clip(factors / INIT_SCALE, -3, 3) / 4)
         # A row that an online pass meets is shrunk, until a fit counts its entries, as if it had a hundred.
         grown[known:, self.padded + SHRINK] = 2 if self.settings.weighting == "mixed" else 1
         grown[known:, self.padded + BIAS_SHRINK] = 1 / BIAS_PRIOR
         return grown
-
-    def _init_scale(self) -> float:
-        return INIT_SCALE
-
-    def _level(self) -> float:
-        """What all factors must be for scores to be as large as half the largest target."""
-        top = self.high / self.scale if math.isfinite(self.high) and self.high > 0 else 1.0
-        return math.sqrt(0.5 * top / self.rank)
 
     def count(self, users: Array, items: Array) -> None:
         """Takes in how many entries each row has."""
