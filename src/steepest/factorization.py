@@ -649,6 +649,11 @@ class MatrixFactorization(Estimator):
         order = np.lexsort((np.arange(len(worth)), -worth))[:k]
         return np.where(np.isneginf(worth[order]), -1, order).astype(np.int32), worth[order]
 
+    def id_of(self, text: str, side: str = "users") -> Any:
+        """The id that a word stands for: a number if the model's ids are numbers."""
+        self._check_fitted()
+        return (self._users if choice("side", side, ("users", "items")) == "users" else self._items).id_of(text)
+
     def similar_items(self, items: Any, k: int = 10, *, filter: Filter = None) -> Recommendations:
         """The k items whose factors point most in the same direction, with their cosines."""
         learner = self._model()
@@ -729,7 +734,9 @@ class MatrixFactorization(Estimator):
                 pairs = (entries.users, entries.items)
                 run = AlternatingRun(twin, *pairs, values, entries.weights, _threads(self.n_jobs))
                 by, tables = (
-                    (run.by_user, (twin.users, twin.items)) if side == "users" else (run.by_item, (twin.items, twin.users))
+                    (run.by_user, (twin.users, twin.items))
+                    if side == "users"
+                    else (run.by_item, (twin.items, twin.users))
                 )
                 run._kl_side(*tables, by, False)
                 rows = np.unique(mine)
@@ -751,7 +758,9 @@ class MatrixFactorization(Estimator):
         """
         learner = self._model()
         if learner.settings.solver != "als" or learner.settings.loss == "kl":
-            raise ParameterError(f"explain needs least squares: solver='als' with loss squared or implicit, not {self.solver!r}")
+            raise ParameterError(
+                f"explain needs least squares: solver='als' with loss squared or implicit, not {self.solver!r}"
+            )
         users, items = as_list(user, "user")[:1], as_list(item, "item")[:1]
         u, i = self._users.codes(users), self._items.codes(items)
         check_known(u, users, "user")
@@ -923,7 +932,9 @@ def _from_matrix(X: Any) -> Source:
         try:
             matrix = matrix.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise DataError(f"X holds a value that is not a number ({error}); give pairs with ratings y instead") from None
+            raise DataError(
+                f"X holds a value that is not a number ({error}); give pairs with ratings y instead"
+            ) from None
     if matrix.ndim != 2:
         raise DataError(f"X has {matrix.ndim} dimensions; give a matrix, or pairs with ratings y")
     rows, columns = np.nonzero(~np.isnan(matrix))

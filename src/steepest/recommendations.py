@@ -91,7 +91,9 @@ def allowed_bias(bias: Array, book: IdBook, wish: Filter) -> Array:
         allowed = np.fromiter((bool(wish(value)) for value in book.ids.tolist()), bool, len(book))
     elif isinstance(wish, np.ndarray) and wish.dtype == bool:
         if wish.shape != (len(book),):
-            raise ParameterError(f"filter has shape {wish.shape}; as a mask it needs one place for each of {len(book)} items")
+            raise ParameterError(
+                f"filter has shape {wish.shape}; as a mask it needs one place for each of {len(book)} items"
+            )
         allowed = wish
     else:
         allowed = np.zeros(len(book), bool)
@@ -111,7 +113,9 @@ def seen_rows(indptr: Array, indices: Array, rows: Array) -> tuple[Array, Array]
     known = np.where(rows >= 0, rows, 0)
     inside = (rows >= 0) & (rows < len(indptr) - 1)
     known = np.where(inside, known, 0)
-    lengths = np.where(inside, indptr[known + 1] - indptr[known], 0) if len(indptr) > 1 else np.zeros(len(rows), np.int64)
+    lengths = (
+        np.where(inside, indptr[known + 1] - indptr[known], 0) if len(indptr) > 1 else np.zeros(len(rows), np.int64)
+    )
     starts = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
     first = indptr[known] if len(indptr) > 1 else np.zeros(len(rows), np.int64)

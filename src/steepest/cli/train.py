@@ -7,14 +7,19 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
 
-Model = st.LinearClassifier | st.LinearRegressor
-TASKS: dict[str, type[Model]] = {"classify": st.LinearClassifier, "regress": st.LinearRegressor}
+Model = st.LinearClassifier | st.LinearRegressor | st.MatrixFactorization
+TASKS: dict[str, type[Model]] = {
+    "classify": st.LinearClassifier,
+    "regress": st.LinearRegressor,
+    "rate": st.MatrixFactorization,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,10 +45,10 @@ def run(options: argparse.Namespace) -> int:
     if options.resume and not options.checkpoint:
         raise st.ParameterError("--resume needs --checkpoint DIR, the folder the state was saved in")
     arguments = {"random_state": 0, **flags.estimator_arguments(options, estimator_class)}
-    estimator = estimator_class(**arguments, hasher=_hasher(options))
+    estimator = _estimator(estimator_class, arguments, options)
     _check_writable(options.model)
     started = time.perf_counter()
-    source, validation = open_data(options), None
+    source, validation = open_data(options, {"format": "ratings"} if options.task == "rate" else None), None
     if options.holdout:
         source, validation = source.holdout(options.holdout, int(arguments["random_state"] or 0))
     monitor = choose_monitor(options.json, options.quiet)
@@ -52,6 +57,16 @@ def run(options: argparse.Namespace) -> int:
     tell_skipped(source)
     _summarise(estimator, options, time.perf_counter() - started)
     return 0
+
+
+def _estimator(kind: type[Model], arguments: dict[str, Any], options: argparse.Namespace) -> Model:
+    if not issubclass(kind, st.MatrixFactorization):
+        return kind(**arguments, hasher=_hasher(options))
+    wishes = flags.estimator_arguments(options, st.Hasher)
+    for name in wishes:
+        if wishes[name] is not None and name not in arguments:
+            raise st.ParameterError(f"--{name.replace('_', '-')} has no meaning with --task rate: ids are not hashed")
+    return kind(**arguments)
 
 
 def _hasher(options: argparse.Namespace) -> st.Hasher | None:
@@ -74,15 +89,13 @@ def _check_writable(model: str) -> None:
         raise st.DataError(f"{model} is a folder; give a file name for the model")
 
 
-def _summarise(
-    estimator: st.LinearClassifier | st.LinearRegressor, options: argparse.Namespace, seconds: float
-) -> None:
+def _summarise(estimator: Model, options: argparse.Namespace, seconds: float) -> None:
     size = Path(options.model).stat().st_size
+    if isinstance(estimator, st.MatrixFactorization):
+        learned = f"{len(estimator.user_ids_):,} users, {len(estimator.item_ids_):,} items"
+    else:
+        learned = f"{estimator.n_features_in_:,} features, {estimator.n_nonzero_:,} non-zero weights"
     if options.json:
         print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds}))
     elif sys.stderr.isatty() and not options.quiet:
-        print(
-            f"{options.model}: {estimator.n_features_in_:,} features, {estimator.n_nonzero_:,} non-zero weights, "
-            f"{size:,} bytes, {seconds:.2f} s",
-            file=sys.stderr,
-        )
+        print(f"{options.model}: {learned}, {size:,} bytes, {seconds:.2f} s", file=sys.stderr)

@@ -214,8 +214,7 @@ class IdBook:
             return cls(_as_objects(header["ids"]))
         data, ends = arrays["bytes"].tobytes(), arrays["ends"].tolist()
         texts = [
-            data[start:end].decode("utf-8", "surrogatepass")
-            for start, end in zip([0, *ends[:-1]], ends, strict=True)
+            data[start:end].decode("utf-8", "surrogatepass") for start, end in zip([0, *ends[:-1]], ends, strict=True)
         ]
         return cls(np.array(texts, np.str_))
 

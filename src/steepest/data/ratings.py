@@ -373,7 +373,9 @@ class TextRatings(RatingsSource):
             raise DataError(f"{file.name} holds no lines; give a file with ratings")
         delimiter = self.delimiter.encode() if self.delimiter != "auto" else _guess_delimiter(lines[0])
         if self.layout == "adjacency":
-            whole = self.ids != "text" and all(_WHOLE.fullmatch(w) for line in lines[:1000] for w in line.split(delimiter))
+            whole = self.ids != "text" and all(
+                _WHOLE.fullmatch(w) for line in lines[:1000] for w in line.split(delimiter)
+            )
             return Shape(delimiter, False, (), {"user": 0, "item": 1}, {"user": whole, "item": whole})
         first = [_unquoted(word).decode("utf-8", "replace") for word in lines[0].split(delimiter)]
         header = _is_header(first, self.wishes) if self.header == "auto" else bool(self.header)
@@ -439,9 +441,7 @@ class TextRatings(RatingsSource):
         rest = [parts.get(role) for role in ("rating", "weight", "time")]
         return ratings_chunk(parts["user"], parts["item"], *rest, first_id=block.first_id)
 
-    def _ids(
-        self, words: list[bytes], whole: bool, role: str, block: Block, numbers: list[int], kept: Array
-    ) -> Array:
+    def _ids(self, words: list[bytes], whole: bool, role: str, block: Block, numbers: list[int], kept: Array) -> Array:
         if not whole:
             for row, word in enumerate(words):
                 if not word and kept[row]:
@@ -458,7 +458,9 @@ class TextRatings(RatingsSource):
                 ids[row] = int(word)
             elif kept[row]:
                 shown = word.decode("utf-8", "replace")
-                self._refuse(block, numbers[row], f'the {role} is {shown!r}, no whole number as before; pass ids="text"')
+                self._refuse(
+                    block, numbers[row], f'the {role} is {shown!r}, no whole number as before; pass ids="text"'
+                )
                 kept[row] = False
         return ids
 
@@ -522,4 +524,4 @@ def _is_header(words: list[str], wishes: dict[str, Any]) -> bool:
         return True
     if any(isinstance(wish, str) and wish in words for wish in wishes.values()):
         return True
-    return len(words) > 2 and np.isnan(_float_or_nan(words[2].strip().encode()))
+    return len(words) > 2 and bool(np.isnan(_float_or_nan(words[2].strip().encode())))

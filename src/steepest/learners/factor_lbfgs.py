@@ -26,7 +26,9 @@ SMOOTH = ("squared", "logistic")
 class BatchRun:
     """Epochs of a few L-BFGS iterations each."""
 
-    def __init__(self, learner: FactorLearner, users: Array, items: Array, values: Array, weights: Array | None) -> None:
+    def __init__(
+        self, learner: FactorLearner, users: Array, items: Array, values: Array, weights: Array | None
+    ) -> None:
         self.learner = learner
         self.entries = users.astype(np.int64), items.astype(np.int64)
         self.values = values.astype(np.float64)

@@ -200,7 +200,9 @@ class FactorLearner:
         for table, counts in ((self.users, self.user_counts), (self.items, self.item_counts)):
             visits = np.maximum(counts, 1)
             table[:, self.padded + SHRINK] = self.ridges(counts) / visits if self.settings.alpha else 0
-            table[:, self.padded + BIAS_SHRINK] = (visits if self.settings.weighting == "count" else BIAS_PRIOR) / visits
+            table[:, self.padded + BIAS_SHRINK] = (
+                visits if self.settings.weighting == "count" else BIAS_PRIOR
+            ) / visits
 
     def ridges(self, counts: Array) -> Array:
         """Ridge over alpha of rows with these numbers of entries."""
@@ -235,7 +237,9 @@ class FactorLearner:
         users, items = (np.ascontiguousarray(codes, np.int32) for codes in (users, items))
         bad = kernels.factor_pairs(users, items, self.users, self.items, self.offset, out, n_threads)
         if bad != len(users):
-            raise DataError(f"pair {bad} names a row that is not there; codes end at {len(self.users)}, {len(self.items)}")
+            raise DataError(
+                f"pair {bad} names a row that is not there; codes end at {len(self.users)}, {len(self.items)}"
+            )
         return self.in_units(out)
 
     def in_units(self, scores: Array) -> Array:
@@ -289,7 +293,14 @@ class FactorLearner:
         return Progress(len(users), _total(weights, len(users)), float(loss[0]), events)
 
     def _visit(
-        self, users: Array, items: Array, values: Array, weights: Array | None, offsets: Array, order: Array, loss: Array
+        self,
+        users: Array,
+        items: Array,
+        values: Array,
+        weights: Array | None,
+        offsets: Array,
+        order: Array,
+        loss: Array,
     ) -> int:
         tables = self.users, self.items
         choices = self.choices(self.eta)
@@ -325,9 +336,7 @@ class SgdRun:
         d = n_blocks or choose_d(len(learner.users), len(learner.items), row_bytes, len(users))
         d = min(d, len(learner.users), len(learner.items))
         seed = learner.settings.seed
-        self.strata = make_strata(
-            users, items, values, weights, len(learner.users), len(learner.items), d, seed
-        )
+        self.strata = make_strata(users, items, values, weights, len(learner.users), len(learner.items), d, seed)
         self._user_order, self._item_order = _inverse(self.strata.user_places), _inverse(self.strata.item_places)
         self.users = arranged(learner.users, self._user_order)
         self.items = arranged(learner.items, self._item_order)
