@@ -9,38 +9,27 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.chunk import Array, DataError
+from steepest.data.entries import Entries, from_matrix, gather, has_pairs, ratings_of, two_columns
 from steepest.data.ids import IdBook, as_ids
-from steepest.data.parameters import ParameterError, at_least, choice, more_than, whole
-from steepest.data.ratings import RatingsChunk, as_ratings, from_frame, from_ratings, ratings_chunk
+from steepest.data.parameters import ParameterError, choice, whole
+from steepest.data.ratings import RatingsChunk, as_ratings, from_frame, from_ratings
 from steepest.data.source import Source, as_weights
 from steepest.engine.factor_loop import FactorRun, train_factors
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor
 from steepest.engine.stopping import Plan
 from steepest.estimator import Estimator
-from steepest.learners.als import AlternatingRun, make_side, solve_rows
+from steepest.learners.als import AlternatingRun, contributions, solve_rows
 from steepest.learners.base import Progress
-from steepest.learners.factor_lbfgs import SMOOTH, BatchRun
-from steepest.learners.factors import (
-    BIAS,
-    CENTRED,
-    CONSTANT_ETA,
-    ETA,
-    LOSSES,
-    TAIL,
-    WAIT,
-    FactorLearner,
-    FactorSettings,
-    SgdRun,
-    csr_of,
-    new_table,
-    with_settings,
-)
+from steepest.learners.factor_lbfgs import BatchRun
+from steepest.learners.factor_settings import CENTRED, KNOWN_SHARE, WHOLE, FactorSettings, resolve_settings
+from steepest.learners.factors import BIAS, TAIL, WAIT, FactorLearner, SgdRun, csr_of, new_table, with_settings
 from steepest.learners.strata import Strata
 from steepest.metrics import RegressionMetrics
 from steepest.recommendations import (
@@ -54,13 +43,6 @@ from steepest.recommendations import (
     unit_rows,
 )
 
-SOLVERS = ("sgd", "als", "lbfgs")
-WEIGHTINGS = ("mixed", "count", "none")
-WHOLE = ("implicit", "kl")  # every cell of the matrix counts
-ALPHA = {"implicit": 0.003, "kl": 0.0, "bpr": 0.01}
-# In units of the ratings' spread; measured on MovieLens, Book-Crossing and planted factors.
-EXPLICIT_ALPHA = {"mixed": 0.045, "count": 0.11, "none": 0.1}
-CONFIDENCE = 10.0
 FOLD_EPOCHS = 30
 
 
@@ -75,13 +57,13 @@ class MatrixFactorization(Estimator):
     ----------
     n_factors : int
     loss : {"squared", "absolute", "logistic", "hinge", "bpr", "implicit", "kl"}
-        `squared` and `absolute` fit ratings; `logistic` and `hinge` two kinds of entries (0 or -1, and 1); `bpr` ranks known
-        pairs above others; `implicit` takes every missing cell for a weak zero; `kl` is for counts, non-negative.
+        `squared` and `absolute` fit ratings; `logistic` and `hinge` two kinds of entries (0 or -1, and 1); `bpr` ranks
+        known pairs above others; `implicit` takes every missing cell for a weak zero; `kl` is for counts, non-negative.
     solver : {"sgd", "als", "lbfgs"}
         Losses over all cells cannot be sampled entry by entry: for `implicit` and `kl`, "sgd" means "als", and
         `solver_` says so.
     alpha : float or "auto"
-        Strength of the 2-norm. "auto": 0.045 (0.11 by count, 0.1 by none); 0.003 for implicit, 0.01 for bpr, 0 for kl.
+        Strength of the 2-norm. "auto": 0.045 (0.11 by count, 0.1 by none); 0.01 for implicit, 0.01 for bpr, 0 for kl.
     l1 : float
         Strength of the 1-norm.
     weighting : {"mixed", "count", "none"}
@@ -92,8 +74,9 @@ class MatrixFactorization(Estimator):
         nonnegative.
     nonnegative : bool
         Factors are not below zero.
-    confidence : float
-        implicit: a known cell weighs 1 + confidence · value, the others 1.
+    confidence : float or "auto"
+        implicit: a known cell weighs 1 + confidence · value, the others 1. "auto": such that known cells add 6 % to the
+        weight of all cells.
     step : {"adagrad", "bold"}
         A step for each row that falls with its slopes; or one for all, raised while the loss falls and halved when it
         rises.
@@ -130,6 +113,42 @@ class MatrixFactorization(Estimator):
 
     _kind = "regressor"
 
+    n_factors: int
+    loss: str
+    solver: str
+    alpha: float | str
+    l1: float
+    weighting: str
+    biases: bool
+    nonnegative: bool
+    confidence: float | str
+    step: str
+    eta0: float | str
+    epochs: int
+    n_blocks: int | str
+    early_stopping: bool
+    patience: int
+    validation_fraction: float
+    clip: bool
+    n_jobs: int | None
+    dtype: str
+    random_state: Any
+    verbose: int
+    _learner: FactorLearner
+    _users: IdBook
+    _items: IdBook
+    _waiting: Entries | None
+    _ready: FactorLearner | None
+    _new: list[Entries]
+    _seen_indptr: Array
+    _seen_items: Array
+    _seen_values: Array | None
+    _seen_weights: Array | None
+    history_: History
+    recipe_: dict[str, Any]
+    n_iter_: int
+    n_blocks_: int
+
     def __init__(
         self,
         n_factors: int = 32,
@@ -141,7 +160,7 @@ class MatrixFactorization(Estimator):
         weighting: str = "mixed",
         biases: bool = True,
         nonnegative: bool = False,
-        confidence: float = CONFIDENCE,
+        confidence: float | str = "auto",
         step: str = "adagrad",
         eta0: float | str = "auto",
         epochs: int = 20,
@@ -178,10 +197,13 @@ class MatrixFactorization(Estimator):
         if validation is None and self.early_stopping:
             source, validation = source.holdout(float(self.validation_fraction), settings.seed)
         users, items = IdBook(), IdBook()
-        entries = _gather(source, users, items)
+        entries = gather(source, users, items)
         if len(entries.users) == 0:
             raise DataError("the data holds no ratings; nothing can be learned from it")
         self._check_targets(entries.values)
+        if not settings.confidence:
+            cells = float(len(users)) * len(items)
+            settings = replace(settings, confidence=KNOWN_SHARE * cells / max(float(entries.values.sum()), 1e-300))
         learner = FactorLearner(settings)
         values = self._targets(entries.values)
         learner.start(values, entries.weights)
@@ -213,7 +235,7 @@ class MatrixFactorization(Estimator):
             self._adopt(learner, IdBook(), IdBook(), Entries.none(), History())
             self.recipe_, self.n_iter_ = source.recipe, 0
         self._own_arrays()
-        entries = _gather(source, self._users, self._items)
+        entries = gather(source, self._users, self._items)
         if len(entries.users) == 0:
             return self
         self._check_targets(entries.values)
@@ -275,7 +297,7 @@ class MatrixFactorization(Estimator):
     def strata(self, X: Any, y: Any = None, sample_weight: Any = None) -> Strata:
         """The blocks and the schedule by which `fit` would learn these ratings; for executors of your own."""
         users, items = IdBook(), IdBook()
-        entries = _gather(self._source(X, y, sample_weight), users, items)
+        entries = gather(self._source(X, y, sample_weight), users, items)
         learner = FactorLearner(self._settings())
         learner.start(self._targets(entries.values), entries.weights)
         learner.grow(len(users), len(items))
@@ -287,40 +309,7 @@ class MatrixFactorization(Estimator):
     # ---------------------------------------------------------------------------------------------------- settings
 
     def _settings(self) -> FactorSettings:
-        loss = choice("loss", self.loss, tuple(LOSSES))
-        solver = choice("solver", self.solver, SOLVERS)
-        step = choice("step", self.step, ("adagrad", "bold"))
-        choice("dtype", self.dtype, ("float32", "float16"))
-        if loss in WHOLE and solver == "sgd":
-            solver = "als"
-        if (solver == "als" and loss not in ("squared", *WHOLE)) or (solver == "lbfgs" and loss not in SMOOTH):
-            raise ParameterError(f"solver={solver!r} cannot learn loss={loss!r}; choose solver='sgd'")
-        nonnegative = bool(self.nonnegative) or loss == "kl"
-        l1 = at_least("l1", self.l1, 0)
-        if l1 and not (solver == "sgd" or loss == "kl"):
-            raise ParameterError(f"l1={self.l1!r} needs solver='sgd' or loss='kl'")
-        if solver == "lbfgs" and nonnegative:
-            raise ParameterError("solver='lbfgs' knows no floor; use nonnegative=True with solver='sgd' or 'als'")
-        weighting = choice("weighting", self.weighting, WEIGHTINGS)
-        usual = ALPHA.get(loss, EXPLICIT_ALPHA[weighting])
-        alpha = usual if self.alpha == "auto" else at_least("alpha", self.alpha, 0)
-        if loss == "kl" and alpha:
-            raise ParameterError(f"alpha={self.alpha!r} has no meaning for loss='kl'; use l1, or alpha=0")
-        eta = (ETA if step == "adagrad" else CONSTANT_ETA) if self.eta0 == "auto" else more_than("eta0", self.eta0, 0)
-        return FactorSettings(
-            rank=whole("n_factors", self.n_factors, 1),
-            loss=loss,
-            solver=solver,
-            alpha=float(alpha),
-            l1=float(l1),
-            weighting=weighting,
-            biases=bool(self.biases) and not nonnegative and loss not in WHOLE,
-            nonnegative=nonnegative,
-            confidence=more_than("confidence", self.confidence, 0),
-            adaptive=step == "adagrad",
-            eta=float(eta),
-            seed=self._seed(),
-        )
+        return resolve_settings(self.get_params(deep=False), self._seed())
 
     def _seed(self) -> int:
         wish = self.random_state
@@ -345,7 +334,7 @@ class MatrixFactorization(Estimator):
         """Pairs or a matrix as a source of ratings."""
         if isinstance(X, Source):
             return X
-        if hasattr(X, "columns") and _has_pairs(X, y):
+        if hasattr(X, "columns") and has_pairs(X, y):
             wishes = dict.fromkeys(("user", "item", "rating", "weight", "time"))
             frame = from_frame(X, wishes, with_labels=y is None)
             if y is None and sample_weight is None:
@@ -355,8 +344,8 @@ class MatrixFactorization(Estimator):
         if y is None and self._is_matrix(X):
             if sample_weight is not None:
                 raise ParameterError("sample_weight needs pairs; give X as (user, item) with ratings y")
-            return _from_matrix(X)
-        users, items = _two_columns(X)
+            return from_matrix(X)
+        users, items = two_columns(X)
         if y is not None:
             y = as_ratings(y, len(users))
         weight = None if sample_weight is None else as_weights(sample_weight, len(users))
@@ -395,12 +384,12 @@ class MatrixFactorization(Estimator):
     def _adopt(self, learner: FactorLearner, users: IdBook, items: IdBook, entries: Entries, history: History) -> None:
         self._learner, self._users, self._items = learner, users, items
         self.history_ = history
-        self._waiting: Entries | None = None
-        self._ready: FactorLearner | None = None
-        self._new: list[Entries] = []
+        self._waiting = None
+        self._ready = None
+        self._new = []
         self._seen_indptr, self._seen_items = np.zeros(1, np.int64), np.zeros(0, np.int32)
-        self._seen_values: Array | None = None if learner.settings.solver == "sgd" else np.zeros(0, np.float32)
-        self._seen_weights: Array | None = None
+        self._seen_values = None if learner.settings.solver == "sgd" else np.zeros(0, np.float32)
+        self._seen_weights = None
         if len(entries.users):
             self._remember(entries)
         self._rounded(learner)
@@ -459,12 +448,12 @@ class MatrixFactorization(Estimator):
     @property
     def user_ids_(self) -> Array:
         """Ids of the users, in the order of `user_factors_`."""
-        return self._part("_users").ids
+        return np.asarray(self._part("_users").ids)
 
     @property
     def item_ids_(self) -> Array:
         """Ids of the items, in the order of `item_factors_`."""
-        return self._part("_items").ids
+        return np.asarray(self._part("_items").ids)
 
     @property
     def user_factors_(self) -> Array:
@@ -528,7 +517,7 @@ class MatrixFactorization(Estimator):
         `return_cold=True` also gives an array that is True for such pairs.
         """
         self._check_fitted()
-        users, items = _two_columns(X) if not isinstance(X, RatingsChunk) else (X.users, X.items)
+        users, items = two_columns(X) if not isinstance(X, RatingsChunk) else (X.users, X.items)
         scores, cold = self._scores(as_ids(users, "user"), as_ids(items, "item"))
         predictions = self._link(scores)
         return (predictions, cold) if return_cold else predictions
@@ -536,7 +525,7 @@ class MatrixFactorization(Estimator):
     def decision_function(self, X: Any) -> Array:
         """Raw scores of pairs."""
         self._check_fitted()
-        users, items = _two_columns(X)
+        users, items = two_columns(X)
         return self._scores(as_ids(users, "user"), as_ids(items, "item"))[0]
 
     def _link(self, scores: Array) -> Array:
@@ -551,7 +540,7 @@ class MatrixFactorization(Estimator):
         learner = self._model()
         rows, columns = self._users.codes(users), self._items.codes(items)
         known = (rows >= 0) & (columns >= 0) & (rows < len(learner.users)) & (columns < len(learner.items))
-        scores = np.full(len(rows), learner.in_units(np.float32([learner.offset]))[0])
+        scores = np.full(len(rows), learner.in_units(np.array([learner.offset]))[0])
         scores[known] = learner.scores(rows[known], columns[known], _threads(self.n_jobs))
         for table, codes, others in ((learner.users, rows, columns), (learner.items, columns, rows)):
             half = ~known & (codes >= 0) & (codes < len(table)) & ~((others >= 0) & known)
@@ -573,14 +562,14 @@ class MatrixFactorization(Estimator):
     def predict_stream(self, source: Source) -> Iterator[Array]:
         """Predictions of a source's pairs, chunk by chunk."""
         for chunk in source:
-            yield self.predict(_ratings(chunk).packed())
+            yield self.predict(ratings_of(chunk).packed())
 
     def evaluate_stream(self, source: Source) -> dict[str, Any]:
         """Rows, loss, rmse, mae and r2 on a source of ratings, and how many pairs were cold."""
         self._check_fitted()
         metrics, cold_rows = RegressionMetrics(), 0
         for part in source:
-            chunk = _ratings(part).packed()
+            chunk = ratings_of(part).packed()
             true = np.ones(chunk.n_rows) if chunk.y is None else np.asarray(chunk.y, np.float64)
             predicted, cold = self.predict(chunk, return_cold=True)
             scores, _ = self._scores(chunk.users, chunk.items)
@@ -593,7 +582,7 @@ class MatrixFactorization(Estimator):
 
     def _measure(self, validation: Source, users: IdBook, items: IdBook) -> Any:
         """Mean loss on held-out ratings; ids that training has not seen are left out."""
-        entries = _gather(validation, users.copy(), items.copy())
+        entries = gather(validation, users.copy(), items.copy())
         n_users, n_items = len(users), len(items)
         known = (entries.users < n_users) & (entries.items < n_items)
         if not known.any():
@@ -687,7 +676,7 @@ class MatrixFactorization(Estimator):
         self._own_arrays()
         learner = self._learner
         books = self._users.copy(), self._items.copy()
-        entries = _gather(self._source(X, y, sample_weight), *books)
+        entries = gather(self._source(X, y, sample_weight), *books)
         self._check_targets(entries.values)
         mine, other, own_book, other_book = (
             (entries.users, entries.items, books[0], self._items)
@@ -770,7 +759,7 @@ class MatrixFactorization(Estimator):
         seen = self._seen_items[cut]
         assert self._seen_values is not None
         weights = None if self._seen_weights is None else self._seen_weights[cut]
-        shares = _contributions(learner, int(u[0]), int(i[0]), seen, self._seen_values[cut], weights)
+        shares = contributions(learner, int(u[0]), int(i[0]), seen, self._seen_values[cut], weights)
         order = np.argsort(-np.abs(shares), kind="stable")[: whole("k", k, 1)]
         return list(zip(self._items.ids[seen[order]].tolist(), shares[order].tolist(), strict=True))
 
@@ -827,143 +816,11 @@ class MatrixFactorization(Estimator):
         estimator._seen_indptr, estimator._seen_items = arrays["seen.indptr"], arrays["seen.items"]
         estimator._seen_values, estimator._seen_weights = arrays.get("seen.values"), arrays.get("seen.weights")
         waiting = {n.removeprefix("waiting."): a for n, a in arrays.items() if n.startswith("waiting.")}
-        estimator._waiting = Entries(**{"weights": None, **waiting}) if waiting else None
+        estimator._waiting = Entries.from_arrays(waiting) if waiting else None
         estimator.n_iter_, estimator.recipe_ = int(header["n_iter"]), header["recipe"]
         if header["n_blocks"] is not None:
             estimator.n_blocks_ = header["n_blocks"]
         return estimator
-
-
-class Entries:
-    """Known entries by codes, in the order of the data."""
-
-    __slots__ = ("items", "users", "values", "weights")
-
-    def __init__(self, users: Array, items: Array, values: Array, weights: Array | None) -> None:
-        self.users, self.items, self.values, self.weights = users, items, values, weights
-
-    @classmethod
-    def none(cls) -> Entries:
-        """No entries."""
-        return cls(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0), None)
-
-    @classmethod
-    def joined(cls, *parts: Entries) -> Entries:
-        """All entries, one part after the other."""
-        parts = tuple(part for part in parts if len(part.users)) or (cls.none(),)
-        if len(parts) == 1:
-            return parts[0]
-        weighted = any(part.weights is not None for part in parts)
-        weights = [np.ones(len(p.users), np.float32) if p.weights is None else p.weights for p in parts]
-        return cls(
-            np.concatenate([part.users for part in parts]),
-            np.concatenate([part.items for part in parts]),
-            np.concatenate([part.values for part in parts]),
-            np.concatenate(weights) if weighted else None,
-        )
-
-    def only(self, kept: Array) -> Entries:
-        """Those that a mask keeps."""
-        weights = None if self.weights is None else self.weights[kept]
-        return Entries(self.users[kept], self.items[kept], self.values[kept], weights)
-
-    def as_arrays(self) -> dict[str, Array]:
-        """The parts that there are."""
-        parts = {"users": self.users, "items": self.items, "values": self.values, "weights": self.weights}
-        return {name: array for name, array in parts.items() if array is not None}
-
-
-def _gather(source: Source, users: IdBook, items: IdBook) -> Entries:
-    """All ratings of a source, coded; the books learn new ids."""
-    parts = []
-    for part in source:
-        chunk = _ratings(part).packed()
-        values = np.ones(chunk.n_rows) if chunk.y is None else np.asarray(chunk.y, np.float64)
-        weights = None if chunk.weight is None else np.ascontiguousarray(chunk.weight, np.float32)
-        rows, columns = users.codes(chunk.users, learn=True), items.codes(chunk.items, learn=True)
-        parts.append(Entries(rows, columns, values, weights))
-    return Entries.joined(*parts)
-
-
-def _ratings(chunk: Chunk) -> RatingsChunk:
-    if isinstance(chunk, RatingsChunk):
-        return chunk
-    if chunk.n_features:  # a matrix: its rows and columns are the ids
-        packed = chunk.packed()
-        users = np.repeat(chunk.row_ids, np.diff(packed.indptr))
-        return ratings_chunk(users, packed.indices, packed.values)
-    raise DataError("the source holds no ratings; open the file with scan_ratings, or --format ratings")
-
-
-def _has_pairs(frame: Any, y: Any) -> bool:
-    names = {"".join(c for c in str(name).lower() if c.isalpha()) for name in frame.columns}
-    return bool(names & {"user", "userid", "uid"}) or (y is not None and len(frame.columns) == 2)
-
-
-def _two_columns(X: Any) -> tuple[Any, Any]:
-    """(users, items) of anything with two columns."""
-    if hasattr(X, "iloc"):
-        if X.shape[1] < 2:
-            raise DataError(f"X has {X.shape[1]} column; give two, user and item")
-        chunk = from_frame(X, dict.fromkeys(("user", "item", "rating", "weight", "time")), with_labels=False).chunk
-        return chunk.users, chunk.items
-    if isinstance(X, np.ndarray):
-        if X.ndim != 2 or X.shape[1] != 2:
-            raise DataError(f"X has shape {X.shape}; give two columns, user and item, or a matrix without y")
-        return X[:, 0], X[:, 1]
-    pairs = list(X)
-    for row, pair in enumerate(pairs):
-        if isinstance(pair, str | bytes) or not hasattr(pair, "__len__") or len(pair) != 2:
-            raise DataError(f"row {row} of X is {pair!r}; give pairs of user and item")
-    users, items = np.empty(len(pairs), object), np.empty(len(pairs), object)
-    users[:], items[:] = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return users, items
-
-
-def _from_matrix(X: Any) -> Source:
-    """The known cells of a matrix as ratings whose ids are the numbers of rows and columns."""
-    if hasattr(X, "tocoo"):
-        coo = X.tocoo()
-        if np.asarray(coo.data).dtype.kind not in "biuf":
-            raise DataError(f"X holds values of type {coo.data.dtype}; give real numbers")
-        return from_ratings(np.asarray(coo.row, np.int64), np.asarray(coo.col, np.int64), coo.data)
-    matrix = np.asarray(X)
-    if matrix.dtype.kind not in "biuf":
-        try:
-            matrix = matrix.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(
-                f"X holds a value that is not a number ({error}); give pairs with ratings y instead"
-            ) from None
-    if matrix.ndim != 2:
-        raise DataError(f"X has {matrix.ndim} dimensions; give a matrix, or pairs with ratings y")
-    rows, columns = np.nonzero(~np.isnan(matrix))
-    return from_ratings(rows, columns, matrix[rows, columns])
-
-
-def _contributions(
-    learner: FactorLearner, user: int, item: int, seen: Array, values: Array, weights: Array | None
-) -> Array:
-    """q_i' A⁻¹ (w r q_j) of each seen item j, in the ratings' units."""
-    s, padded = learner.settings, learner.padded
-    q = learner.items[:, : s.rank].astype(np.float64)
-    features = q[seen]
-    query = q[item]
-    implicit = s.loss == "implicit"
-    if implicit:
-        extra = s.confidence * values.astype(np.float64) * (1 if weights is None else weights)
-        side = make_side(np.zeros(len(seen), np.int64), seen, extra.astype(np.float32), None, 1, False)
-        ridge = s.alpha if s.weighting == "none" else s.alpha * (float(side.values.sum()) + len(q))
-        matrix = q.T @ q + (features * extra[:, None]).T @ features + ridge * np.eye(s.rank)
-        return np.asarray((features @ np.linalg.solve(matrix, query)) * (1 + extra))
-    w = np.ones(len(seen)) if weights is None else weights.astype(np.float64)
-    ridge = s.alpha * float(learner.ridges(np.array([len(seen)]))[0]) if s.weighting != "none" else s.alpha * float(
-        learner.ridges(learner.user_counts)[0]
-    )  # fmt: skip
-    matrix = (features * w[:, None]).T @ features + ridge * np.eye(s.rank)
-    biases = learner.items[seen, padded + BIAS].astype(np.float64) + float(learner.users[user, padded + BIAS])
-    targets = learner.normalised(values).astype(np.float64) - (biases if s.biases else 0.0)
-    return np.asarray((features @ np.linalg.solve(matrix, query)) * w * targets * learner.scale)
 
 
 def _threads(n_jobs: int | None) -> int:

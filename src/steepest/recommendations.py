@@ -65,8 +65,7 @@ def as_list(ids: Any, what: str) -> Array:
     """One id or a sequence of them."""
     if isinstance(ids, str | bytes) or not hasattr(ids, "__len__") or isinstance(ids, tuple):
         ids = [ids]
-    array = as_ids(ids, what)
-    return array
+    return as_ids(ids, what)
 
 
 def best_rows(

@@ -71,7 +71,7 @@ def as_text(facts: dict[str, Any]) -> str:
 
 
 def describe_factors(model: st.MatrixFactorization, path: str, top: int) -> dict[str, Any]:
-    """The same for a matrix factorization; its heaviest items are those with the largest biases, or the most popular."""
+    """The same for a matrix factorization; its heaviest items have the largest biases, or are the most popular."""
     nobody = model.recommend([_stranger(model)], top)
     return {
         "model": repr(model),

@@ -66,12 +66,16 @@ class RatingsChunk(Chunk):
         """A copy that holds just the visited rows, in visiting order."""
         return ratings_chunk(*(None if part is None else self.visited(part) for part in self._parts()))
 
+    def rows(self, numbers: Array) -> RatingsChunk:
+        """A copy of the rows with these numbers."""
+        return replace(self, order=np.ascontiguousarray(numbers, np.int64)).packed()
+
     def _parts(self) -> tuple[Array | None, ...]:
         return self.users, self.items, self.y, self.weight, self.time
 
 
 def ratings_chunk(
-    users: Any, items: Any, y: Any = None, weight: Any = None, time: Any = None, first_id: int = 0
+    users: Any, items: Any, y: Any = None, weight: Any = None, time: Any = None, *, first_id: int = 0
 ) -> RatingsChunk:
     """A chunk of ratings whose parts are checked."""
     users, items = as_ids(users, "user"), as_ids(items, "item")
@@ -373,10 +377,10 @@ class TextRatings(RatingsSource):
             raise DataError(f"{file.name} holds no lines; give a file with ratings")
         delimiter = self.delimiter.encode() if self.delimiter != "auto" else _guess_delimiter(lines[0])
         if self.layout == "adjacency":
-            whole = self.ids != "text" and all(
+            numbers = self.ids != "text" and all(
                 _WHOLE.fullmatch(w) for line in lines[:1000] for w in line.split(delimiter)
             )
-            return Shape(delimiter, False, (), {"user": 0, "item": 1}, {"user": whole, "item": whole})
+            return Shape(delimiter, False, (), {"user": 0, "item": 1}, {"user": numbers, "item": numbers})
         first = [_unquoted(word).decode("utf-8", "replace") for word in lines[0].split(delimiter)]
         header = _is_header(first, self.wishes) if self.header == "auto" else bool(self.header)
         names = first if header else [str(n) for n in range(len(first))]

@@ -67,7 +67,4 @@ def _parts(rows: RatingsChunk, held: Array) -> tuple[Source, Source]:
         side = "test" if not held.any() else "training"
         raise DataError(f"the split leaves the {side} part empty; hold out another number or share of ratings")
     numbers = np.arange(rows.n_rows)
-    return (
-        RatingsInMemory(rows.visit(numbers[~held]).packed()),
-        RatingsInMemory(rows.visit(numbers[held]).packed()),
-    )
+    return RatingsInMemory(rows.rows(numbers[~held])), RatingsInMemory(rows.rows(numbers[held]))

@@ -2,9 +2,9 @@
 
 explicit  least squares over the known entries: (sum w x x' + ridge) p = sum w r x, the bias as one more unknown
 implicit  every cell counts (Hu, Koren and Volinsky 2008): sum over all cells of c (1[known] - p q)^2 + ridge |p|^2 with
-          c = 1 + confidence * value for known cells and 1 elsewhere; ridge = alpha (known confidence + cells of the row)
-          as in Rendle et al. 2021, or alpha alone with weighting "none"
-kl        every cell counts: sum of v log(v / s) - v + s, by multiplicative steps (Lee and Seung 2001), which never raise it
+          c = 1 + confidence * value for known cells, 1 elsewhere; ridge = alpha (known confidence + cells of the
+          row) as in Rendle et al. 2021, or alpha alone with weighting "none"
+kl        every cell counts: sum of v log(v / s) - v + s, by steps that never raise it (Lee and Seung 2001)
 
 Rows are solved exactly (Cholesky) up to EXACT unknowns and by CG_STEPS conjugate gradients from the last solution
 beyond; under `nonnegative` by coordinate descent. Nothing depends on how many threads there are.
@@ -220,6 +220,30 @@ def solve_rows(
     mine[places, : settings.rank] = solved[:, : settings.rank]
     if settings.biases:
         mine[places, padded + BIAS] = solved[:, settings.rank]
+
+
+def contributions(
+    learner: FactorLearner, user: int, item: int, seen: Array, values: Array, weights: Array | None
+) -> Array:
+    """q_i' A⁻¹ (w r q_j) of each seen item j, in the ratings' units."""
+    s, padded = learner.settings, learner.padded
+    q = learner.items[:, : s.rank].astype(np.float64)
+    features = q[seen]
+    query = q[item]
+    implicit = s.loss == "implicit"
+    if implicit:
+        extra = s.confidence * values.astype(np.float64) * (1 if weights is None else weights)
+        ridge = s.alpha if s.weighting == "none" else s.alpha * (float(extra.sum()) + len(q))
+        matrix = q.T @ q + (features * extra[:, None]).T @ features + ridge * np.eye(s.rank)
+        return np.asarray((features @ np.linalg.solve(matrix, query)) * (1 + extra))
+    w = np.ones(len(seen)) if weights is None else weights.astype(np.float64)
+    ridge = s.alpha * float(learner.ridges(np.array([len(seen)]))[0]) if s.weighting != "none" else s.alpha * float(
+        learner.ridges(learner.user_counts)[0]
+    )  # fmt: skip
+    matrix = (features * w[:, None]).T @ features + ridge * np.eye(s.rank)
+    biases = learner.items[seen, padded + BIAS].astype(np.float64) + float(learner.users[user, padded + BIAS])
+    targets = learner.normalised(values).astype(np.float64) - (biases if s.biases else 0.0)
+    return np.asarray((features @ np.linalg.solve(matrix, query)) * w * targets * learner.scale)
 
 
 def _gram(factors: Array, n_threads: int) -> Array:

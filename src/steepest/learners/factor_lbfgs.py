@@ -14,13 +14,13 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array
 from steepest.learners.base import Progress
-from steepest.learners.factors import BIAS, BIAS_PRIOR, LOSSES, FactorLearner
+from steepest.learners.factor_settings import LOSSES
+from steepest.learners.factors import BIAS, BIAS_PRIOR, FactorLearner
 from steepest.learners.losses import get_loss
 
 PAIRS = 8
 INNER = 5  # iterations that make an epoch
 TOLERANCE = 1e-9  # an iteration that gains less than this share is the last
-SMOOTH = ("squared", "logistic")
 
 
 class BatchRun:
@@ -70,9 +70,9 @@ class BatchRun:
             value += 0.5 * float((ridge * factors**2).sum())
             gradients[number] += ridge * factors
         for bias, n, rows in ((b, counts[0], u), (c, counts[1], i)):
-            ridge = s.alpha * (n if s.weighting == "count" else BIAS_PRIOR)
-            slope = np.bincount(rows, g, len(bias)) + ridge * bias if s.biases else np.zeros(len(bias))
-            value += 0.5 * float((ridge * bias**2).sum())
+            prior = s.alpha * (n if s.weighting == "count" else np.full(len(n), BIAS_PRIOR))
+            slope = np.bincount(rows, g, len(bias)) + prior * bias if s.biases else np.zeros(len(bias))
+            value += 0.5 * float((prior * bias**2).sum())
             gradients.append(slope)
         return value, np.concatenate([part.ravel() for part in gradients])
 

@@ -12,7 +12,7 @@ Rows start from numbers that depend on the seed and their code only, so that new
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,52 +20,17 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, DataError
 from steepest.learners.base import Progress
+from steepest.learners.factor_settings import CENTRED, LOSSES, FactorSettings
 from steepest.learners.losses import get_loss
-from steepest.learners.strata import Strata, choose_d, make_strata
+from steepest.learners.strata import choose_d, make_strata
 
 TAIL = 8
 BIAS, SQUARES, BIAS_SQUARES, SHRINK, BIAS_SHRINK = range(5)
 ROW_PRIOR = 100.0  # "mixed": a row is shrunk as if it had so many entries more; measured on four data sets
 BIAS_PRIOR = 45.0  # the ridge of a bias over alpha
 INIT_SCALE = 0.1
-ETA = 0.08  # in units of the spread: within 1 % of the best on four data sets after 20 epochs
-CONSTANT_ETA = 0.01
 WAIT = 1000  # entries from which mean and spread are taken before an online pass starts
 OVERFLOW = 2
-
-# The kernels' name of each loss on single entries; `None` has kernels of its own.
-LOSSES = {
-    "squared": "squared",
-    "absolute": "epsilon_insensitive",
-    "logistic": "log",
-    "hinge": "hinge",
-    "bpr": "log",
-    "implicit": None,
-    "kl": None,
-}
-CENTRED = ("squared", "absolute")  # losses whose targets are numbers on a scale
-
-
-@dataclass(frozen=True, slots=True)
-class FactorSettings:
-    """What is learned and how; fixed once learning starts."""
-
-    rank: int
-    loss: str
-    solver: str
-    alpha: float
-    l1: float
-    weighting: str
-    biases: bool
-    nonnegative: bool
-    confidence: float
-    adaptive: bool
-    eta: float
-    seed: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for the model file."""
-        return asdict(self)
 
 
 def padded_rank(rank: int) -> int:
@@ -259,12 +224,11 @@ class FactorLearner:
             get_loss(name).code, 0.0, np.ascontiguousarray(scores, np.float64), np.ascontiguousarray(values, np.float64)
         )[0]
 
-    def penalty(self, users: Array | None = None, items: Array | None = None) -> float:
-        """What the penalties add to the sum of losses; for tables in another order, give them."""
+    def penalty(self) -> float:
+        """What the penalties add to the sum of losses."""
         total = 0.0
         s, padded = self.settings, self.padded
-        sides = ((self.users if users is None else users, self.user_counts), (self.items if items is None else items, self.item_counts))  # fmt: skip
-        for table, counts in sides:
+        for table, counts in ((self.users, self.user_counts), (self.items, self.item_counts)):
             ridges = self.ridges(counts)
             factors = table[:, :padded]
             total += 0.5 * s.alpha * float(np.dot(np.einsum("ij,ij->i", factors, factors).astype(np.float64), ridges))
@@ -438,6 +402,3 @@ def _spread(values: Array, weights: Array | None) -> float:
 
 def _total(weights: Array | None, n: int) -> float:
     return float(n) if weights is None else float(weights.sum(dtype=np.float64))
-
-
-__all__ = ["FactorLearner", "FactorSettings", "SgdRun", "Strata", "csr_of", "with_settings"]
