@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array
+from steepest.data.chunk import Array, DataError
 
 # Factors of two stripes that stay in the second-level cache; measured best between 1 and 2 MB.
 BLOCK_BYTES = 3 << 19
@@ -82,6 +82,8 @@ def make_strata(
 ) -> Strata:
     """Sorts entries (codes, values) into d x d blocks."""
     rng = np.random.default_rng([seed, 0])
+    if len(users) and (users.max() >= n_users or items.max() >= n_items):
+        raise DataError(f"an entry names a row that is not there; there are {n_users} users and {n_items} items")
     user_places, user_bounds = _stripes(np.bincount(users, minlength=n_users), d, rng)
     item_places, item_bounds = _stripes(np.bincount(items, minlength=n_items), d, rng)
     n = len(users)
