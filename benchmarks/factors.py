@@ -28,7 +28,7 @@ Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 def planted(n: int, seed: int = 0) -> tuple[Data, Data]:
     """(training, test) triples of codes and ratings."""
     rng = np.random.default_rng(seed)
-    n_users, n_items = SHAPES.get(n, (max(n // 160, 20), max(n // 270, 20)))
+    n_users, n_items = SHAPES.get(n, (max(n // 40, 20), max(n // 60, 20)))
     by_user, by_item = (np.arange(n_users) + 200.0) ** -0.9, (np.arange(n_items) + 100.0) ** -1.1
     users = rng.choice(n_users, 2 * n, p=by_user / by_user.sum())
     items = rng.choice(n_items, 2 * n, p=by_item / by_item.sum())

@@ -58,8 +58,10 @@ struct Steps {
 
 static ALWAYS_INLINE Steps steps_of(const float* user_tail, const float* item_tail, const FactorChoices& c) {
   if (!c.adaptive) return {c.eta, c.eta, c.eta, c.eta};
-  return {c.eta / sqrtf(user_tail[kSquares]), c.eta / sqrtf(item_tail[kSquares]),
-          c.eta / sqrtf(user_tail[kBiasSquares]), c.eta / sqrtf(item_tail[kBiasSquares])};
+  float steps[4];
+  inverse_roots(user_tail[kSquares], item_tail[kSquares], user_tail[kBiasSquares], item_tail[kBiasSquares],
+                c.eta, steps);
+  return {steps[0], steps[1], steps[2], steps[3]};
 }
 
 static ALWAYS_INLINE void move_bias(float* tail, float g, float step, float l2) {

@@ -3,6 +3,7 @@
 // makes of it. Loads and stores need no alignment. Compiled once per instruction set, so no standard
 // templates.
 #pragma once
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -36,6 +37,10 @@ static ALWAYS_INLINE float sum(Eight a) {
   const __m128 quarter = _mm_add_ps(half, _mm_movehl_ps(half, half));
   return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
 }
+// to[j] = scale / sqrt(of[j]) for four numbers at once: four scalar roots and divisions cost half an update.
+static ALWAYS_INLINE void inverse_roots(float a, float b, float c, float d, float scale, float* to) {
+  _mm_storeu_ps(to, _mm_div_ps(_mm_set1_ps(scale), _mm_sqrt_ps(_mm_setr_ps(a, b, c, d))));
+}
 static ALWAYS_INLINE int above(Eight a, Eight b) {  // one bit a lane: a > b
   return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
 }
@@ -63,6 +68,12 @@ static ALWAYS_INLINE Eight smaller(Eight a, Eight b) { LANES(a.lane[j] < b.lane[
 static ALWAYS_INLINE float sum(Eight a) {
   const float* x = a.lane;
   return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+}
+static ALWAYS_INLINE void inverse_roots(float a, float b, float c, float d, float scale, float* to) {
+  to[0] = scale / sqrtf(a);
+  to[1] = scale / sqrtf(b);
+  to[2] = scale / sqrtf(c);
+  to[3] = scale / sqrtf(d);
 }
 static ALWAYS_INLINE int above(Eight a, Eight b) {
   int bits = 0;

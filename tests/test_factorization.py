@@ -14,7 +14,7 @@ from sklearn.base import clone
 import steepest as st
 from benchmarks.factors import planted
 from steepest import cli
-from steepest.data.splits import leave_k_out, split_by_time
+from steepest.data.splits import gather, leave_k_out, split_by_time
 from steepest.metrics import RankingMetrics
 
 
@@ -275,7 +275,7 @@ def test_half_precision_halves_the_factors(ratings, tmp_path):
         model.save(tmp_path / dtype)
         sizes.append((tmp_path / dtype).stat().st_size)
         errors.append(rmse(st.load(tmp_path / dtype), X_test, y_test))
-    assert sizes[1] < 0.7 * sizes[0]
+    assert sizes[1] < 0.75 * sizes[0]
     assert errors[1] == pytest.approx(errors[0], abs=1e-3)
 
 
@@ -555,8 +555,7 @@ def test_the_command_line_from_ratings_to_recommendations(small, tmp_path, capsy
 
 
 def test_defaults_reach_the_known_error_on_movielens(shared_data):
-    source = st.scan_ratings(shared_data / "movielens-100k" / "u.data.gz")
-    chunk = next(iter(source))
+    chunk = gather(st.scan_ratings(shared_data / "movielens-100k" / "u.data.gz"))
     X, y = np.column_stack([chunk.users, chunk.items]), chunk.y
     assert len(y) == 100_000
     order = np.random.default_rng(0).permutation(len(y))

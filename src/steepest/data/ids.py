@@ -21,7 +21,7 @@ _TABLE_LEAST = 1 << 16
 
 def as_ids(values: Any, what: str = "id") -> Array:
     """Ids as int64, as texts (type U), or as objects; a missing one is an error that names its row."""
-    ids = np.asarray(values)
+    ids = _as_objects(values) if isinstance(values, list | tuple) else np.asarray(values)
     if ids.ndim != 1:
         raise DataError(f"the {what}s have shape {ids.shape}; give one id a row")
     if ids.dtype.kind in "iu" and ids.dtype != np.uint64:
@@ -85,7 +85,8 @@ class IdBook:
 
     def __init__(self, ids: Array | None = None) -> None:
         self.ids: Array = np.zeros(0, np.int64) if ids is None else ids
-        self._index: Any = None
+        self._index: Any = None  # of numbers
+        self._codes: dict[Any, int] | None = None  # of anything
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -123,7 +124,7 @@ class IdBook:
 
     def _mix(self) -> None:
         if self.kind != "mixed":
-            self.ids, self._index = _as_objects(self.ids.tolist()), None
+            self.ids, self._index = _as_objects(self.ids.tolist()), None  # equal keys stay equal
 
     def _append(self, new: Array) -> None:
         if len(self) == 0:
@@ -132,7 +133,7 @@ class IdBook:
             self.ids = np.concatenate([self.ids, new])
         if len(self) > np.iinfo(np.int32).max:
             raise DataError(f"there are more than {np.iinfo(np.int32).max} different ids; that is too many")
-        self._index = None
+        self._index = self._codes = None
 
     def _by_number(self, ids: Array, learn: bool) -> Array:
         if len(self) and self.kind != "number":  # numbers asked of a book of texts
@@ -183,9 +184,9 @@ class IdBook:
         return np.fromiter((index.get(value, -1) for value in listed), np.int32, len(listed))
 
     def _dictionary(self) -> dict[Any, int]:
-        if not isinstance(self._index, dict):
-            self._index = {value: code for code, value in enumerate(self.ids.tolist())}
-        return self._index
+        if self._codes is None:
+            self._codes = {value: code for code, value in enumerate(self.ids.tolist())}
+        return self._codes
 
     # ---------------------------------------------------------------------------------------------------- files
 
