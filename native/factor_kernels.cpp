@@ -286,6 +286,30 @@ static ALWAYS_INLINE void add_scaled(float* to, const float* from, float scale, 
   for (int64_t j = 0; j < padded; j += 8) store(to + j, fma(s, load(from + j), load(to + j)));
 }
 
+// Four rows at once: what they are added to, or multiplied by, is then read a quarter as often.
+static ALWAYS_INLINE void add_four(float* to, const float* const* rows, const float* scales, int64_t padded) {
+  const Eight a = all(scales[0]), b = all(scales[1]), c = all(scales[2]), d = all(scales[3]);
+  for (int64_t j = 0; j < padded; j += 8) {
+    const Eight first = fma(b, load(rows[1] + j), fma(a, load(rows[0] + j), load(to + j)));
+    store(to + j, add(first, fma(d, load(rows[3] + j), mul(c, load(rows[2] + j)))));
+  }
+}
+
+static ALWAYS_INLINE void dot_four(const float* const* rows, const float* x, int64_t padded, float* out) {
+  Eight a = all(0), b = all(0), c = all(0), d = all(0);
+  for (int64_t j = 0; j < padded; j += 8) {
+    const Eight factor = load(x + j);
+    a = fma(load(rows[0] + j), factor, a);
+    b = fma(load(rows[1] + j), factor, b);
+    c = fma(load(rows[2] + j), factor, c);
+    d = fma(load(rows[3] + j), factor, d);
+  }
+  out[0] = sum(a);
+  out[1] = sum(b);
+  out[2] = sum(c);
+  out[3] = sum(d);
+}
+
 // to += sum over rows of w x x', the lower left and what shares its vectors; four rows at a time.
 static void add_squares(float* to, const float* const* rows, const float* weights, int64_t n,
                         int64_t padded) {
@@ -419,10 +443,19 @@ static void times_matrix(const AlsRow& row, const float* other, int64_t padded, 
   for (int64_t j = 0; j < padded; j += 8) store(out + j, mul(all(row.ridge), load(x + j)));
   if (c.bias_at >= 0) out[c.bias_at] = c.bias_ridge * x[c.bias_at];
   if (start)
-    for (int64_t j = 0; j < c.rank; ++j) add_scaled(out, start + j * padded, x[j], padded);
-  for (int64_t t = 0; t < row.n; ++t) {
-    const float* y = other + row.index[t] * padded;
-    add_scaled(out, y, square_weight(row, t, c.implicit) * dot(y, x, padded), padded);
+    for (int64_t j = 0; j < padded; j += 4) {  // beyond the rank x is zero
+      const float* rows[4] = {start + j * padded, start + (j + 1) * padded, start + (j + 2) * padded,
+                              start + (j + 3) * padded};
+      add_four(out, rows, x + j, padded);
+    }
+  for (int64_t t = 0; t < row.n; t += 4) {
+    const float* rows[4];
+    float scales[4];
+    for (int64_t m = 0; m < 4; ++m) rows[m] = other + row.index[t + m < row.n ? t + m : t] * padded;
+    dot_four(rows, x, padded, scales);
+    for (int64_t m = 0; m < 4; ++m)  // a short group repeats its first row with weight zero
+      scales[m] = t + m < row.n ? scales[m] * square_weight(row, t + m, c.implicit) : 0.0f;
+    add_four(out, rows, scales, padded);
   }
 }
 
