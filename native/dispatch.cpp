@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "dual_table.h"
+#include "factor_table.h"
 #include "kernel_table.h"
 #include "kmeans_table.h"
 
@@ -15,12 +16,14 @@ namespace steepest {
 namespace baseline {
 extern const KernelTable table;
 extern const DualTable dual_table;
+extern const FactorKernels factor_table;
 extern const KMeansTable kmeans_table;
 }  // namespace baseline
 #if defined(STEEPEST_HAS_V3)
 namespace v3 {
 extern const KernelTable table;
 extern const DualTable dual_table;
+extern const FactorKernels factor_table;
 extern const KMeansTable kmeans_table;
 }  // namespace v3
 
@@ -54,6 +57,11 @@ const KernelTable& kernels() {
 
 const DualTable& dual_kernels() {
   static const DualTable& chosen = CHOOSE(dual_table);
+  return chosen;
+}
+
+const FactorKernels& factor_kernels() {
+  static const FactorKernels& chosen = CHOOSE(factor_table);
   return chosen;
 }
 

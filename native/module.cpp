@@ -10,6 +10,7 @@ void bind_batch(nb::module_& module);
 void bind_dual(nb::module_& module);
 void bind_dense(nb::module_& module);
 void bind_kmeans(nb::module_& module);
+void bind_factors(nb::module_& module);
 void bind_libsvm(nb::module_& module);
 void bind_linear(nb::module_& module);
 void bind_text(nb::module_& module);
@@ -22,6 +23,7 @@ NB_MODULE(_native, module) {
   bind_dual(module);
   bind_dense(module);
   bind_kmeans(module);
+  bind_factors(module);
   bind_libsvm(module);
   bind_linear(module);
   bind_text(module);

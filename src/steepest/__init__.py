@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from steepest.data.chunk import Chunk, DataError
     from steepest.data.libsvm import scan_libsvm
     from steepest.data.parameters import ParameterError
+    from steepest.data.ratings import from_ratings, scan_ratings
     from steepest.data.scan import scan
     from steepest.data.source import Source, from_arrays
     from steepest.data.table import scan_arrow, scan_csv, scan_jsonl, scan_parquet
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from steepest.data.vw import scan_vw
     from steepest.engine.history import History
     from steepest.estimator import load
+    from steepest.factorization import MatrixFactorization
     from steepest.hashing import Hasher
     from steepest.learners.base import Learner, Progress
     from steepest.linear import LinearClassifier, LinearRegressor
@@ -35,11 +37,13 @@ __all__ = [
     "Learner",
     "LinearClassifier",
     "LinearRegressor",
+    "MatrixFactorization",
     "ParameterError",
     "Progress",
     "Source",
     "__version__",
     "from_arrays",
+    "from_ratings",
     "load",
     "scan",
     "scan_arrow",
@@ -47,6 +51,7 @@ __all__ = [
     "scan_jsonl",
     "scan_libsvm",
     "scan_parquet",
+    "scan_ratings",
     "scan_text",
     "scan_vw",
 ]
@@ -60,10 +65,12 @@ _HOMES = {
     "Learner": "learners.base",
     "LinearClassifier": "linear",
     "LinearRegressor": "linear",
+    "MatrixFactorization": "factorization",
     "ParameterError": "data.parameters",
     "Progress": "learners.base",
     "Source": "data.source",
     "from_arrays": "data.source",
+    "from_ratings": "data.ratings",
     "load": "estimator",
     "scan": "data.scan",
     "scan_arrow": "data.table",
@@ -71,6 +78,7 @@ _HOMES = {
     "scan_jsonl": "data.table",
     "scan_libsvm": "data.libsvm",
     "scan_parquet": "data.table",
+    "scan_ratings": "data.ratings",
     "scan_text": "data.text",
     "scan_vw": "data.vw",
 }

@@ -368,3 +368,113 @@ def cd_diagonal(
     h: npt.NDArray[np.float32],
     diagonal: npt.NDArray[np.float64],
 ) -> None: ...
+
+# ------------------------------------------------------------------------------------------------------------- factors
+
+Rows = npt.NDArray[np.float32]
+
+class FactorChoices:
+    def __init__(
+        self,
+        *,
+        loss: int,
+        mean: float,
+        eta: float,
+        l2: float,
+        l2_bias: float,
+        l1: float,
+        rank: int,
+        adaptive: bool,
+        biases: bool,
+        nonnegative: bool,
+    ) -> None: ...
+
+def factor_init(table: Rows, first: int, rank: int, seed: int, scale: float) -> None: ...
+def factor_pack(
+    users: Indices,
+    items: Indices,
+    values: Values,
+    weights: Values | None,
+    user_places: Indices,
+    item_places: Indices,
+    user_bounds: Ints,
+    item_bounds: Ints,
+    seed: int,
+    out_users: Indices,
+    out_items: Indices,
+    out_values: Values,
+    out_weights: Values | None,
+    offsets: Ints,
+) -> None: ...
+def factor_sgd(
+    users: Indices,
+    items: Indices,
+    values: Values,
+    weights: Values | None,
+    offsets: Ints,
+    schedule: Indices,
+    user_table: Rows,
+    item_table: Rows,
+    choices: FactorChoices,
+    losses: Floats,
+    n_threads: int,
+) -> int: ...
+def factor_bpr(
+    users: Indices,
+    items: Indices,
+    values: Values,
+    weights: Values | None,
+    offsets: Ints,
+    schedule: Indices,
+    item_bounds: Ints,
+    liked_indptr: Ints,
+    liked_indices: Indices,
+    seed: int,
+    user_table: Rows,
+    item_table: Rows,
+    choices: FactorChoices,
+    losses: Floats,
+    n_threads: int,
+) -> int: ...
+def factor_pairs(
+    users: Indices, items: Indices, user_table: Rows, item_table: Rows, mean: float, scores: Values, n_threads: int
+) -> int: ...
+def factor_als(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    weights: Values | None,
+    other: Rows,
+    gram: Rows | None,
+    ridge: Values,
+    rank: int,
+    cg_steps: int,
+    bias_at: int,
+    bias_ridge: float,
+    implicit: bool,
+    nonnegative: bool,
+    solved: Rows,
+    n_threads: int,
+) -> int: ...
+def factor_kl(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    other: Rows,
+    sums: Values,
+    steps: int,
+    with_loss: bool,
+    solved: Rows,
+    n_threads: int,
+) -> tuple[int, float]: ...
+def factor_gram(rows: Rows, gram: Rows, n_threads: int) -> None: ...
+def factor_top(
+    users: Rows,
+    items: Rows,
+    bias: Values,
+    excluded_indptr: Ints | None,
+    excluded: Indices,
+    scores: Rows,
+    best: Indices,
+    n_threads: int,
+) -> None: ...

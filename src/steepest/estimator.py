@@ -22,6 +22,7 @@ HOMES: dict[str, str] = {
     "LinearRegressor": "linear",
     "Hasher": "hashing",
     "KMeans": "cluster",
+    "MatrixFactorization": "factorization",
 }
 
 

@@ -116,6 +116,63 @@ class RegressionMetrics:
         }
 
 
+class RankingMetrics:
+    """Precision, recall, NDCG and MAP at k, and AUC, averaged over users with something to find.
+
+    With hits h_1..h_k of a list and n relevant items: precision = sum h / k, recall = sum h / n,
+    NDCG = sum h_r / log2(r + 1) over the same for a perfect list, MAP = sum h_r (hits so far / r) / min(n, k). AUC is
+    the share of (relevant, other) pairs in the right order, if ranks in the whole list are given.
+    """
+
+    def __init__(self, k: int = 10) -> None:
+        self.k = k
+        self.users = 0
+        self.precision = self.recall = self.ndcg = self.average_precision = self.auc = 0.0
+        self._auc_users = 0
+
+    def add(self, recommended: Array, relevant: Array) -> None:
+        """One user: item codes, best first (-1: none), and the codes of all relevant items."""
+        relevant = np.unique(relevant)
+        if not len(relevant):
+            return
+        listed = np.asarray(recommended)[: self.k]
+        hits = (np.isin(listed, relevant) & (listed >= 0)).astype(np.float64)
+        places = np.arange(1, len(hits) + 1)
+        gains = 1 / np.log2(places + 1)
+        best = float((1 / np.log2(np.arange(1, min(len(relevant), self.k) + 1) + 1)).sum())
+        self.users += 1
+        self.precision += float(hits.sum()) / self.k
+        self.recall += float(hits.sum()) / len(relevant)
+        self.ndcg += float((hits * gains).sum()) / best
+        self.average_precision += float((hits * np.cumsum(hits) / places).sum()) / min(len(relevant), self.k)
+
+    def add_scores(self, scores: Array, relevant: Array, excluded: Array | None = None) -> None:
+        """One user's scores of all items, for the AUC; ties count half."""
+        mask = np.ones(len(scores), bool)
+        mask[[] if excluded is None else excluded] = False
+        wanted = np.zeros(len(scores), bool)
+        wanted[relevant] = True
+        good, bad = scores[wanted & mask], np.sort(scores[~wanted & mask])
+        if len(good) and len(bad):
+            below = np.searchsorted(bad, good, "left") + np.searchsorted(bad, good, "right")
+            self.auc += float(below.mean()) / 2 / len(bad)
+            self._auc_users += 1
+
+    def result(self) -> dict[str, Any]:
+        """All of it."""
+        n = self.users or math.nan
+        found = {
+            "users": self.users,
+            f"precision@{self.k}": self.precision / n,
+            f"recall@{self.k}": self.recall / n,
+            f"ndcg@{self.k}": self.ndcg / n,
+            f"map@{self.k}": self.average_precision / n,
+        }
+        if self._auc_users:
+            found["auc"] = self.auc / self._auc_users
+        return found
+
+
 def plain(label: Any) -> Any:
     """A label as JSON can hold it."""
     return label.item() if isinstance(label, np.generic) else label

@@ -16,6 +16,7 @@ VERBS = {
     "predict": "predict the rows of a file",
     "evaluate": "measure a model on labelled data",
     "inspect": "look inside a model",
+    "recommend": "the best items for users of a matrix factorization",
     "explain": "say what each feature of a text adds to its score",
     "convert": "write data in another format",
     "demo": "train on the docstrings of this very Python installation",

@@ -12,6 +12,7 @@ from steepest.data.raw import is_raw
 from steepest.data.source import Source
 
 READING = ("label", "weight", "text", "categorical", "numeric", "zero_based", "n_features", "on_bad_line")
+RATINGS = ("user", "item", "rating", "time")
 
 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +24,11 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     roles.add_argument("--weight", metavar="COLUMN", help="weights of the rows")
     for kind in ("text", "categorical", "numeric"):
         roles.add_argument(f"--{kind}", metavar="COLUMNS", type=_several, help="names with commas between")
+    ratings = parser.add_argument_group("columns of ratings")
+    for role in RATINGS:
+        ratings.add_argument(
+            f"--{role}-column", dest=role + "_column", metavar="COLUMN", help="name, or number from 0; default: told"
+        )
     parser.add_argument("--on-bad-line", choices=("error", "skip"), help="what a bad line means")
     parser.add_argument("--cache", metavar="FILE", help="parse once, keep the rows there, and read them from there")
     parser.add_argument(
@@ -42,6 +48,7 @@ def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None,
     if options.format != "auto" or "format" not in reading:
         reading["format"] = options.format
     given = {name: getattr(options, name) for name in READING}
+    given |= {role: getattr(options, role + "_column") for role in RATINGS}
     reading |= {name: value for name, value in given.items() if value is not None}
     path = options.data[0] if len(options.data) == 1 else options.data
     source = st.scan(path, **reading)

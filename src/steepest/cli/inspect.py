@@ -23,7 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the description."""
-    facts = describe_model(st.load(options.model), options.model, options.top)
+    model = st.load(options.model)
+    if isinstance(model, st.MatrixFactorization):
+        facts = describe_factors(model, options.model, options.top)
+        print(json.dumps(facts) if options.json else factors_as_text(facts))
+        return 0
+    facts = describe_model(model, options.model, options.top)
     print(json.dumps(facts) if options.json else as_text(facts))
     return 0
 
@@ -69,4 +74,43 @@ def as_text(facts: dict[str, Any]) -> str:
     for output, pairs in facts["top"].items() if any(facts["top"].values()) else ():
         lines.append(f"\nheaviest for {output}:")
         lines += [f"  {weight:+.4f}  {name}" for name, weight in pairs]
+    return "\n".join(lines)
+
+
+def describe_factors(model: st.MatrixFactorization, path: str, top: int) -> dict[str, Any]:
+    """The same for a matrix factorization; its heaviest items have the largest biases, or are the most popular."""
+    nobody = model.recommend([_stranger(model)], top)
+    return {
+        "model": repr(model),
+        "bytes": Path(path).stat().st_size,
+        "users": len(model.user_ids_),
+        "items": len(model.item_ids_),
+        "factors": int(model.n_factors),
+        "solver": model.solver_,
+        "alpha": model.alpha_,
+        "mean": model.mean_,
+        "reading": model.recipe_,
+        "history": model.history_.records,
+        "events": model.history_.events,
+        "top": [[plain(item), score] for item, score in nobody[0]],
+    }
+
+
+def _stranger(model: st.MatrixFactorization) -> Any:
+    """An id that no user has."""
+    known = set(map(str, model.user_ids_[:1_000_000].tolist()))
+    return next(name for name in ("nobody", "\0nobody", "\0\0nobody") if name not in known)
+
+
+def factors_as_text(facts: dict[str, Any]) -> str:
+    """The same for a person."""
+    lines = [
+        facts["model"],
+        f"{facts['users']:,} users, {facts['items']:,} items, {facts['factors']} factors by {facts['solver']}, "
+        f"mean {facts['mean']:.4g}, alpha {facts['alpha']:g}, {facts['bytes']:,} bytes",
+    ]
+    lines += [describe(record) for record in facts["history"]]
+    lines += facts["events"]
+    lines.append("\nfavourites of all:")
+    lines += [f"  {score:+.4f}  {item}" for item, score in facts["top"]]
     return "\n".join(lines)

@@ -14,12 +14,13 @@ from steepest.cli import flags
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
 
-Model = st.LinearClassifier | st.LinearRegressor | st.KMeans
+Model = st.LinearClassifier | st.LinearRegressor | st.KMeans | st.MatrixFactorization
 ROLES = ("text", "categorical", "numeric")  # also flags of reading, which are None if not given
 TASKS: dict[str, type[Model]] = {
     "classify": st.LinearClassifier,
     "regress": st.LinearRegressor,
     "cluster": st.KMeans,
+    "rate": st.MatrixFactorization,
 }
 
 
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     if options.resume and not options.checkpoint:
         raise st.ParameterError("--resume needs --checkpoint DIR, the folder the state was saved in")
     arguments = {"random_state": 0, **flags.estimator_arguments(options, estimator_class)}
-    estimator = estimator_class(**arguments, hasher=_hasher(options))
+    estimator = _estimator(estimator_class, arguments, options)
     _check_writable(options.model)
     started = time.perf_counter()
     source, validation = open_data(options, **_reading(options)), None
@@ -62,11 +63,23 @@ def run(options: argparse.Namespace) -> int:
 
 def _reading(options: argparse.Namespace) -> dict[str, Any]:
     """Clusters need no labels; a label column that is named is left out of the features, and weights are then read."""
+    if options.task == "rate":
+        return {"format": "ratings"}
     if options.task != "cluster" or options.label is not None:
         return {}
     if options.weight is not None:
         raise st.ParameterError("--weight needs --label COLUMN as well, a column to be left out of the features")
     return {"with_labels": False}
+
+
+def _estimator(kind: type[Model], arguments: dict[str, Any], options: argparse.Namespace) -> Model:
+    if not issubclass(kind, st.MatrixFactorization):
+        return kind(**arguments, hasher=_hasher(options))
+    wishes = flags.estimator_arguments(options, st.Hasher)
+    for name in wishes:
+        if wishes[name] is not None and name not in arguments:
+            raise st.ParameterError(f"--{name.replace('_', '-')} has no meaning with --task rate: ids are not hashed")
+    return kind(**arguments)
 
 
 def _hasher(options: argparse.Namespace) -> st.Hasher | None:
@@ -92,11 +105,11 @@ def _check_writable(model: str) -> None:
 
 def _summarise(estimator: Model, options: argparse.Namespace, seconds: float) -> None:
     size = Path(options.model).stat().st_size
+    if isinstance(estimator, st.MatrixFactorization):
+        learned = f"{len(estimator.user_ids_):,} users, {len(estimator.item_ids_):,} items"
+    else:
+        learned = f"{estimator.n_features_in_:,} features, {estimator.n_nonzero_:,} non-zero weights"
     if options.json:
         print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds}))
     elif sys.stderr.isatty() and not options.quiet:
-        print(
-            f"{options.model}: {estimator.n_features_in_:,} features, {estimator.n_nonzero_:,} non-zero weights, "
-            f"{size:,} bytes, {seconds:.2f} s",
-            file=sys.stderr,
-        )
+        print(f"{options.model}: {learned}, {size:,} bytes, {seconds:.2f} s", file=sys.stderr)

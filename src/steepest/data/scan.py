@@ -25,6 +25,7 @@ READERS = {
     "arrow": "table.scan_arrow",
     "txt": "text.scan_text",
     "cache": "cache.scan_cache",
+    "ratings": "ratings.scan_ratings",
 }
 SUFFIXES = {
     ".svm": "libsvm",
@@ -57,7 +58,7 @@ def scan(path: Paths, format: str = "auto", **options: Any) -> Source:
     Parameters
     ----------
     path : path, glob, list of them, or "-"
-    format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt", "cache"}
+    format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt", "ratings", "cache"}
         "auto" goes by the name's ending, then by the first line. A cache is known by its first bytes, whatever its name
         and `format`, and then read as what it is: a model's recipe opens raw data and caches of it alike.
     options

@@ -1,13 +1,15 @@
 """The kernel table: typed Python names for the native inner loops.
 
 `steepest.kernels.reference` holds the slow, obvious NumPy definition of each, `steepest.kernels.reference_text` that of
-the text kernel, `reference_batch`, `reference_dual` and `reference_kmeans` those of their kernels; the tests compare.
+the text kernel, and `reference_batch`, `reference_dual`, `reference_factors` and `reference_kmeans` those of theirs;
+the tests compare the two.
 """
 
 from __future__ import annotations
 
 from steepest._native import (
     Choices,
+    FactorChoices,
     HashOptions,
     NameTable,
     batch_pass,
@@ -18,6 +20,15 @@ from steepest._native import (
     class_window,
     dual_gather,
     dual_sweep,
+    factor_als,
+    factor_bpr,
+    factor_gram,
+    factor_init,
+    factor_kl,
+    factor_pack,
+    factor_pairs,
+    factor_sgd,
+    factor_top,
     first_no_text,
     first_too_large,
     hash_id,
@@ -51,6 +62,7 @@ from steepest._native import (
 
 __all__ = [
     "Choices",
+    "FactorChoices",
     "HashOptions",
     "NameTable",
     "batch_pass",
@@ -61,6 +73,15 @@ __all__ = [
     "class_window",
     "dual_gather",
     "dual_sweep",
+    "factor_als",
+    "factor_bpr",
+    "factor_gram",
+    "factor_init",
+    "factor_kl",
+    "factor_pack",
+    "factor_pairs",
+    "factor_sgd",
+    "factor_top",
     "first_no_text",
     "first_too_large",
     "hash_id",

@@ -1,0 +1,70 @@
+"""Splits of ratings that do not leak: k entries of each user, or all that came after a moment.
+
+A pair never stands on both sides: duplicates of a pair go together. Users with no more than k different items stay
+whole in the training part, so that nobody is tested on nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from steepest.data.chunk import Array, DataError
+from steepest.data.ids import IdBook
+from steepest.data.parameters import inside, whole
+from steepest.data.ratings import RatingsChunk, RatingsInMemory, ratings_chunk
+from steepest.data.source import Source, mix
+
+
+def leave_k_out(source: Source, k: int = 1, *, seed: int = 0, latest: bool = False) -> tuple[Source, Source]:
+    """(training, test): k random items of each user are held out, or with `latest` the k last by time."""
+    k = whole("k", k, 1)
+    rows = gather(source)
+    users, items = (IdBook().codes(ids, learn=True) for ids in (rows.users, rows.items))
+    pairs, inverse = np.unique(users.astype(np.int64) * (int(items.max(initial=0)) + 1) + items, return_inverse=True)
+    if latest:
+        if rows.time is None:
+            raise DataError("latest=True needs times, but the ratings have none; name their column with time=")
+        rank = np.full(len(pairs), -np.inf)
+        np.maximum.at(rank, inverse, rows.time)
+    else:
+        rank = mix(pairs, seed).astype(np.float64)
+    owners = pairs // (int(items.max(initial=0)) + 1)
+    order = np.lexsort((rank, owners))
+    counts = np.bincount(owners.astype(np.int64))
+    behind = np.cumsum(counts)[owners[order].astype(np.int64)] - np.arange(len(order))
+    held = np.zeros(len(pairs), bool)
+    held[order] = (behind <= k) & (counts[owners[order].astype(np.int64)] > k)
+    return _parts(rows, held[inverse])
+
+
+def split_by_time(source: Source, share: float = 0.1) -> tuple[Source, Source]:
+    """(training, test): about the last `share` of the ratings; all training ratings are older than all test ratings."""
+    share = inside("share", share, 0.0, 1.0)
+    rows = gather(source)
+    if rows.time is None:
+        raise DataError("a split by time needs times, but the ratings have none; name their column with time=")
+    moment = np.quantile(rows.time, 1 - share, method="lower")
+    held = rows.time >= moment if (rows.time < moment).any() else rows.time > moment
+    return _parts(rows, held)
+
+
+def gather(source: Source) -> RatingsChunk:
+    """All ratings of a source in memory."""
+    parts = [chunk.packed() for chunk in source if isinstance(chunk, RatingsChunk)]
+    if not parts:
+        raise DataError("the source holds no ratings to split; open the file with scan_ratings")
+
+    def joined(columns: list[Array | None]) -> Array | None:
+        given = [column for column in columns if column is not None]
+        return np.concatenate(given) if len(given) == len(columns) else None
+
+    columns = zip(*((p.users, p.items, p.y, p.weight, p.time) for p in parts), strict=True)
+    return ratings_chunk(*(joined(list(column)) for column in columns))
+
+
+def _parts(rows: RatingsChunk, held: Array) -> tuple[Source, Source]:
+    if not held.any() or held.all():
+        side = "test" if not held.any() else "training"
+        raise DataError(f"the split leaves the {side} part empty; hold out another number or share of ratings")
+    numbers = np.arange(rows.n_rows)
+    return RatingsInMemory(rows.rows(numbers[~held])), RatingsInMemory(rows.rows(numbers[held]))
