@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernel_table.h"
+#include "network_table.h"
 
 #if defined(_MSC_VER)
 #include <intrin.h>
@@ -12,11 +13,13 @@
 namespace steepest {
 namespace baseline {
 extern const KernelTable table;
-}
+extern const NetworkTable network_table;
+}  // namespace baseline
 #if defined(STEEPEST_HAS_V3)
 namespace v3 {
 extern const KernelTable table;
-}
+extern const NetworkTable network_table;
+}  // namespace v3
 
 static bool can_run_v3() {
 #if defined(_MSC_VER)
@@ -37,6 +40,13 @@ static const KernelTable& choose() {
   if (can_run_v3() && !(wish && std::strcmp(wish, "baseline") == 0)) return v3::table;
 #endif
   return baseline::table;
+}
+
+const NetworkTable& network_kernels() {
+#if defined(STEEPEST_HAS_V3)
+  if (&kernels() == &v3::table) return v3::network_table;
+#endif
+  return baseline::network_table;
 }
 
 const KernelTable& kernels() {

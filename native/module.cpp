@@ -8,6 +8,7 @@ namespace nb = nanobind;
 
 void bind_libsvm(nb::module_& module);
 void bind_linear(nb::module_& module);
+void bind_network(nb::module_& module);
 void bind_text(nb::module_& module);
 void bind_vw(nb::module_& module);
 
@@ -16,6 +17,7 @@ NB_MODULE(_native, module) {
   module.attr("isa") = steepest::kernels().name;
   bind_libsvm(module);
   bind_linear(module);
+  bind_network(module);
   bind_text(module);
   bind_vw(module);
 }
