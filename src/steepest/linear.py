@@ -7,24 +7,133 @@ penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from steepest.data.chunk import Array, DataError
-from steepest.data.source import ArraySource, Source, as_targets
-from steepest.learners.labels import distinct
+from steepest.data.parameters import choice
+from steepest.data.source import ArraySource, Source, from_arrays
+from steepest.engine.loop import mean_loss
+from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
+from steepest.learners.base import State
 from steepest.learners.linear import LinearLearner
-from steepest.learners.linear_settings import LinearSettings
-from steepest.learners.losses import LOSSES
-from steepest.linear_model import LinearModel
-from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
+from steepest.learners.linear_settings import LinearSettings, resolve_settings
+from steepest.stream_model import StreamModel
+from steepest.supervised import Classifier, Regressor, balanced, one_class
 
 
-class LinearClassifier(LinearModel):
+class LinearModel(StreamModel):
+    """What linear classifiers and regressors share: their learner, and a look inside."""
+
+    loss: str
+    penalty: str
+    alpha: float
+    l1_ratio: float
+    solver: str
+    eta0: float | str
+    batch_size: int
+    average: bool | str
+    fit_intercept: bool
+    parallel: str
+    dtype: str
+    C: float | None
+    p: float
+    epsilon: float
+    quantile: float
+    truncate_every: int
+    truncate_below: float
+
+    def _settings(self, n_rows: int | None) -> LinearSettings:
+        choice("parallel", self.parallel, ("serial",))
+        return resolve_settings(self._task, self.get_params(deep=False), n_rows)
+
+    def _new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
+        return LinearLearner(settings, source.n_features or 0)
+
+    @classmethod
+    def _restore(cls, settings: Any, state: State) -> LinearLearner:
+        known = settings if isinstance(settings, LinearSettings) else LinearSettings.from_dict(settings)
+        return LinearLearner.from_state(known, state)
+
+    # --------------------------------------------------------------------------------------------- looking inside
+
+    @property
+    def coef_(self) -> Array:
+        """Weights, one row an output: shape (1, d) for two classes or one target."""
+        shown: Any = vars(self).get("_sparse_coef")
+        return self._output_weights()[0] if shown is None else shown
+
+    @property
+    def intercept_(self) -> Array:
+        """Biases, one an output."""
+        return self._output_weights()[1]
+
+    @property
+    def n_nonzero_(self) -> int:
+        """Weights that are not zero."""
+        return int(np.count_nonzero(self._learner.weights()[0]))
+
+    def _output_weights(self) -> tuple[Array, Array]:
+        self._check_learner()
+        weights, bias = self._learner.weights()
+        return np.ascontiguousarray(weights.T), np.array(bias)
+
+    def _check_learner(self) -> None:
+        if "_learner" not in self.__dict__:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+
+    def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
+        """The k features that speak most for each class (or for a high target), heaviest first, with their weights."""
+        self._check_fitted()
+        hasher = getattr(self, "hasher_", None)
+        if hasher is not None and hasher.names:
+            return {label: heaviest_named(weights, k, hasher) for label, weights in self._weights_by_output()}
+        names = getattr(self, "feature_names_in_", None)
+        return {label: heaviest(weights, k, names) for label, weights in self._weights_by_output()}
+
+    def explain(self, x: Any) -> dict[Any, list[Contribution]]:
+        """What each feature of one row adds to the score of each class (or to the target), largest first."""
+        self._check_fitted()
+        hasher = getattr(self, "hasher_", None)
+        if hasher is None:
+            row = self._chunk(x if getattr(x, "ndim", 2) == 2 or isinstance(x, list) else np.asarray(x)[None, :])
+            names = getattr(self, "feature_names_in_", None)
+            return {label: explain_row(row, weights, names) for label, weights in self._weights_by_output()}
+        row, own, seen = hasher.read_row(x)
+        return {label: explain_hashed(row, weights, own, seen) for label, weights in self._weights_by_output()}
+
+    def collision_report(self) -> Any:
+        """How crowded the buckets of the hasher are, and how much of the weight is named or shared."""
+        self._check_fitted()
+        if getattr(self, "hasher_", None) is None:
+            raise DataError("there is no hasher in this model, so no collisions either")
+        return self.hasher_.collision_report(self.coef_)
+
+    def _weights_by_output(self) -> list[tuple[Any, Array]]:
+        return [(number, weights) for number, weights in enumerate(self._output_weights()[0])]
+
+    def sparsify(self) -> Self:
+        """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""
+        from scipy.sparse import csr_matrix
+
+        self._check_fitted()
+        self._sparse_coef: Any = csr_matrix(self._output_weights()[0])
+        return self
+
+    def densify(self) -> Self:
+        """Shows `coef_` as an array again."""
+        self._sparse_coef = None
+        return self
+
+    def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean loss on these rows plus alpha R(w): what training minimises."""
+        self._check_fitted()
+        return mean_loss(self._learner, from_arrays(X, y, sample_weight)) + float(self._learner.penalty())
+
+
+class LinearClassifier(Classifier, LinearModel):
     """A linear classifier: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
 
     Parameters
@@ -91,10 +200,7 @@ class LinearClassifier(LinearModel):
     Bottou, L. (2010). Large-scale machine learning with stochastic gradient descent.
     """
 
-    _kind = "classifier"
-    _task = "classify"
     multi_class: str
-    class_weight: Any
 
     def __init__(
         self,
@@ -138,43 +244,13 @@ class LinearClassifier(LinearModel):
         if labels is None:
             return LinearLearner(settings, source.n_features or 0)
         if len(labels) < 2:
-            raise _one_class(labels.tolist())
+            raise one_class(labels.tolist())
         if settings.class_weight == "balanced" and isinstance(source, ArraySource) and classes is None:
-            settings = replace(settings, class_weight=_balanced(source, labels))
+            settings = replace(settings, class_weight=balanced(source, labels))
         return LinearLearner(settings, source.n_features or 0, labels.tolist())
 
-    def _check_learned(self, learner: LinearLearner) -> None:
-        super()._check_learned(learner)
-        if len(learner.book) < 2 and not learner.several_targets:
-            raise _one_class(learner.book.labels)
-
-    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        targets = None if y is None else _class_targets(y)
-        source = super()._source(X, targets, sample_weight)
-        if targets is not None and targets.ndim == 1:
-            source.labels = distinct(targets)
-        return source
-
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learns these rows once, in order, from where the model stands.
-
-        Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
-        """
-        source = self._source(X, y, sample_weight)
-        source.labels = None
-        self._check_width(source)
-        return self._learn_more(source, classes)
-
-    def _refresh(self) -> None:
-        super()._refresh()
-        learner = self._learner
-        if learner.several_targets:
-            names = getattr(self, "_target_names", None)
-            self.classes_ = np.arange(learner.n_outputs) if names is None else np.array(names)
-            return
-        labels, self._label_order = learner.book.sorted_labels()
-        dtype = getattr(self, "_label_dtype", None)
-        self.classes_ = labels if dtype is None or dtype.kind in "US" else labels.astype(dtype)
+    def _is_softmax(self) -> bool:
+        return self.multi_class == "softmax"
 
     def _output_weights(self) -> tuple[Array, Array]:
         weights, bias = super()._output_weights()
@@ -191,104 +267,6 @@ class LinearClassifier(LinearModel):
             weights = np.concatenate([-weights, weights])
         return list(zip(self.classes_.tolist(), weights, strict=False))
 
-    def _decisions(self, scores: Array) -> Array:
-        """Scores in the order of `classes_`; one column for two classes."""
-        if self._learner.several_targets:
-            return scores
-        if self._learner.n_outputs == 1:
-            flip = len(self._label_order) == 2 and self._label_order[0] == 1
-            return -scores[:, 0] if flip else scores[:, 0]
-        return scores[:, self._label_order]
-
-    def decision_function(self, X: Any) -> Array:
-        """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""
-        return self._decisions(self._scores(self._chunk(X)))
-
-    def _labels_of(self, decisions: Array) -> Array:
-        if self._learner.several_targets:
-            return (decisions > 0).astype(np.int64)
-        if decisions.ndim == 1:
-            second = (decisions > 0) & (len(self.classes_) > 1)
-            return np.asarray(self.classes_[second.astype(np.int64)])
-        return np.asarray(self.classes_[decisions.argmax(axis=1)])
-
-    def predict(self, X: Any) -> Array:
-        """The most likely class of every row, or 0/1 columns for multi-label."""
-        return self._labels_of(self.decision_function(X))
-
-    @property
-    def predict_proba(self) -> Callable[[Any], Array]:
-        """Probabilities of the classes, shape (n, classes); only losses that have them have this method."""
-        if self.loss in LOSSES and LOSSES[self.loss].link is None:
-            raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'modified_huber'")
-        return lambda X: self._probabilities(self.decision_function(X))
-
-    @property
-    def predict_log_proba(self) -> Callable[[Any], Array]:
-        """Logarithms of the probabilities."""
-        probabilities = self.predict_proba
-
-        def logarithms(X: Any) -> Array:
-            with np.errstate(divide="ignore"):
-                return np.asarray(np.log(probabilities(X)))
-
-        return logarithms
-
-    def _probabilities(self, decisions: Array) -> Array:
-        if decisions.ndim == 2 and not self._learner.several_targets and self.multi_class == "softmax":
-            e = np.exp(decisions - decisions.max(axis=1, keepdims=True))
-            return np.asarray(e / e.sum(axis=1, keepdims=True))
-        positive = LOSSES[self.loss].probability(decisions)
-        assert positive is not None
-        if self._learner.several_targets:
-            return np.asarray(positive)
-        if decisions.ndim == 1:
-            return np.column_stack([1 - positive, positive] if len(self.classes_) > 1 else [np.ones(len(positive))])
-        total = positive.sum(axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / decisions.shape[1]))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on these rows."""
-        right = np.asarray(self.predict(X) == np.asarray(y))
-        if right.ndim == 2:
-            right = np.asarray(right.all(axis=1))
-        return float(np.average(right, weights=sample_weight))
-
-    def predict_stream(self, source: Source, *, proba: bool = False) -> Iterator[Array]:
-        """Predictions (or probabilities) chunk by chunk."""
-        for _, scores in self._stream_scores(source):
-            decisions = self._decisions(scores)
-            yield self._probabilities(decisions) if proba else self._labels_of(decisions)
-
-    def evaluate_stream(self, source: Source) -> dict[str, Any]:
-        """Rows, loss, accuracy and more over a source of labelled rows."""
-        if getattr(self, "_learner", None) is not None and self._learner.several_targets:
-            return self._evaluate_labels(source)
-        metrics = None
-        for chunk, scores in self._stream_scores(source):
-            metrics = metrics or ClassificationMetrics(self.classes_)
-            coded = self._learner.code_for_scoring(chunk)
-            losses, weight = self._learner.losses(coded)
-            assert coded.y is not None
-            codes = coded.visited(coded.y).astype(np.int64)
-            codes = (codes + 1) // 2 if self._learner.n_outputs == 1 else codes
-            place = np.argsort(self._label_order)
-            decisions = self._decisions(scores)
-            predicted = (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
-            metrics.add(place[codes], predicted, losses, weight)
-        if metrics is None:
-            raise DataError("the data holds no rows to evaluate on")
-        return metrics.result()
-
-    def _evaluate_labels(self, source: Source) -> dict[str, Any]:
-        metrics = MultiLabelMetrics()
-        for chunk, scores in self._stream_scores(source):
-            coded = self._learner.code_for_scoring(chunk)
-            losses, weight = self._learner.losses(coded)
-            assert coded.y is not None
-            metrics.add(coded.visited(coded.y) > 0, scores > 0, losses, weight)
-        return metrics.result()
-
     @property
     def margin_(self) -> float:
         """Half the width of the band between the classes, 1/‖w‖ (two classes)."""
@@ -299,7 +277,7 @@ class LinearClassifier(LinearModel):
         return 1 / norm if norm else math.inf
 
 
-class LinearRegressor(LinearModel):
+class LinearRegressor(Regressor, LinearModel):
     """A linear regressor: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
 
     Losses: "squared" (½ r²), "huber" and "epsilon_insensitive" (with `epsilon`), "quantile" (with `quantile`) and
@@ -316,9 +294,6 @@ class LinearRegressor(LinearModel):
     ----------
     Bottou, L. (2010). Large-scale machine learning with stochastic gradient descent.
     """
-
-    _kind = "regressor"
-    _task = "regress"
 
     def __init__(
         self,
@@ -353,92 +328,3 @@ class LinearRegressor(LinearModel):
         patience: int = 2,
     ) -> None:
         self._store(locals())
-
-    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        return super()._source(X, None if y is None else _real_targets(y), sample_weight)
-
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learns these rows once, in order, from where the model stands; two calls learn the same as one."""
-        source = self._source(X, y, sample_weight)
-        self._check_width(source)
-        return self._learn_more(source)
-
-    def _means(self, scores: Array) -> Array:
-        values = np.asarray(LOSSES[self.loss].mean(scores))
-        return values if self._learner.several_targets else values[:, 0]
-
-    def predict(self, X: Any) -> Array:
-        """Predicted targets."""
-        return self._means(self._scores(self._chunk(X)))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² on these rows."""
-        truth = np.asarray(y, np.float64)
-        weight = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight, np.float64)
-        share = weight.reshape(-1, *([1] * (truth.ndim - 1)))
-        residual = (share * (truth - self.predict(X)) ** 2).sum(axis=0)
-        spread = (share * (truth - np.average(truth, axis=0, weights=weight)) ** 2).sum(axis=0)
-        return float(np.mean(1 - residual / np.where(spread > 0, spread, 1)))
-
-    def predict_stream(self, source: Source) -> Iterator[Array]:
-        """Predicted targets chunk by chunk."""
-        for _, scores in self._stream_scores(source):
-            yield self._means(scores)
-
-    def evaluate_stream(self, source: Source) -> dict[str, Any]:
-        """Rows, loss, rmse, mae and R² over a source of labelled rows."""
-        metrics = RegressionMetrics()
-        for chunk, scores in self._stream_scores(source):
-            coded = self._learner.code_for_scoring(chunk)
-            losses, weight = self._learner.losses(coded)
-            assert coded.y is not None
-            metrics.add(coded.visited(coded.y), self._means(scores), losses, weight)
-        if metrics.rows == 0:
-            raise DataError("the data holds no rows to evaluate on")
-        return metrics.result()
-
-
-def _class_targets(y: Any) -> Array:
-    """Targets of a classifier, checked as scikit-learn checks them; a column is warned about and flattened."""
-    targets = np.asarray(y)
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        _warn_column()
-        targets = targets.ravel()
-    if targets.dtype.kind == "f" and targets.ndim == 1 and np.isfinite(targets).all() and (targets % 1 != 0).any():
-        raise DataError(
-            "Unknown label type: continuous. y holds fractions; a classifier needs classes, a regressor takes numbers"
-        )
-    if targets.dtype.kind == "O" and targets.ndim == 1 and not all(isinstance(label, str) for label in targets):
-        kinds = {type(label).__name__ for label in targets}
-        raise DataError(f"Unknown label type: y holds objects ({', '.join(sorted(kinds))}); give strings or numbers")
-    if targets.dtype.kind in "biufOUS":
-        as_targets(targets)
-    return targets
-
-
-def _real_targets(y: Any) -> Array:
-    targets = np.asarray(y)
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        _warn_column()
-    return as_targets(targets.astype(np.float64) if targets.dtype.kind == "O" else targets)
-
-
-def _warn_column() -> None:
-    try:
-        from sklearn.exceptions import DataConversionWarning as Category
-    except ImportError:
-        Category = UserWarning
-    warnings.warn("A column-vector y was passed when a 1d array was expected; it was flattened", Category, stacklevel=4)
-
-
-def _one_class(labels: list[Any]) -> DataError:
-    return DataError(f"y holds one class only, {labels[:1]}; a classifier needs at least two classes to tell apart")
-
-
-def _balanced(source: ArraySource, labels: Array) -> dict[Any, float]:
-    """n / (classes * weight of the class), from all rows."""
-    y = source.block.y
-    assert y is not None
-    weight = np.ones(len(y)) if source.block.weight is None else source.block.weight
-    sums = [float(weight[y == label].sum()) for label in labels]
-    return {label: sum(sums) / (len(labels) * max(s, 1e-300)) for label, s in zip(labels.tolist(), sums, strict=True)}

@@ -1,5 +1,6 @@
-"""What linear classifiers and regressors share: sources in, a learner, the training loop, and a look inside.
+"""What all models share that learn from a stream: sources in, a learner, the training loop, predictions, files.
 
+A kind of model says which learner it is (`_settings`, `_new_learner`, `_restore`); all else is the same for all.
 `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`; with a hasher, X may be raw, and its features keep their names.
 """
 
@@ -19,49 +20,29 @@ from steepest.data.parameters import ParameterError, at_least, choice, whole
 from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, from_arrays
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
-from steepest.engine.loop import Monitor, mean_loss, train
+from steepest.engine.loop import Monitor, train
 from steepest.engine.stopping import Plan
 from steepest.estimator import Estimator
-from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
-from steepest.learners.base import join_words, split_words
-from steepest.learners.linear import LinearLearner
-from steepest.learners.linear_settings import LinearSettings, resolve_settings
+from steepest.learners.base import State, join_words, split_words
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
 NAMES = 10_000  # kept by the hasher that raw data gets if none is given
 
 
-class LinearModel(Estimator):
-    """What classifier and regressor share."""
+class StreamModel(Estimator):
+    """A learner, and all that is done around it."""
 
     _task: ClassVar[str]
 
-    loss: str
-    penalty: str
-    alpha: float
-    l1_ratio: float
-    solver: str
-    schedule: str
-    eta0: float | str
     epochs: int
-    batch_size: int
     tol: float | None
     early_stopping: bool
-    average: bool | str
-    fit_intercept: bool
+    schedule: str
     shuffle: str
-    parallel: str
     n_jobs: int
-    dtype: str
     hasher: Any
     random_state: Any
     verbose: int
-    C: float | None
-    p: float
-    epsilon: float
-    quantile: float
-    truncate_every: int
-    truncate_below: float
     validation_fraction: float
     patience: int
 
@@ -120,7 +101,7 @@ class LinearModel(Estimator):
         if checkpoint is not None:
             fingerprint = {"settings": learner.settings.as_dict(), "seed": seed, "data": source.fingerprint()}
             checkpoints = Checkpoints(
-                checkpoint, lambda state: LinearLearner.from_state(learner.settings, state), fingerprint, resume=resume
+                checkpoint, lambda state: self._restore(learner.settings, state), fingerprint, resume=resume
             )
         learner, history = train(
             learner, source, plan, validation=validation, monitor=monitor or self._monitor(), checkpoints=checkpoints
@@ -129,7 +110,7 @@ class LinearModel(Estimator):
         self._adopt(learner, history, source)
         return self
 
-    def _check_learned(self, learner: LinearLearner) -> None:
+    def _check_learned(self, learner: Any) -> None:
         if learner.rows_learned == 0:
             raise DataError("the data holds no rows; nothing can be learned from it")
 
@@ -147,10 +128,20 @@ class LinearModel(Estimator):
         self.n_iter_ += 1 if learner.rows_learned > before else 0
         return self
 
-    def _new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
-        return LinearLearner(settings, source.n_features or 0)
+    def _settings(self, n_rows: int | None) -> Any:
+        """The constructor's arguments, checked and resolved."""
+        raise TypeError(f"{type(self).__name__} has no settings")
 
-    def _adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
+    def _new_learner(self, settings: Any, source: Source, classes: Any = None) -> Any:
+        """A learner that has seen nothing yet."""
+        raise TypeError(f"{type(self).__name__} has no learner")
+
+    @classmethod
+    def _restore(cls, settings: Any, state: State) -> Any:
+        """The learner that had this state; settings may be the plain values of a file."""
+        raise TypeError(f"{cls.__name__} has no learner")
+
+    def _adopt(self, learner: Any, history: History, source: Source) -> None:
         self._learner = learner
         self.recipe_ = source.recipe
         self._target_names = _target_names(source)
@@ -234,11 +225,6 @@ class LinearModel(Estimator):
 
         return PrintMonitor()
 
-    def _settings(self, n_rows: int | None) -> LinearSettings:
-        """The constructor's arguments, checked and resolved."""
-        choice("parallel", self.parallel, ("serial",))
-        return resolve_settings(self._task, self.get_params(deep=False), n_rows)
-
     # ------------------------------------------------------------------------------------------------- prediction
 
     def _chunk(self, X: Any) -> Chunk:
@@ -260,7 +246,7 @@ class LinearModel(Estimator):
             )
 
     def _scores(self, chunk: Chunk) -> Array:
-        scores = self._learner.scores(chunk, _threads(self.n_jobs))
+        scores: Array = self._learner.scores(chunk, _threads(self.n_jobs))
         if not np.isfinite(scores).all():
             row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
             self._learner._refuse_bad_row(chunk, row)
@@ -270,81 +256,6 @@ class LinearModel(Estimator):
         self._check_fitted()
         for chunk in self._hashed(source, learn=False):
             yield chunk, self._scores(chunk)
-
-    # --------------------------------------------------------------------------------------------- looking inside
-
-    @property
-    def coef_(self) -> Array:
-        """Weights, one row an output: shape (1, d) for two classes or one target."""
-        shown: Any = vars(self).get("_sparse_coef")
-        return self._output_weights()[0] if shown is None else shown
-
-    @property
-    def intercept_(self) -> Array:
-        """Biases, one an output."""
-        return self._output_weights()[1]
-
-    @property
-    def n_nonzero_(self) -> int:
-        """Weights that are not zero."""
-        return int(np.count_nonzero(self._learner.weights()[0]))
-
-    def _output_weights(self) -> tuple[Array, Array]:
-        self._check_learner()
-        weights, bias = self._learner.weights()
-        return np.ascontiguousarray(weights.T), np.array(bias)
-
-    def _check_learner(self) -> None:
-        if "_learner" not in self.__dict__:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
-
-    def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
-        """The k features that speak most for each class (or for a high target), heaviest first, with their weights."""
-        self._check_fitted()
-        hasher = getattr(self, "hasher_", None)
-        if hasher is not None and hasher.names:
-            return {label: heaviest_named(weights, k, hasher) for label, weights in self._weights_by_output()}
-        names = getattr(self, "feature_names_in_", None)
-        return {label: heaviest(weights, k, names) for label, weights in self._weights_by_output()}
-
-    def explain(self, x: Any) -> dict[Any, list[Contribution]]:
-        """What each feature of one row adds to the score of each class (or to the target), largest first."""
-        self._check_fitted()
-        hasher = getattr(self, "hasher_", None)
-        if hasher is None:
-            row = self._chunk(x if getattr(x, "ndim", 2) == 2 or isinstance(x, list) else np.asarray(x)[None, :])
-            names = getattr(self, "feature_names_in_", None)
-            return {label: explain_row(row, weights, names) for label, weights in self._weights_by_output()}
-        row, own, seen = hasher.read_row(x)
-        return {label: explain_hashed(row, weights, own, seen) for label, weights in self._weights_by_output()}
-
-    def collision_report(self) -> Any:
-        """How crowded the buckets of the hasher are, and how much of the weight is named or shared."""
-        self._check_fitted()
-        if getattr(self, "hasher_", None) is None:
-            raise DataError("there is no hasher in this model, so no collisions either")
-        return self.hasher_.collision_report(self.coef_)
-
-    def _weights_by_output(self) -> list[tuple[Any, Array]]:
-        return [(number, weights) for number, weights in enumerate(self._output_weights()[0])]
-
-    def sparsify(self) -> Self:
-        """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""
-        from scipy.sparse import csr_matrix
-
-        self._check_fitted()
-        self._sparse_coef: Any = csr_matrix(self._output_weights()[0])
-        return self
-
-    def densify(self) -> Self:
-        """Shows `coef_` as an array again."""
-        self._sparse_coef = None
-        return self
-
-    def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean loss on these rows plus alpha R(w): what training minimises."""
-        self._check_fitted()
-        return mean_loss(self._learner, from_arrays(X, y, sample_weight)) + self._learner.penalty()
 
     # --------------------------------------------------------------------------------------------------- files
 
@@ -376,8 +287,7 @@ class LinearModel(Estimator):
             parts = {name.removeprefix(HASHER): array for name, array in arrays.items() if name.startswith(HASHER)}
             estimator.hasher_ = Hasher.from_state(header["hasher"], parts)
             estimator.hasher = Hasher(**estimator.hasher_.get_params(deep=False))
-        settings = LinearSettings.from_dict(header["settings"])
-        estimator._learner = LinearLearner.from_state(settings, join_words(header["words"], arrays))
+        estimator._learner = cls._restore(header["settings"], join_words(header["words"], arrays))
         estimator.recipe_ = header["recipe"]
         estimator._target_names = header["target_names"]
         estimator.history_ = History.from_dict(header["history"])
@@ -420,7 +330,7 @@ def _target_names(source: Source) -> list[str] | None:
 
 def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
     plain = {k: (v.item() if isinstance(v, np.generic) else v) for k, v in params.items()}
-    plain["truncate_below"] = None if math.isinf(plain["truncate_below"]) else plain["truncate_below"]
+    plain = {k: (None if isinstance(v, float) and math.isinf(v) else v) for k, v in plain.items()}
     plain["dtype"] = str(np.dtype(plain["dtype"]))
     if isinstance(plain.get("class_weight"), dict):
         plain["class_weight"] = [[label, weight] for label, weight in plain["class_weight"].items()]
@@ -429,7 +339,8 @@ def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
 
 def _params_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
     params = dict(plain)
-    params["truncate_below"] = math.inf if params["truncate_below"] is None else params["truncate_below"]
+    if params.get("truncate_below", 0) is None:
+        params["truncate_below"] = math.inf
     if isinstance(params.get("class_weight"), list):
         params["class_weight"] = dict(params["class_weight"])
     return params
