@@ -21,18 +21,23 @@ if TYPE_CHECKING:
     from steepest.estimator import load
     from steepest.hashing import Hasher
     from steepest.learners.base import Learner, Progress
+    from steepest.learners.graph import Graph
     from steepest.linear import LinearClassifier, LinearRegressor
+    from steepest.neural import NetworkClassifier, NetworkRegressor
 
     __version__: str
 
 __all__ = [
     "Chunk",
     "DataError",
+    "Graph",
     "Hasher",
     "History",
     "Learner",
     "LinearClassifier",
     "LinearRegressor",
+    "NetworkClassifier",
+    "NetworkRegressor",
     "ParameterError",
     "Progress",
     "Source",
@@ -52,11 +57,14 @@ __all__ = [
 _HOMES = {
     "Chunk": "data.chunk",
     "DataError": "data.chunk",
+    "Graph": "learners.graph",
     "Hasher": "hashing",
     "History": "engine.history",
     "Learner": "learners.base",
     "LinearClassifier": "linear",
     "LinearRegressor": "linear",
+    "NetworkClassifier": "neural",
+    "NetworkRegressor": "neural",
     "ParameterError": "data.parameters",
     "Progress": "learners.base",
     "Source": "data.source",

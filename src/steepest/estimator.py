@@ -17,7 +17,13 @@ from steepest.data.chunk import Array, DataError
 from steepest.data.parameters import ParameterError
 
 # Which module holds the class that wrote a file; a name that is not here is never imported.
-HOMES: dict[str, str] = {"LinearClassifier": "linear", "LinearRegressor": "linear", "Hasher": "hashing"}
+HOMES: dict[str, str] = {
+    "LinearClassifier": "linear",
+    "LinearRegressor": "linear",
+    "NetworkClassifier": "neural",
+    "NetworkRegressor": "neural",
+    "Hasher": "hashing",
+}
 
 
 class Estimator:

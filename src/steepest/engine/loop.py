@@ -103,7 +103,7 @@ class _Run:
             "rows": total.rows,
             "loss": total.mean_loss,
             "eta": self.learner.step_size,
-            "nonzeros": int(np.count_nonzero(self.learner.weights()[0])),
+            "nonzeros": _count_nonzero(self.learner),
             "seconds": seconds,
             "rows_per_second": total.rows / seconds if seconds > 0 else math.nan,
         }
@@ -113,6 +113,13 @@ class _Run:
             self.tell(event)
         progress.events.clear()
         total.add(progress)
+
+
+def _count_nonzero(learner: Any) -> int:
+    """Weights that are not zero; a learner with large tables knows how to count them without a copy."""
+    if hasattr(learner, "count_nonzero"):
+        return int(learner.count_nonzero())
+    return int(np.count_nonzero(learner.weights()[0]))
 
 
 def mean_loss(learner: Learner, source: Source) -> float:

@@ -92,7 +92,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         fit_intercept=bool(params["fit_intercept"]),
         multi_class=_multi_class(params, loss),
         dtype=_dtype(params["dtype"]),
-        class_weight=_class_weight(params.get("class_weight")),
+        class_weight=checked_class_weight(params.get("class_weight")),
     )
 
 
@@ -184,7 +184,8 @@ def _dtype(wish: Any) -> str:
     return choice("dtype", name, ("float32", "float64"))
 
 
-def _class_weight(weight: Any) -> Any:
+def checked_class_weight(weight: Any) -> Any:
+    """None, "balanced", or weights by label."""
     if weight is None or weight == "balanced":
         return weight
     if not isinstance(weight, dict):
