@@ -31,6 +31,7 @@ from steepest.supervised import Classifier, Regressor, balanced, one_class
 # First steps that neither crawl nor jump on standardised features; momentum multiplies its own by ten.
 ETA0 = {"sgd": 0.1, "momentum": 0.02, "adagrad": 0.05, "adam": 0.003}
 MOST_HIDDEN = 512  # of hidden="auto"
+FEWEST_BATCH_ROWS, BATCH_ROWS, MOST_BATCH_ROWS = 4, 32, 128  # of batch_size="auto"; 32 where rows are not counted
 
 
 class NetworkModel(StreamModel):
@@ -45,7 +46,7 @@ class NetworkModel(StreamModel):
     solver: str
     eta0: float | str
     momentum: float
-    batch_size: int
+    batch_size: int | str
     init: str
     restarts: int
     fit_intercept: bool
@@ -110,9 +111,6 @@ class NetworkModel(StreamModel):
             )
         if schedule == "auto":
             schedule = "constant" if n_rows is None else "linear"
-        batch_size = whole("batch_size", self.batch_size, 1)
-        if n_rows is not None:  # a batch that is never full would wait for the rows of the next epochs
-            batch_size = max(1, min(batch_size, n_rows))
         graph = self._graph()
         init = choice("init", self.init, INITS)
         if init == "auto":
@@ -129,13 +127,22 @@ class NetworkModel(StreamModel):
             planned_rows=max(planned, 1.0),
             l1=l1,
             l2=l2,
-            batch_size=batch_size,
+            batch_size=self._batch_size(n_rows),
             biases=bool(self.fit_intercept),
             init=init,
             seed=self._seed(),
             dtype=choice("dtype", str(np.dtype(self.dtype)), ("float32", "float64")),
             class_weight=checked_class_weight(self.class_weight),
         )
+
+    def _batch_size(self, n_rows: int | None) -> int:
+        """A hundred steps an epoch, by default; a batch that is never full would wait for the rows of later epochs."""
+        if isinstance(self.batch_size, str):
+            choice("batch_size", self.batch_size, ("auto",))
+            size = BATCH_ROWS if n_rows is None else max(FEWEST_BATCH_ROWS, min(MOST_BATCH_ROWS, n_rows // 100))
+        else:
+            size = whole("batch_size", self.batch_size, 1)
+        return size if n_rows is None else max(1, min(size, n_rows))
 
     def _losses(self) -> tuple[str, ...]:
         return tuple(name for name, loss in LOSSES.items() if loss.kind != "binary")
@@ -245,8 +252,10 @@ class NetworkClassifier(Classifier, NetworkModel):
     schedule : {"auto", "constant", "linear", "invsqrt", "adaptive"}
         How the step falls from `eta0`: "linear" to a twentieth over all epochs (the default where the number of rows is
         known), "adaptive" by halves when the loss stalls.
-    epochs, batch_size : int
-        Passes over the data, and rows whose mean gradient makes a step (all rows if there are fewer).
+    epochs : int
+        Passes over the data.
+    batch_size : int or "auto"
+        Rows whose mean gradient makes a step, all rows if there are fewer; "auto" is n/100, at least 4, at most 128.
     tol, early_stopping, validation_fraction, patience
         As in LinearClassifier.
     init : {"auto", "glorot", "he", "uniform", "zero"}
@@ -301,7 +310,7 @@ class NetworkClassifier(Classifier, NetworkModel):
         eta0: float | str = "auto",
         momentum: float = 0.9,
         epochs: int = 20,
-        batch_size: int = 32,
+        batch_size: int | str = "auto",
         tol: float | None = None,
         early_stopping: bool = False,
         init: str = "auto",
@@ -372,7 +381,7 @@ class NetworkRegressor(Regressor, NetworkModel):
         eta0: float | str = "auto",
         momentum: float = 0.9,
         epochs: int = 20,
-        batch_size: int = 32,
+        batch_size: int | str = "auto",
         tol: float | None = None,
         early_stopping: bool = False,
         init: str = "auto",

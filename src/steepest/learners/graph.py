@@ -233,11 +233,11 @@ def apply_link(link: str, z: Array) -> Array:
 def link_slope(link: str, z: Array, h: Array) -> Array | None:
     """dh/dz, or None for one. The sign has no useful slope: it takes that of clip(z, -1, 1), "straight through"."""
     if link == "tanh":
-        return 1 - h * h
+        return np.asarray(1 - h * h)
     if link == "relu":
         return np.asarray(h > 0, h.dtype)
     if link == "sigmoid":
-        return h * (1 - h)
+        return np.asarray(h * (1 - h))
     return np.asarray(np.abs(z) <= 1, z.dtype) if link == "sign" else None
 
 
