@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Picks the kernel table for this processor, once.
+// Picks the kernel tables for this processor, once.
 #include <cstdlib>
 #include <cstring>
 
 #include "kernel_table.h"
+#include "kmeans_table.h"
 #include "network_table.h"
 
 #if defined(_MSC_VER)
@@ -13,11 +14,13 @@
 namespace steepest {
 namespace baseline {
 extern const KernelTable table;
+extern const KMeansTable kmeans_table;
 extern const NetworkTable network_table;
 }  // namespace baseline
 #if defined(STEEPEST_HAS_V3)
 namespace v3 {
 extern const KernelTable table;
+extern const KMeansTable kmeans_table;
 extern const NetworkTable network_table;
 }  // namespace v3
 
@@ -34,24 +37,28 @@ static bool can_run_v3() {
 }
 #endif
 
-static const KernelTable& choose() {
+static bool choose_v3() {
 #if defined(STEEPEST_HAS_V3)
   const char* wish = std::getenv("STEEPEST_ISA");
-  if (can_run_v3() && !(wish && std::strcmp(wish, "baseline") == 0)) return v3::table;
+  return can_run_v3() && !(wish && std::strcmp(wish, "baseline") == 0);
+#else
+  return false;
 #endif
-  return baseline::table;
 }
 
-const NetworkTable& network_kernels() {
-#if defined(STEEPEST_HAS_V3)
-  if (&kernels() == &v3::table) return v3::network_table;
-#endif
-  return baseline::network_table;
-}
-
-const KernelTable& kernels() {
-  static const KernelTable& chosen = choose();
+static bool uses_v3() {
+  static const bool chosen = choose_v3();
   return chosen;
 }
+
+#if defined(STEEPEST_HAS_V3)
+#define BEST_OF(table) (uses_v3() ? v3::table : baseline::table)
+#else
+#define BEST_OF(table) (uses_v3(), baseline::table)
+#endif
+
+const KernelTable& kernels() { return BEST_OF(table); }
+const KMeansTable& kmeans_kernels() { return BEST_OF(kmeans_table); }
+const NetworkTable& network_kernels() { return BEST_OF(network_table); }
 
 }  // namespace steepest

@@ -6,6 +6,8 @@
 
 namespace nb = nanobind;
 
+void bind_dense(nb::module_& module);
+void bind_kmeans(nb::module_& module);
 void bind_libsvm(nb::module_& module);
 void bind_linear(nb::module_& module);
 void bind_network(nb::module_& module);
@@ -15,6 +17,8 @@ void bind_vw(nb::module_& module);
 NB_MODULE(_native, module) {
   module.doc() = "The inner loops of steepest.";
   module.attr("isa") = steepest::kernels().name;
+  bind_dense(module);
+  bind_kmeans(module);
   bind_libsvm(module);
   bind_linear(module);
   bind_network(module);

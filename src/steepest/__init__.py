@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from steepest.cluster import KMeans
     from steepest.data.chunk import Chunk, DataError
     from steepest.data.libsvm import scan_libsvm
     from steepest.data.parameters import ParameterError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from steepest.learners.graph import Graph
     from steepest.linear import LinearClassifier, LinearRegressor
     from steepest.neural import NetworkClassifier, NetworkRegressor
+    from steepest.radial import RBFClassifier, RBFRegressor
 
     __version__: str
 
@@ -33,6 +35,7 @@ __all__ = [
     "Graph",
     "Hasher",
     "History",
+    "KMeans",
     "Learner",
     "LinearClassifier",
     "LinearRegressor",
@@ -40,6 +43,8 @@ __all__ = [
     "NetworkRegressor",
     "ParameterError",
     "Progress",
+    "RBFClassifier",
+    "RBFRegressor",
     "Source",
     "__version__",
     "from_arrays",
@@ -60,6 +65,7 @@ _HOMES = {
     "Graph": "learners.graph",
     "Hasher": "hashing",
     "History": "engine.history",
+    "KMeans": "cluster",
     "Learner": "learners.base",
     "LinearClassifier": "linear",
     "LinearRegressor": "linear",
@@ -67,6 +73,8 @@ _HOMES = {
     "NetworkRegressor": "neural",
     "ParameterError": "data.parameters",
     "Progress": "learners.base",
+    "RBFClassifier": "radial",
+    "RBFRegressor": "radial",
     "Source": "data.source",
     "from_arrays": "data.source",
     "load": "estimator",

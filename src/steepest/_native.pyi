@@ -104,6 +104,75 @@ def linear_settle(
     average: Table | None = None,
 ) -> None: ...
 def loss_value_slope(loss: int, parameter: float, scores: Floats, y: Floats) -> tuple[Floats, Floats]: ...
+
+kmeans_lanes: int
+
+def kmeans_nearest(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    order: Ints | None,
+    table: Values,
+    scale: Values,
+    norm: Values,
+    k: int,
+    label: Indices,
+    best: Floats | None,
+    n_threads: int,
+) -> tuple[int, int, int]: ...
+def kmeans_nearest_bounded(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    table: Values,
+    scale: Values,
+    norm: Values,
+    drift: Floats,
+    label: Indices,
+    upper: Floats,
+    lower: Floats,
+    row_norm: Floats,
+    n_threads: int,
+) -> tuple[int, int, int]: ...
+def kmeans_distances(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    order: Ints | None,
+    table: Values,
+    scale: Values,
+    norm: Values,
+    k: int,
+    out: Floats,
+    n_threads: int,
+) -> int: ...
+def kmeans_add(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    weight: Floats | None,
+    order: Ints | None,
+    label: Indices,
+    table: Values,
+    count: Floats,
+    square: Floats,
+    n_threads: int,
+) -> int: ...
+def kmeans_means(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    weight: Floats | None,
+    members: Ints,
+    starts: Ints,
+    which: Ints,
+    table: Values,
+    mass: Floats,
+    norm: Floats,
+    drift: Floats,
+    n_threads: int,
+) -> None: ...
+def sparse_rows(matrix: Table) -> tuple[Ints, Indices, Values] | int: ...
 def network_forward(
     indptr: Ints,
     indices: Indices,

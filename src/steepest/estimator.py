@@ -22,7 +22,10 @@ HOMES: dict[str, str] = {
     "LinearRegressor": "linear",
     "NetworkClassifier": "neural",
     "NetworkRegressor": "neural",
+    "RBFClassifier": "radial",
+    "RBFRegressor": "radial",
     "Hasher": "hashing",
+    "KMeans": "cluster",
 }
 
 

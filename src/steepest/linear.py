@@ -20,11 +20,11 @@ from steepest.inside import Contribution, explain_hashed, explain_row, heaviest,
 from steepest.learners.base import State
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings, resolve_settings
-from steepest.stream_model import StreamModel
 from steepest.supervised import Classifier, Regressor, balanced, one_class
+from steepest.supervised_model import SupervisedModel
 
 
-class LinearModel(StreamModel):
+class LinearModel(SupervisedModel):
     """What linear classifiers and regressors share: their learner, and a look inside."""
 
     loss: str

@@ -25,8 +25,8 @@ from steepest.learners.linear_settings import checked_class_weight
 from steepest.learners.losses import LOSSES
 from steepest.learners.network import INITS, RULES, SCHEDULES, NetworkLearner, NetworkSettings
 from steepest.learners.penalties import check_alpha, get_penalty
-from steepest.stream_model import StreamModel
 from steepest.supervised import Classifier, Regressor, balanced, one_class
+from steepest.supervised_model import SupervisedModel
 
 # First steps that neither crawl nor jump on standardised features; momentum multiplies its own by ten.
 ETA0 = {"sgd": 0.1, "momentum": 0.02, "adagrad": 0.05, "adam": 0.003}
@@ -34,7 +34,7 @@ MOST_HIDDEN = 512  # of hidden="auto"
 FEWEST_BATCH_ROWS, BATCH_ROWS, MOST_BATCH_ROWS = 4, 32, 128  # of batch_size="auto"; 32 where rows are not counted
 
 
-class NetworkModel(StreamModel):
+class NetworkModel(SupervisedModel):
     """What classifier and regressor share."""
 
     hidden: Any

@@ -17,10 +17,10 @@ from steepest.data.source import ArraySource, Source, as_targets
 from steepest.learners.labels import distinct
 from steepest.learners.losses import LOSSES
 from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
-from steepest.stream_model import StreamModel
+from steepest.supervised_model import SupervisedModel
 
 
-class Classifier(StreamModel):
+class Classifier(SupervisedModel):
     """Labels from scores."""
 
     _kind = "classifier"
@@ -168,7 +168,7 @@ class Classifier(StreamModel):
         return metrics.result()
 
 
-class Regressor(StreamModel):
+class Regressor(SupervisedModel):
     """Numbers from scores."""
 
     _kind = "regressor"

@@ -30,7 +30,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({str(label): [asdict(part) for part in found] for label, found in parts.items()}))
         return 0
-    label = model.predict([row])[0] if hasattr(model, "classes_") else next(iter(parts))
+    named = hasattr(model, "classes_") or hasattr(model, "cluster_centers_")
+    label = model.predict([row])[0] if named else next(iter(parts))
     print(f"for {label}:")
     for part in parts[label if label in parts else next(iter(parts))][: options.top]:
         others = f"   (its bucket also holds {', '.join(part.others)})" if part.others else ""

@@ -9,7 +9,7 @@ from typing import Any
 from steepest.estimator import Estimator
 
 # Long-known short names for a few parameters.
-ALIASES = {"n_jobs": "--jobs", "random_state": "--seed", "n_bits": "--bits"}
+ALIASES = {"n_jobs": "--jobs", "random_state": "--seed", "n_bits": "--bits", "n_clusters": "--clusters"}
 # Parameters that have no meaning on the command line, or a flag of their own.
 ELSEWHERE = ("hasher", "verbose", "class_weight", "seed", "text", "categorical", "numeric", "stop_words")
 

@@ -30,7 +30,8 @@ def run(options: argparse.Namespace) -> int:
 
 def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
     """Everything worth knowing, as plain values."""
-    weights = np.asarray(model.coef_, np.float64)
+    clusters = hasattr(model, "cluster_centers_")
+    weights = np.asarray(model.cluster_centers_ if clusters else model.coef_, np.float64)
     return {
         "model": repr(model),
         "bytes": Path(path).stat().st_size,
@@ -38,7 +39,8 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
         "nonzeros": int(model.n_nonzero_),
         "outputs": int(weights.shape[0]),
         "norm": float(np.linalg.norm(weights)),
-        "intercept": [float(b) for b in model.intercept_],
+        "intercept": [] if clusters else [float(b) for b in model.intercept_],
+        "clusters": [float(count) for count in model.counts_] if clusters else [],
         "classes": [plain(label) for label in getattr(model, "classes_", [])],
         "reading": model.recipe_,
         "history": model.history_.records,
@@ -57,6 +59,10 @@ def as_text(facts: dict[str, Any]) -> str:
     if facts["classes"]:
         shown = ", ".join(map(str, facts["classes"][:20]))
         lines.append(f"{len(facts['classes'])} classes: {shown}{' ...' if len(facts['classes']) > 20 else ''}")
+    if facts["clusters"]:
+        sizes = ", ".join(f"{size:,.0f}" for size in facts["clusters"][:20])
+        more = " ..." if len(facts["clusters"]) > 20 else ""
+        lines.append(f"{len(facts['clusters'])} clusters, of the weight {sizes}{more}")
     lines += [describe(record) for record in facts["history"]]
     lines += facts["events"]
     for output, pairs in facts["top"].items() if any(facts["top"].values()) else ():

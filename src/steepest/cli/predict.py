@@ -28,7 +28,8 @@ def run(options: argparse.Namespace) -> int:
     model = st.load(options.model)
     model.n_jobs = options.jobs
     if options.proba and not hasattr(model, "predict_proba"):
-        known = f"{options.model} is a {type(model).__name__} with loss {model.loss!r}"
+        loss = f" with loss {model.loss!r}" if hasattr(model, "loss") else ""
+        known = f"{options.model} is a {type(model).__name__}{loss}"
         raise st.ParameterError(f"--proba needs a classifier with loss 'log' or 'modified_huber', and {known}")
     source = open_data(options, model.recipe_, with_labels=False)
     with open_output(options.output) as out:

@@ -13,8 +13,12 @@ from steepest.cli import flags
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
 
-Model = st.LinearClassifier | st.LinearRegressor
-TASKS: dict[str, type[Model]] = {"classify": st.LinearClassifier, "regress": st.LinearRegressor}
+Model = st.LinearClassifier | st.LinearRegressor | st.KMeans
+TASKS: dict[str, type[Model]] = {
+    "classify": st.LinearClassifier,
+    "regress": st.LinearRegressor,
+    "cluster": st.KMeans,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,9 +78,7 @@ def _check_writable(model: str) -> None:
         raise st.DataError(f"{model} is a folder; give a file name for the model")
 
 
-def _summarise(
-    estimator: st.LinearClassifier | st.LinearRegressor, options: argparse.Namespace, seconds: float
-) -> None:
+def _summarise(estimator: Model, options: argparse.Namespace, seconds: float) -> None:
     size = Path(options.model).stat().st_size
     if options.json:
         print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds}))

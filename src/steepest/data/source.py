@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import choice, inside, whole
 
@@ -396,15 +397,14 @@ def _from_dense(X: Any) -> tuple[Array, Array, Array, int]:
             f"Expected 2D array, got {matrix.ndim}D array instead: X has shape {matrix.shape}. "
             "Reshape your data, one row an example (X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row)"
         )
-    finite = np.isfinite(matrix)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
+    wanted = np.float64 if matrix.dtype == np.float64 else np.float32
+    rows = kernels.sparse_rows(np.ascontiguousarray(matrix, wanted))
+    if isinstance(rows, int):
+        with np.errstate(over="ignore"):
+            values = matrix[rows].astype(np.float32)
+        column = int(np.flatnonzero(~np.isfinite(values))[0])
         raise DataError(
-            f"Input X contains {'NaN' if np.isnan(matrix[row, column]) else 'infinity'}: row {row}, column {column}; "
+            f"Input X contains {'NaN' if np.isnan(values[column]) else 'infinity'}: row {rows}, column {column}; "
             "drop the row or fill the value"
         )
-    matrix = matrix.astype(np.float32, copy=False)
-    kept = matrix != 0
-    indptr = np.zeros(len(matrix) + 1, np.int64)
-    np.cumsum(kept.sum(axis=1), out=indptr[1:])
-    return indptr, np.nonzero(kept)[1].astype(np.int32), np.ascontiguousarray(matrix[kept]), int(matrix.shape[1])
+    return (*rows, int(matrix.shape[1]))

@@ -1,7 +1,7 @@
 """The kernel table: typed Python names for the native inner loops.
 
 `steepest.kernels.reference` holds the slow, obvious NumPy definition of each, `steepest.kernels.reference_text` that of
-the text kernel; the tests compare the two.
+the text kernel, `steepest.kernels.reference_kmeans` those of k-means; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ from steepest._native import (
     hash_rows,
     hash_texts,
     isa,
+    kmeans_add,
+    kmeans_distances,
+    kmeans_lanes,
+    kmeans_means,
+    kmeans_nearest,
+    kmeans_nearest_bounded,
     linear_adagrad,
     linear_ftrl,
     linear_scores,
@@ -33,6 +39,7 @@ from steepest._native import (
     parse_libsvm,
     parse_vw,
     sampled_buckets,
+    sparse_rows,
     split_words,
     write_integers,
 )
@@ -47,6 +54,12 @@ __all__ = [
     "hash_rows",
     "hash_texts",
     "isa",
+    "kmeans_add",
+    "kmeans_distances",
+    "kmeans_lanes",
+    "kmeans_means",
+    "kmeans_nearest",
+    "kmeans_nearest_bounded",
     "linear_adagrad",
     "linear_ftrl",
     "linear_scores",
@@ -64,6 +77,7 @@ __all__ = [
     "parse_libsvm",
     "parse_vw",
     "sampled_buckets",
+    "sparse_rows",
     "split_words",
     "write_integers",
 ]

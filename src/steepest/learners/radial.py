@@ -4,7 +4,7 @@ votes="closed_form"  score = v·h + b, where (v, b) minimise the mean of (score 
 h h' and h y are all that is kept of the rows: they add up in any order, so states merge exactly.
 votes="fixed"  score = sum v_k h_k / sum h_k, where v_k is the target of the row that became centre k: nearest
 neighbours weighed by their distance, if every row is a centre.
-Where several gammas are given, the one is used whose leave-one-out error is least: without its own unit for fixed votes;
+Of several gammas the one is used whose leave-one-out error is least: without its own unit for fixed votes;
 for solved ones by generalised cross-validation, RSS / n / (1 - tr(hat matrix) / n)^2 (Golub, Heath and Wahba, 1979).
 Training error would always choose the narrowest bumps, each row its own. Classes are learned as -1 and +1.
 """

@@ -1,4 +1,4 @@
-"""What all models share that learn from a stream: sources in, a learner, the training loop, predictions, files.
+"""What all models share that learn targets from a stream: sources in, a learner, the training loop, predictions, files.
 
 A kind of model says which learner it is (`_settings`, `_new_learner`, `_restore`); all else is the same for all.
 `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`; with a hasher, X may be raw, and its features keep their names.
@@ -7,8 +7,7 @@ A kind of model says which learner it is (`_settings`, `_new_learner`, `_restore
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,20 +15,17 @@ import numpy as np
 
 from steepest.data.cache import CachedSource
 from steepest.data.chunk import Array, Chunk, DataError
-from steepest.data.parameters import ParameterError, at_least, choice, whole
+from steepest.data.parameters import at_least, choice, whole
 from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, from_arrays
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor, train
 from steepest.engine.stopping import Plan
-from steepest.estimator import Estimator
 from steepest.learners.base import State, join_words, split_words
-
-HASHER = "hasher."  # marks the hasher's arrays in a model file
-NAMES = 10_000  # kept by the hasher that raw data gets if none is given
+from steepest.model import StreamModel, threads
 
 
-class StreamModel(Estimator):
+class SupervisedModel(StreamModel):
     """A learner, and all that is done around it."""
 
     _task: ClassVar[str]
@@ -39,10 +35,6 @@ class StreamModel(Estimator):
     early_stopping: bool
     schedule: str
     shuffle: str
-    n_jobs: int
-    hasher: Any
-    random_state: Any
-    verbose: int
     validation_fraction: float
     patience: int
 
@@ -91,7 +83,7 @@ class StreamModel(Estimator):
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
         learner = self._new_learner(settings, source)
         plan = Plan(
-            epochs=whole("epochs", self.epochs, 1),
+            epochs=self._n_epochs(),
             tol=None if self.tol is None else at_least("tol", self.tol, 0.0),
             patience=whole("patience", self.patience, 1),
             early_stopping=bool(self.early_stopping),
@@ -109,6 +101,9 @@ class StreamModel(Estimator):
         self._check_learned(learner)
         self._adopt(learner, history, source)
         return self
+
+    def _n_epochs(self) -> int:
+        return whole("epochs", self.epochs, 1)
 
     def _check_learned(self, learner: Any) -> None:
         if learner.rows_learned == 0:
@@ -167,86 +162,10 @@ class StreamModel(Estimator):
             raise DataError(f"0 feature(s) (shape=({source.n_rows}, 0)) while a minimum of 1 is required: X is empty")
         return source
 
-    def _own_hasher(self, roles: Mapping[str, Any] | None = None) -> Any:
-        """A copy of the hasher given (or a plain one): what it learns belongs to this model."""
-        if not hasattr(self, "hasher_"):
-            from steepest.hashing import Hasher
-
-            hasher = Hasher(names=NAMES) if self.hasher is None else self.hasher
-            if not isinstance(hasher, Hasher):
-                raise ParameterError(f"hasher={hasher!r} is no Hasher; give steepest.Hasher(...) or None")
-            self.hasher_ = type(hasher)(**{**hasher.get_params(deep=False), **(roles or {})})
-        return self.hasher_
-
-    def _hashed(self, source: Source, *, learn: bool) -> Source:
-        """The source itself, or, if its rows are raw, with this model's hasher put in."""
-        from steepest.data.raw import encoded, first_columns, is_raw
-
-        if not is_raw(source):
-            return source
-        from steepest.hashing import RowEncoder
-
-        if not learn and getattr(self, "hasher_", None) is None:
-            raise DataError(
-                "the data holds raw columns, but this model was trained without a hasher; train one with it"
-            )
-        named = {kind: source.recipe.get(kind) for kind in ("text", "categorical", "numeric")}
-        roles = {kind: names for kind, names in named.items() if names}
-        hasher = self._own_hasher(roles)
-        if learn and not hasattr(hasher, "columns_") and (columns := first_columns(source)) is not None:
-            hasher.look(
-                columns
-            )  # kinds of columns are guessed from the head of the file, whatever the order of reading
-        return encoded(source, RowEncoder(hasher, learn), hasher.signature())
-
-    def _note_names(self, X: Any) -> None:
-        names = getattr(X, "columns", None)
-        if names is not None and all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(list(names), dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-
-    def _seed(self) -> int:
-        wish = self.random_state
-        if wish is None:
-            return int.from_bytes(os.urandom(4)) >> 1
-        if isinstance(wish, int | np.integer) and wish >= 0:
-            return int(wish)
-        if isinstance(wish, np.random.RandomState):
-            return int(wish.randint(0, 2**31 - 1))
-        if isinstance(wish, np.random.Generator):
-            return int(wish.integers(0, 2**31 - 1))
-        raise ParameterError(f"random_state={wish!r} is not a seed; give an integer, a generator or None")
-
-    def _monitor(self) -> Monitor | None:
-        if not self.verbose:
-            return None
-        from steepest.engine.monitor import PrintMonitor
-
-        return PrintMonitor()
-
     # ------------------------------------------------------------------------------------------------- prediction
 
-    def _chunk(self, X: Any) -> Chunk:
-        self._check_fitted()
-        if getattr(self, "hasher_", None) is not None:
-            return self.hasher_.to_chunk(X)
-        names = getattr(self, "feature_names_in_", None)
-        if names is not None and hasattr(X, "columns"):
-            _check_names(names, list(X.columns))
-        source = from_arrays(X)
-        self._check_width(source)
-        return source.block
-
-    def _check_width(self, source: Source) -> None:
-        known = self._learner.n_features if hasattr(self, "_learner") else source.n_features
-        if source.n_features != known:
-            raise DataError(
-                f"X has {source.n_features} features, but {type(self).__name__} is expecting {known} features as input"
-            )
-
     def _scores(self, chunk: Chunk) -> Array:
-        scores: Array = self._learner.scores(chunk, _threads(self.n_jobs))
+        scores: Array = self._learner.scores(chunk, threads(self.n_jobs))
         if not np.isfinite(scores).all():
             row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
             self._learner._refuse_bad_row(chunk, row)
@@ -261,8 +180,7 @@ class StreamModel(Estimator):
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
-        hasher = getattr(self, "hasher_", None)
-        hasher_header, hasher_arrays = (None, {}) if hasher is None else hasher.state()
+        hasher_header, hasher_arrays = self._hasher_parts()
         params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
         words, arrays = split_words(self._learner.state)
         header = {
@@ -276,17 +194,12 @@ class StreamModel(Estimator):
             "target_names": self._target_names,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
-        return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
+        return header, arrays | hasher_arrays
 
     @classmethod
     def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         estimator = cls(**_params_from_plain(header["params"]))
-        if header["hasher"] is not None:
-            from steepest.hashing import Hasher
-
-            parts = {name.removeprefix(HASHER): array for name, array in arrays.items() if name.startswith(HASHER)}
-            estimator.hasher_ = Hasher.from_state(header["hasher"], parts)
-            estimator.hasher = Hasher(**estimator.hasher_.get_params(deep=False))
+        estimator._restore_hasher(header["hasher"], arrays)
         estimator._learner = cls._restore(header["settings"], join_words(header["words"], arrays))
         estimator.recipe_ = header["recipe"]
         estimator._target_names = header["target_names"]
@@ -296,28 +209,6 @@ class StreamModel(Estimator):
             estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
         estimator._refresh()
         return estimator
-
-
-def _threads(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        return 1
-    return int(n_jobs) if n_jobs > 0 else os.cpu_count() or 1
-
-
-def _check_names(known: Array, given: list[Any]) -> None:
-    if list(known) == given:
-        return
-    missing, new = [n for n in known if n not in given], [n for n in given if n not in set(known)]
-    message = "The feature names should match those that were passed during fit.\n"
-    if new:
-        message += "Feature names unseen at fit time:\n" + "".join(f"- {name}\n" for name in sorted(new)[:5])
-    if missing:
-        message += "Feature names seen at fit time, yet now missing:\n" + "".join(
-            f"- {n}\n" for n in sorted(missing)[:5]
-        )
-    if not new and not missing:
-        message += "Feature names must be in the same order as they were in fit.\n"
-    raise DataError(message)
 
 
 def _target_names(source: Source) -> list[str] | None:

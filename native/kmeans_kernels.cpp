@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// k-means: nearest centres of sparse and dense rows, and the two ways in which centres move.
+//
+// A sparse row needs |x|^2 + |c|^2 - 2 x.c, which costs its non-zeros only; a row of which more than half is
+// not zero is spread out, and four of them together are compared by sum (x - c)^2, which has no cancellation.
+// Which way is taken, and the order of additions, depend on the row alone: never on its neighbours, the
+// chunk, or the thread. Hamerly (2010): a row whose bounds show that its centre is still the nearest is
+// passed over. The bounds allow for every rounding error of the search, so the labels are those of the plain
+// search, bit for bit.
+//
+// Compiled once per instruction set; no standard library templates, see linear_kernels.cpp.
+#include <math.h>
+
+#include "kmeans_table.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+#if defined(_MSC_VER) && !defined(__clang__)
+#define PREFETCH(address) ((void)(address))
+#define ALWAYS_INLINE __forceinline
+#else
+#define PREFETCH(address) __builtin_prefetch((address))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#endif
+
+namespace steepest {
+namespace STEEPEST_ISA {
+
+constexpr double kEpsilon = 6e-8;  // of float32, rounded up
+constexpr int64_t kPrefetchBytes = int64_t{1} << 20;
+constexpr int64_t kAhead = 6;  // entries between a prefetch and its use
+
+#if defined(__AVX2__)
+struct Lanes {
+  __m256 v;
+};
+static ALWAYS_INLINE Lanes fill(float x) { return {_mm256_set1_ps(x)}; }
+static ALWAYS_INLINE Lanes load(const float* p) { return {_mm256_loadu_ps(p)}; }
+static ALWAYS_INLINE void store(float* p, Lanes a) { _mm256_storeu_ps(p, a.v); }
+static ALWAYS_INLINE Lanes add(Lanes a, Lanes b) { return {_mm256_add_ps(a.v, b.v)}; }
+static ALWAYS_INLINE Lanes subtract(Lanes a, Lanes b) { return {_mm256_sub_ps(a.v, b.v)}; }
+static ALWAYS_INLINE Lanes multiply(Lanes a, Lanes b) { return {_mm256_mul_ps(a.v, b.v)}; }
+static ALWAYS_INLINE Lanes add_product(Lanes a, Lanes b, Lanes c) { return {_mm256_fmadd_ps(b.v, c.v, a.v)}; }
+#else
+struct Lanes {
+  float v[kLanes];
+};
+#define EACH_LANE(expression)                             \
+  Lanes r;                                                \
+  for (int i = 0; i < kLanes; ++i) r.v[i] = (expression); \
+  return r
+static ALWAYS_INLINE Lanes fill(float x) { EACH_LANE(x); }
+static ALWAYS_INLINE Lanes load(const float* p) { EACH_LANE(p[i]); }
+static ALWAYS_INLINE void store(float* p, Lanes a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = a.v[i];
+}
+static ALWAYS_INLINE Lanes add(Lanes a, Lanes b) { EACH_LANE(a.v[i] + b.v[i]); }
+static ALWAYS_INLINE Lanes subtract(Lanes a, Lanes b) { EACH_LANE(a.v[i] - b.v[i]); }
+static ALWAYS_INLINE Lanes multiply(Lanes a, Lanes b) { EACH_LANE(a.v[i] * b.v[i]); }
+static ALWAYS_INLINE Lanes add_product(Lanes a, Lanes b, Lanes c) { EACH_LANE(a.v[i] + b.v[i] * c.v[i]); }
+#endif
+
+static inline int64_t row_at(const Rows& rows, int64_t q) { return rows.order ? rows.order[q] : q; }
+static inline double weight_at(const Rows& rows, int64_t row) { return rows.weight ? rows.weight[row] : 1.0; }
+
+struct Row {
+  const int32_t* index;
+  const float* value;
+  int64_t size;
+};
+
+static inline Row row_of(const Rows& rows, int64_t q) {
+  const int64_t i = row_at(rows, q), start = rows.indptr[i];
+  return {rows.indices + start, rows.values + start, rows.indptr[i + 1] - start};
+}
+
+static inline bool indices_fit(const Row& row, int64_t n_features) {
+  uint32_t largest = 0;
+  for (int64_t e = 0; e < row.size; ++e) {
+    const uint32_t j = static_cast<uint32_t>(row.index[e]);
+    largest = j > largest ? j : largest;
+  }
+  return row.size == 0 || static_cast<int64_t>(largest) < n_features;
+}
+
+static inline bool is_dense(const Row& row, int64_t n_features) { return 2 * row.size > n_features; }
+
+static inline double squared_length(const Row& row) {
+  double sums[4] = {0, 0, 0, 0};
+  int64_t e = 0;
+  for (; e + 4 <= row.size; e += 4)
+    for (int u = 0; u < 4; ++u) sums[u] += static_cast<double>(row.value[e + u]) * row.value[e + u];
+  for (; e < row.size; ++e) sums[0] += static_cast<double>(row.value[e]) * row.value[e];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// |c|^2 - 2 x.c for P vectors of clusters. U independent sums hide the latency of the additions where P alone
+// is too small for that.
+template <int P, int U>
+static void sparse_panels(const Row& row, const Centres& centres, int64_t first, bool far, float* out) {
+  Lanes sums[U][P];
+  for (int u = 0; u < U; ++u)
+    for (int p = 0; p < P; ++p) sums[u][p] = fill(0.0f);
+  const float* const table = centres.table + first;
+  const int64_t stride = centres.stride;
+  int64_t e = 0;
+  for (; e + U <= row.size; e += U) {
+    if (far && e + U + kAhead <= row.size)
+      for (int u = 0; u < U; ++u)
+        for (int p = 0; p < P; p += 2) PREFETCH(table + row.index[e + u + kAhead] * stride + p * kLanes);
+    for (int u = 0; u < U; ++u) {
+      const float* const c = table + row.index[e + u] * stride;
+      const Lanes x = fill(row.value[e + u]);
+      for (int p = 0; p < P; ++p) sums[u][p] = add_product(sums[u][p], x, load(c + p * kLanes));
+    }
+  }
+  for (; e < row.size; ++e) {
+    const float* const c = table + row.index[e] * stride;
+    const Lanes x = fill(row.value[e]);
+    for (int p = 0; p < P; ++p) sums[0][p] = add_product(sums[0][p], x, load(c + p * kLanes));
+  }
+  for (int p = 0; p < P; ++p) {
+    Lanes total = sums[0][p];
+    for (int u = 1; u < U; ++u) total = add(total, sums[u][p]);
+    const int64_t at = first + p * kLanes;
+    const Lanes twice = multiply(fill(-2.0f), load(centres.scale + at));
+    store(out + at, add_product(load(centres.norm + at), twice, total));
+  }
+}
+
+static void sparse_row(const Row& row, const Centres& centres, bool far, float* out) {
+  const int64_t panels = centres.stride / kLanes, groups = (panels + 7) / 8;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t begin = panels * g / groups, first = begin * kLanes;
+    switch (panels * (g + 1) / groups - begin) {
+      case 1:
+        sparse_panels<1, 4>(row, centres, first, far, out);
+        break;
+      case 2:
+        sparse_panels<2, 4>(row, centres, first, far, out);
+        break;
+      case 3:
+        sparse_panels<3, 3>(row, centres, first, far, out);
+        break;
+      case 4:
+        sparse_panels<4, 2>(row, centres, first, far, out);
+        break;
+      case 5:
+        sparse_panels<5, 2>(row, centres, first, far, out);
+        break;
+      case 6:
+        sparse_panels<6, 2>(row, centres, first, far, out);
+        break;
+      case 7:
+        sparse_panels<7, 1>(row, centres, first, far, out);
+        break;
+      default:
+        sparse_panels<8, 1>(row, centres, first, far, out);
+        break;
+    }
+  }
+}
+
+// sum (x - c)^2 for four dense rows and P vectors of clusters.
+template <int P>
+static void dense_panels(const float* tile, int64_t n_features, const Centres& centres, int64_t first,
+                         float* out) {
+  Lanes sums[kTileRows][P], scale[P];
+  for (int p = 0; p < P; ++p) {
+    scale[p] = load(centres.scale + first + p * kLanes);
+    for (int r = 0; r < kTileRows; ++r) sums[r][p] = fill(0.0f);
+  }
+  for (int64_t j = 0; j < n_features; ++j) {
+    Lanes c[P];
+    for (int p = 0; p < P; ++p)
+      c[p] = multiply(scale[p], load(centres.table + j * centres.stride + first + p * kLanes));
+    for (int r = 0; r < kTileRows; ++r) {
+      const Lanes x = fill(tile[r * n_features + j]);
+      for (int p = 0; p < P; ++p) {
+        const Lanes gap = subtract(x, c[p]);
+        sums[r][p] = add_product(sums[r][p], gap, gap);
+      }
+    }
+  }
+  for (int r = 0; r < kTileRows; ++r)
+    for (int p = 0; p < P; ++p) store(out + r * centres.stride + first + p * kLanes, sums[r][p]);
+}
+
+// Dense rows wait here until there are enough of them to share one reading of the centres.
+struct Tile {
+  float* rows;       // kTileRows x n_features
+  float* distances;  // kTileRows x stride
+  int64_t n_features;
+  int64_t visit[kTileRows];  // which visits wait
+  int n;
+};
+
+static inline Tile new_tile(float* scratch, int64_t n_features, int64_t stride) {
+  Tile tile = {};
+  tile.distances = scratch;
+  tile.rows = scratch + kTileRows * stride;
+  tile.n_features = n_features;
+  return tile;
+}
+
+static inline void put(Tile& tile, const Row& row, int64_t q) {
+  float* const x = tile.rows + tile.n * tile.n_features;
+  for (int64_t j = 0; j < tile.n_features; ++j) x[j] = 0;
+  for (int64_t e = 0; e < row.size; ++e) x[row.index[e]] += row.value[e];
+  tile.visit[tile.n++] = q;
+}
+
+static void measure(Tile& tile, const Centres& centres) {
+  for (int r = tile.n; r < kTileRows; ++r)
+    for (int64_t j = 0; j < tile.n_features; ++j) tile.rows[r * tile.n_features + j] = 0;
+  int64_t first = 0;
+  for (; first + 2 * kLanes <= centres.stride; first += 2 * kLanes)
+    dense_panels<2>(tile.rows, tile.n_features, centres, first, tile.distances);
+  if (first < centres.stride) dense_panels<1>(tile.rows, tile.n_features, centres, first, tile.distances);
+}
+
+// How far the computed squared distances may be from the true ones: |error| <= share * distance + most.
+struct Error {
+  double share;
+  double most;
+};
+
+static inline Error error_of(const Row& row, int64_t n_features, double row_norm, double longest_norm) {
+  if (is_dense(row, n_features)) return {kEpsilon * static_cast<double>(n_features + 16), 0.0};
+  const double terms = static_cast<double>(row.size + 16);
+  return {0.0, kEpsilon * (2 * terms * sqrt(row_norm * longest_norm) + 8 * (row_norm + longest_norm))};
+}
+
+// Moves the bounds with the centres; whether they show that no other centre can have come nearer.
+static inline bool settled(const Bounds& bounds, const Row& row, int64_t n_features, int64_t q,
+                           int32_t label) {
+  if (label < 0) return false;
+  const double upper = bounds.upper[q] += bounds.drift[label];
+  const double lower = bounds.lower[q] -= label == bounds.fastest ? bounds.other_drift : bounds.most_drift;
+  if (!(upper < lower)) return false;
+  const Error error = error_of(row, n_features, bounds.row_norm[q], bounds.longest_norm);
+  return upper * upper * (1 + 2 * error.share) + 2 * error.most < lower * lower * (1 - 2 * error.share);
+}
+
+// The smallest and second smallest of k numbers.
+struct Two {
+  int32_t label;
+  float best;
+  float second;
+};
+
+static inline Two smallest_two(const float* distance, int64_t k) {
+  Two two = {-1, INFINITY, INFINITY};
+  for (int64_t c = 0; c < k; ++c) {
+    if (!(distance[c] < two.second)) continue;
+    if (distance[c] < two.best) {
+      two.second = two.best;
+      two.best = distance[c];
+      two.label = static_cast<int32_t>(c);
+    } else {
+      two.second = distance[c];
+    }
+  }
+  return two;
+}
+
+// Notes the nearest centre of one row; `base` completes the distances. False if there is none.
+static inline bool note(const Rows& rows, const Centres& centres, const Nearest& out, const Bounds* bounds,
+                        const float* distance, double base, int64_t q, Searched& searched) {
+  const Two two = smallest_two(distance, centres.k);
+  const double best = base + static_cast<double>(two.best), second = base + static_cast<double>(two.second);
+  if (two.label < 0 || !(best < INFINITY)) return false;
+  ++searched.measured;
+  searched.changed += out.label[q] != two.label;
+  out.label[q] = two.label;
+  if (out.best) out.best[q] = best > 0 ? best : 0;
+  if (bounds) {
+    const Error error = error_of(row_of(rows, q), rows.n_features, bounds->row_norm[q], bounds->longest_norm);
+    const double above = best * (1 + error.share) + error.most,
+                 below = second * (1 - error.share) - error.most;
+    bounds->upper[q] = sqrt(above > 0 ? above : 0) * (1 + 1e-12);
+    bounds->lower[q] = sqrt(below > 0 ? below : 0) * (1 - 1e-12);
+  }
+  return true;
+}
+
+static Searched nearest(const Rows& rows, const Centres& centres, const Nearest& out, const Bounds* bounds,
+                        float* scratch) {
+  Searched searched = {};
+  Tile tile = new_tile(scratch, rows.n_features, centres.stride);
+  const bool far = rows.n_features * centres.stride * 4 > kPrefetchBytes;
+  for (int64_t q = 0; q <= rows.n; ++q) {
+    if (tile.n == kTileRows || (q == rows.n && tile.n)) {
+      measure(tile, centres);
+      for (int r = 0; r < tile.n; ++r) {
+        searched.rows_done = tile.visit[r];
+        if (!note(rows, centres, out, bounds, tile.distances + r * centres.stride, 0.0, tile.visit[r],
+                  searched))
+          return searched;
+      }
+      tile.n = 0;
+    }
+    if (q == rows.n) break;
+    const Row row = row_of(rows, q);
+    searched.rows_done = q;
+    if (bounds && settled(*bounds, row, rows.n_features, q, out.label[q])) continue;
+    if (!indices_fit(row, rows.n_features)) return searched;
+    if (is_dense(row, rows.n_features)) {
+      put(tile, row, q);
+      continue;
+    }
+    sparse_row(row, centres, far, tile.distances);
+    const double base = bounds ? bounds->row_norm[q] : squared_length(row);
+    if (!note(rows, centres, out, bounds, tile.distances, base, q, searched)) return searched;
+  }
+  searched.rows_done = rows.n;
+  return searched;
+}
+
+static int64_t distances(const Rows& rows, const Centres& centres, double* out, float* scratch) {
+  Tile tile = new_tile(scratch, rows.n_features, centres.stride);
+  const bool far = rows.n_features * centres.stride * 4 > kPrefetchBytes;
+  const int64_t k = centres.k;
+  for (int64_t q = 0; q <= rows.n; ++q) {
+    if (tile.n == kTileRows || (q == rows.n && tile.n)) {
+      measure(tile, centres);
+      for (int r = 0; r < tile.n; ++r)
+        for (int64_t c = 0; c < k; ++c) out[tile.visit[r] * k + c] = tile.distances[r * centres.stride + c];
+      tile.n = 0;
+    }
+    if (q == rows.n) break;
+    const Row row = row_of(rows, q);
+    if (!indices_fit(row, rows.n_features)) return q;
+    if (is_dense(row, rows.n_features)) {
+      put(tile, row, q);
+      continue;
+    }
+    sparse_row(row, centres, far, tile.distances);
+    const double base = squared_length(row);
+    for (int64_t c = 0; c < k; ++c) {
+      const double square = base + static_cast<double>(tile.distances[c]);
+      out[q * k + c] = square < 0 ? 0 : square;  // not max: what is no number must stay none
+    }
+  }
+  return rows.n;
+}
+
+// The square of a sum's length moves by exactly what its float32 values do, so it never drifts away from
+// them.
+static int64_t add_rows(const Rows& rows, const int32_t* label, int64_t first, int64_t last, float* table,
+                        int64_t stride, double* count, double* square) {
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const int64_t c = label[q];
+    if (c < first || c >= last) continue;
+    const double weight = weight_at(rows, row_at(rows, q));
+    if (weight == 0) continue;
+    const Row row = row_of(rows, q);
+    if (!indices_fit(row, rows.n_features)) return q;
+    float* const column = table + c;
+    if (count[c] == 0) {  // what stands there is where the search began, and no row's
+      for (int64_t j = 0; j < rows.n_features; ++j) column[j * stride] = 0;
+      square[c] = 0;
+    }
+    double gained = 0;
+    for (int64_t e = 0; e < row.size; ++e) {
+      float* const at = column + row.index[e] * stride;
+      const double old = *at;
+      *at = static_cast<float>(old + weight * static_cast<double>(row.value[e]));
+      gained += (static_cast<double>(*at) - old) * (static_cast<double>(*at) + old);
+    }
+    square[c] += gained;
+    count[c] += weight;
+  }
+  return rows.n;
+}
+
+static Mean mean(const Rows& rows, double* sums, float* table, int64_t stride, int64_t c) {
+  Mean result = {};
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const double weight = weight_at(rows, row_at(rows, q));
+    const Row row = row_of(rows, q);
+    if (!indices_fit(row, rows.n_features)) continue;  // the search has refused such a row before
+    for (int64_t e = 0; e < row.size; ++e) sums[row.index[e]] += weight * static_cast<double>(row.value[e]);
+    result.weight += weight;
+  }
+  const double share = result.weight > 0 ? 1 / result.weight : 0;
+  double moved = 0;
+  for (int64_t j = 0; j < rows.n_features; ++j) {
+    float* const at = table + j * stride + c;
+    const double old = *at;
+    if (result.weight > 0) *at = static_cast<float>(sums[j] * share);
+    sums[j] = 0;
+    const double now = *at;
+    result.norm += now * now;
+    moved += (now - old) * (now - old);
+  }
+  result.drift = sqrt(moved);
+  return result;
+}
+
+extern const KMeansTable kmeans_table;
+const KMeansTable kmeans_table = {nearest, distances, add_rows, mean};
+
+}  // namespace STEEPEST_ISA
+}  // namespace steepest
