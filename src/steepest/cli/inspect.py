@@ -31,22 +31,34 @@ def run(options: argparse.Namespace) -> int:
 def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
     """Everything worth knowing, as plain values."""
     clusters = hasattr(model, "cluster_centers_")
-    weights = np.asarray(model.cluster_centers_ if clusters else model.coef_, np.float64)
+    weights = _weights(model)
+    top_features = model.top_features(top) if hasattr(model, "top_features") else {}
     return {
         "model": repr(model),
         "bytes": Path(path).stat().st_size,
         "features": int(model.n_features_in_),
         "nonzeros": int(model.n_nonzero_),
         "outputs": int(weights.shape[0]),
+        "graph": model.graph_.describe() if hasattr(model, "graph_") else None,
         "norm": float(np.linalg.norm(weights)),
-        "intercept": [] if clusters else [float(b) for b in model.intercept_],
+        "intercept": [float(b) for b in model.intercept_] if hasattr(model, "intercept_") else [],
         "clusters": [float(count) for count in model.counts_] if clusters else [],
         "classes": [plain(label) for label in getattr(model, "classes_", [])],
         "reading": model.recipe_,
         "history": model.history_.records,
         "events": model.history_.events,
-        "top": {str(output): pairs for output, pairs in model.top_features(top).items()},
+        "top": {str(output): pairs for output, pairs in top_features.items()},
     }
+
+
+def _weights(model: Any) -> Any:
+    """What the norm is taken of, one row an output: weights into it, votes, or centres."""
+    if hasattr(model, "weights_"):
+        into = [w for name, w in model.weights_.items() if name.endswith(">y")]
+        return np.concatenate(into).T.astype(np.float64)
+    if hasattr(model, "votes_"):
+        return np.asarray(model.votes_.T, np.float64)
+    return np.asarray(model.cluster_centers_ if hasattr(model, "cluster_centers_") else model.coef_, np.float64)
 
 
 def as_text(facts: dict[str, Any]) -> str:
@@ -59,6 +71,8 @@ def as_text(facts: dict[str, Any]) -> str:
     if facts["classes"]:
         shown = ", ".join(map(str, facts["classes"][:20]))
         lines.append(f"{len(facts['classes'])} classes: {shown}{' ...' if len(facts['classes']) > 20 else ''}")
+    if facts["graph"]:
+        lines.append(facts["graph"])
     if facts["clusters"]:
         sizes = ", ".join(f"{size:,.0f}" for size in facts["clusters"][:20])
         more = " ..." if len(facts["clusters"]) > 20 else ""

@@ -579,7 +579,7 @@ class NetworkLearner:
         self.arrays = {"clock": np.zeros(2)}
         for node, sources, _ in self.stations:
             if self.settings.biases and node.kind == "dot":
-                self._add(f"bias {node.name}", np.zeros(self._size(node.name), self.settings.dtype))
+                self._add(f"bias {node.name}", self._first_biases(node.name))
             if node.kind == "distance":
                 self._add(f"gamma {node.name}", np.zeros(self._size(node.name), self.settings.dtype))
             for source in sources:
@@ -624,14 +624,25 @@ class NetworkLearner:
         uniform *= 2 * bound
         return uniform.astype(dtype)
 
+    def _first_biases(self, name: str) -> Array:
+        """Biases of hidden units differ from the start: an odd function is a trap of its own (two spirals)."""
+        fan_in = max(1.0, self._fan_in(name))
+        bound = {"uniform": 0.1, "zero": 0.0}.get(self.settings.init, 1.0 / math.sqrt(fan_in))
+        place = len(self.graph.edges) + list(self.graph.nodes).index(name)
+        uniform = np.random.default_rng([self.settings.seed, place]).uniform(-1.0, 1.0, self._size(name))
+        return np.asarray((0.0 if name == OUTPUT else bound) * uniform, self.settings.dtype)
+
+    def _fan_in(self, name: str) -> float:
+        """The input counts as |x|^2 units, which is d for standard features."""
+        return float(sum(self.spread if a == INPUT else self._size(a) for a in self.graph.sources(name)))
+
     def _bound(self, target: str) -> float:
-        """First weights lie between -bound and bound; an input counts as |x|^2 units, which is d for standard ones."""
+        """First weights lie between -bound and bound."""
         init = self.settings.init
         if init in ("uniform", "zero"):
             return 0.1 if init == "uniform" else 0.0
-        fan_in = sum(self.spread if a == INPUT else self._size(a) for a in self.graph.sources(target))
         fan_out = self._size(target) if init == "glorot" else 0.0
-        return math.sqrt(6.0 / (fan_in + fan_out))
+        return math.sqrt(6.0 / (self._fan_in(target) + fan_out))
 
     def _grow_features(self, n_features: int) -> None:
         """Makes room for more features; tables double, so that a growing stream is copied a few times only."""
