@@ -180,7 +180,7 @@ def test_inertia_is_no_worse_than_scikit_learns(kind, solver):
 
 
 def test_k_means_is_matrix_factorization_with_indicator_rows():
-    """V ≈ W H with one 1 in each row of W: the same objective, and Lloyd's two steps are the two least-squares steps."""
+    """V ≈ W H with one 1 in each row of W: the same objective, and Lloyd's steps are the two least-squares steps."""
     X, _ = blobs(spread=1.0)
     V = X.astype(np.float64)
     model = st.KMeans(6, solver="lloyd", tol=None, random_state=0).fit(X)
@@ -242,7 +242,7 @@ def test_an_empty_cluster_takes_the_farthest_row():
 def test_fewer_distinct_rows_than_clusters_is_no_trouble(solver):
     X = np.repeat(np.eye(3, dtype=np.float32), 20, axis=0)
     model = st.KMeans(7, solver=solver, random_state=0).fit(X)
-    assert model.inertia_ == 0
+    assert model.inertia_ < 1e-4
     assert np.isfinite(model.cluster_centers_).all()
 
 
@@ -256,7 +256,7 @@ def test_an_idle_centre_is_moved_and_that_is_told():
 
 def test_lloyd_on_hashed_rows_needs_no_table_of_unused_features():
     """2^24 features by 50 clusters would be gigabytes; the search works on the columns in use."""
-    X, y = topics(n=300, d=50, k=3)
+    X, _ = topics(n=300, d=50, k=3)
     columns = np.sort(np.random.default_rng(0).choice(1 << 24, 50, replace=False)).astype(np.int32)
     wide = sp.csr_matrix((X.data, columns[X.indices], X.indptr), (300, 1 << 24))
     rows, used = compact(st.from_arrays(wide).block)
@@ -529,8 +529,8 @@ def test_bad_data_is_named(solver):
     make = lambda: st.KMeans(3, solver=solver, random_state=0)
     with pytest.raises(ValueError, match="sample_weight of row 7 is -1"):
         make().fit(X, sample_weight=np.where(np.arange(900) == 7, -1.0, 1.0))
-    with pytest.raises(ValueError, match="contains NaN: row 4, column 2"):
-        make().fit(np.where(np.indices(X.shape).sum(axis=0) == 6, np.nan, X)[:5])
+    with pytest.raises(ValueError, match="contains NaN: row 4, column 2;"):
+        make().fit(np.where(np.arange(X.size).reshape(X.shape) == 4 * 12 + 2, np.nan, X))
     sparse = topics(n=100)[0]
     sparse.data[3] = np.nan
     with pytest.raises(ValueError, match="contains NaN: row 0"):
@@ -609,7 +609,7 @@ def test_the_command_line_refuses_what_has_no_meaning(tmp_path, capsys):
     assert "is a KMeans" in said
 
 
-# --------------------------------------------------------------------------------------------------- files and real data
+# -------------------------------------------------------------------------------------------------- files and real data
 
 MODELS = {
     "kmeans-minibatch-1": dict(hasher=st.Hasher(n_bits=10, names=50), random_state=0),
@@ -628,7 +628,7 @@ def test_golden_models_load_and_predict_the_stored_numbers(name):
 
 def test_digits_fall_into_clusters(shared_data):
     path = shared_data / "mnist" / "t10k-images-idx3-ubyte.gz"
-    X = np.frombuffer(gzip.open(path).read(), np.uint8, offset=16).reshape(-1, 784) / np.float32(255)
+    X = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=16).reshape(-1, 784) / np.float32(255)
     model = st.KMeans(10, random_state=0).fit(X)
     assert model.inertia_ / len(X) < 39.8  # Lloyd from k-means++ ends between 38.9 and 39.5
     assert st.KMeans(10, solver="lloyd", random_state=0).fit(X).inertia_ / len(X) < 39.6

@@ -143,7 +143,6 @@ def test_kernels_refuse_what_would_leave_their_arrays():
     with pytest.raises(ValueError, match="indptr"):
         kernels.network_forward(np.array([0, 9]), indices, values, None, table, None, 0.0, 0.0, 0.0, out)
     with pytest.raises(ValueError, match="not there"):
-        order = np.array([4])
-        kernels.network_forward(indptr, indices, values, order, table, None, 0.0, 0.0, 0.0, out)
+        kernels.network_forward(indptr, indices, values, np.array([4]), table, None, 0.0, 0.0, 0.0, out)
     with pytest.raises(ValueError, match="do not fit"):
         kernels.network_multiply(np.zeros((2, 3)), np.zeros((2, 3)), np.zeros((2, 3)), False)

@@ -222,7 +222,8 @@ def _target_names(source: Source) -> list[str] | None:
 def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
     plain = {k: (v.item() if isinstance(v, np.generic) else v) for k, v in params.items()}
     plain = {k: (None if isinstance(v, float) and math.isinf(v) else v) for k, v in plain.items()}
-    plain["dtype"] = str(np.dtype(plain["dtype"]))
+    if "dtype" in plain:
+        plain["dtype"] = str(np.dtype(plain["dtype"]))
     if isinstance(plain.get("class_weight"), dict):
         plain["class_weight"] = [[label, weight] for label, weight in plain["class_weight"].items()]
     return plain

@@ -79,6 +79,8 @@ class RadialLearner:
         self.square = 0.0  # sum of y^2
         self.weight = 0.0
         self._solved: tuple[int, Array] | None = None
+        self._earlier: tuple[int, Array] | None = None  # a solution of some rows ago, for the progressive loss
+        self._earlier_rows = 0
 
     # ------------------------------------------------------------------------------------------------ the contract
 
@@ -127,7 +129,7 @@ class RadialLearner:
         share = np.ones(len(y)) if weight is None else weight
         self._grow_outputs()
         distances = self._distances(rows)
-        losses = 0.5 * np.square(self._voted(distances) - y).sum(axis=1) if self.weight else np.zeros(len(y))
+        losses = 0.5 * np.square(self._voted(distances, self._solved_earlier()) - y).sum(axis=1)
         for number, gamma in enumerate(self.gammas):
             self._add(number, np.exp(-gamma * distances), y, share)
         self.square += float((share[:, None] * y**2).sum())
@@ -135,6 +137,12 @@ class RadialLearner:
         self.rows_learned += rows.n_rows
         self._solved = None
         return Progress(rows.n_rows, float(share.sum()), float((share * losses).sum()))
+
+    def _solved_earlier(self) -> tuple[int, Array] | None:
+        """A solution from before these rows; solved anew whenever the rows have doubled, because solving costs most."""
+        if self.weight and (self._earlier is None or self.rows_learned >= 2 * self._earlier_rows):
+            self._earlier, self._earlier_rows = self._solution(), self.rows_learned
+        return self._earlier
 
     def _add(self, number: int, h: Array, y: Array, share: Array) -> None:
         if self.settings.votes == "fixed":
@@ -154,7 +162,9 @@ class RadialLearner:
         out = np.zeros((chunk.n_rows, self.n_outputs))
         for start in range(0, chunk.n_rows, BLOCK_ROWS):
             rows = chunk.span(start, min(start + BLOCK_ROWS, chunk.n_rows))
-            out[start : start + BLOCK_ROWS] = learner._voted(learner._distances(rows))
+            out[start : start + BLOCK_ROWS] = learner._voted(
+                learner._distances(rows), learner._solution() if learner.weight else None
+            )
         return out
 
     def losses(self, coded: Chunk) -> tuple[Array, Array]:
@@ -275,6 +285,8 @@ class RadialLearner:
         if old.shape[2] == 1 and width > 1 and not self.targets.several:
             old = np.concatenate([-old, old], axis=2)
         self.moment = np.concatenate([old, *[against] * (width - old.shape[2])], axis=2)
+        self.square = self.weight * width if self.settings.task == "classify" else self.square
+        self._earlier = None
 
     def _distances(self, rows: Chunk) -> Array:
         """|x - w_k|^2, shape (rows, units)."""
@@ -288,10 +300,10 @@ class RadialLearner:
             known = np.ascontiguousarray(np.pad(known, ((0, 0), (0, self.n_features - known.shape[1]))))
         return np.asarray(np.maximum(own - 2 * product(known, np.ascontiguousarray(self.centres.T)), 0))
 
-    def _voted(self, distances: Array) -> Array:
-        if not self.weight:
+    def _voted(self, distances: Array, solved: tuple[int, Array] | None) -> Array:
+        if solved is None:
             return np.zeros((len(distances), self.n_outputs))
-        number, solution = self._solution()
+        number, solution = solved
         gamma = self.gammas[number]
         if self.settings.votes == "fixed":  # the nearest unit counts 1, so that far rows have neighbours, too
             h = np.exp(-gamma * (distances - distances.min(axis=1, keepdims=True)))
