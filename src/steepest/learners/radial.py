@@ -159,12 +159,11 @@ class RadialLearner:
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Scores, shape (rows, outputs)."""
         learner = self._finished()
+        solved = learner._solution() if learner.weight else None
         out = np.zeros((chunk.n_rows, self.n_outputs))
         for start in range(0, chunk.n_rows, BLOCK_ROWS):
             rows = chunk.span(start, min(start + BLOCK_ROWS, chunk.n_rows))
-            out[start : start + BLOCK_ROWS] = learner._voted(
-                learner._distances(rows), learner._solution() if learner.weight else None
-            )
+            out[start : start + BLOCK_ROWS] = learner._voted(learner._distances(rows), solved)
         return out
 
     def losses(self, coded: Chunk) -> tuple[Array, Array]:
