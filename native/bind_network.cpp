@@ -127,6 +127,15 @@ int64_t gather(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::o
                                               features.data(), gradient.data());
 }
 
+int64_t descend(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
+                ConstTable slopes, double eta, Table table) {
+  const Shape shape = shape_of(table);
+  const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
+  require(float_type(slopes) == shape.type && size_of(slopes) == rows.n * shape.n_units, "slopes do not fit");
+  nb::gil_scoped_release release;
+  return network_kernels().descend[shape.type](rows, slopes.data(), shape.n_units, eta, table.data());
+}
+
 // The list of rows of a table, or null for all of them; how many there are is told as well.
 const int32_t* checked(const std::optional<In<int32_t>>& features, int64_t n_features, int64_t& n_rows) {
   n_rows = features ? size_of(*features) : n_features;
@@ -206,6 +215,8 @@ void bind_network(nb::module_& module) {
              "stamp"_a.none(), "path"_a, "l1"_a, "l2"_a, "out"_a.noconvert());
   module.def("network_gather", &gather, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "slopes"_a,
              "slot"_a.noconvert(), "features"_a.noconvert(), "gradient"_a.noconvert());
+  module.def("network_descend", &descend, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "slopes"_a,
+             "eta"_a, "table"_a.noconvert());
   module.def("network_update", &update, "kind"_a, "eta"_a, "keep_first"_a, "keep_second"_a, "epsilon"_a,
              "first_seen"_a, "second_seen"_a, "features"_a.none(), "gradient"_a, "table"_a.noconvert(),
              "first"_a.noconvert().none(), "second"_a.noconvert().none());

@@ -226,6 +226,22 @@ static int64_t gather(const Rows& rows, const void* slopes, int64_t n_units, int
   return fits ? n_features : -1;
 }
 
+// Plain steps need no sums: each entry of a row moves its feature's weights at once.
+template <typename T>
+static int64_t descend(const Rows& rows, const void* slopes, int64_t n_units, double eta, void* table) {
+  T* w = static_cast<T*>(table);
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const Row row = get_row(rows, q);
+    if (!indices_fit(row, rows.n_features)) return q;
+    const T* slope = static_cast<const T*>(slopes) + q * n_units;
+    for (int64_t k = 0; k < row.n; ++k) {
+      if (k + kAhead < row.n) fetch(w + row.index[k + kAhead] * n_units, n_units);
+      add_scaled(w + row.index[k] * n_units, slope, static_cast<T>(-eta * row.value[k]), n_units);
+    }
+  }
+  return rows.n;
+}
+
 template <typename T>
 static inline void move(const Update& u, const T* g, T* w, T* first, T* second, int64_t n) {
   const T eta = static_cast<T>(u.eta), epsilon = static_cast<T>(u.epsilon);
@@ -399,6 +415,7 @@ const NetworkTable network_table = {
     {network::settle<float>, network::settle<double>},
     {network::densify<float>, network::densify<double>},
     {network::multiply<float>, network::multiply<double>},
+    {network::descend<float>, network::descend<double>},
 };
 
 }  // namespace STEEPEST_ISA

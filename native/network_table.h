@@ -55,6 +55,8 @@ struct NetworkTable {
   // out (rows x n_features, zero before) = X; `used` marks the features that occur. Returns as forward does.
   int64_t (*densify[2])(const Rows&, void* out, uint8_t* used);
   void (*multiply[2])(const Product&);
+  // table -= eta X' slopes. Returns as forward does.
+  int64_t (*descend[2])(const Rows&, const void* slopes, int64_t n_units, double eta, void* table);
 };
 
 const NetworkTable& network_kernels();

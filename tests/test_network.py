@@ -173,8 +173,8 @@ def test_graphs_that_cannot_work_are_refused_with_a_sentence():
         st.Graph().add("a", 2, "swish")
     with pytest.raises(st.ParameterError, match="size of node 'a'"):
         st.Graph().add("a", 0)
-    with pytest.raises(st.ParameterError, match="out of the output"):
-        st.Graph().add("a", 2, inputs=["x", "y"]).connect("x", "y").connect("a", "y").check()
+    with pytest.raises(st.ParameterError, match="nothing may lead into the input"):
+        st.Graph().add("a", 2, inputs="x").connect("a", "y").connect("y", "x").check()
 
 
 # --------------------------------------------------------------------------------------------- what they can learn
@@ -261,8 +261,8 @@ def test_dense_and_sparse_rows_follow_the_same_rule(solver, penalty):
 def test_l1_leaves_zeros_and_l2_keeps_weights_small():
     X, y = sparse_problem(n_rows=1500, n_features=100, seed=35)
     fit = lambda **more: st.NetworkClassifier(hidden=(8,), solver="sgd", epochs=10, random_state=0, **more).fit(X, y)
-    free, l1, l2 = fit(alpha=0.0), fit(penalty="l1", alpha=3e-3), fit(alpha=0.05)
-    assert l1.n_nonzero_ < 0.7 * free.n_nonzero_
+    free, l1, l2 = fit(alpha=0.0), fit(penalty="l1", alpha=0.01), fit(alpha=0.05)
+    assert l1.n_nonzero_ < 0.8 * free.n_nonzero_
     norm = lambda model: sum(float(np.square(w).sum()) for name, w in model.weights_.items() if ">" in name)
     assert norm(l2) < 0.7 * norm(free)
     assert l1.history_[-1]["nonzeros"] == l1.n_nonzero_

@@ -74,6 +74,18 @@ def test_gather_sums_the_gradient_of_the_features_that_occur(seed, n_rows, n_fea
     assert (slot == -1).all()
 
 
+@given(**sizes)
+@settings(max_examples=40)
+def test_plain_descent_moves_the_table_against_the_gathered_gradient(seed, n_rows, n_features, n_units, dtype):
+    rng, X, table = problem(seed, n_rows, n_features, n_units, dtype)
+    slopes = rng.standard_normal((n_rows, n_units)).astype(dtype)
+    expected = table.astype(np.float64)
+    for j, gradient in reference.gather(X.astype(np.float64), slopes.astype(np.float64)).items():
+        expected[j] -= 0.3 * gradient
+    assert kernels.network_descend(*rows_of(X), None, slopes, 0.3, table) == n_rows
+    np.testing.assert_allclose(table, expected, **TOLERANCE[dtype])
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("rule", ["sgd", "momentum", "adagrad", "adam"])
 def test_update_rules_move_the_rows_named_and_no_others(rule, dtype):

@@ -207,6 +207,15 @@ def network_gather(
     features: Indices,
     gradient: Table,
 ) -> int: ...
+def network_descend(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    order: Ints | None,
+    slopes: Table,
+    eta: float,
+    table: Table,
+) -> int: ...
 def network_update(
     kind: int,
     eta: float,

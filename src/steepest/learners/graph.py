@@ -125,9 +125,9 @@ class Graph:
 
     def check(self) -> Graph:
         """The graph itself, if it can be learned; otherwise a sentence that says why not."""
-        self.order()
         if self.sources(INPUT) or self.targets(OUTPUT):
             raise ParameterError("nothing may lead into the input 'x' or out of the output 'y'; remove that edge")
+        self.order()
         for name in self.nodes:
             if name != INPUT and not self.sources(name):
                 raise ParameterError(f"the node {name!r} reads nothing; connect something to it")

@@ -393,6 +393,10 @@ class NetworkLearner:
         for target in self.graph.targets(INPUT):
             if self.graph.nodes[target].kind == "distance":
                 self._update(f"{INPUT}>{target}", None, self._centre_gradient(batch.dense, target, slopes[target]))
+            elif batch.dense is None and self.settings.rule == "sgd":
+                rows, table = batch.rows, self.arrays[f"{INPUT}>{target}"]
+                parts = (rows.indptr, rows.indices, rows.values, rows.order)
+                kernels.network_descend(*parts, slopes[target], self.step_size, table)
             else:
                 self._update(f"{INPUT}>{target}", *self._input_gradient(batch, slopes[target]))
         self._shrink()
@@ -742,10 +746,21 @@ class NetworkLearner:
 
     def keep_good_state(self) -> None:
         """Remembers the state to return to if learning diverges; an overflowed one is not worth it."""
-        if not all(np.isfinite(array).all() for array in self.arrays.values()):
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = all(math.isfinite(float(array.sum())) for array in self.arrays.values())
+        if not finite:
             self._roll_back(Progress())
             return
-        self._good = {name: array.copy() for name, array in self.arrays.items()}
+        old = self._good or {}
+        self._good = {name: _copied(array, old.get(name)) for name, array in self.arrays.items()}
+
+
+def _copied(array: Array, room: Array | None) -> Array:
+    """A copy, in memory that is there already if it fits: fresh pages cost more than the copying."""
+    if room is None or room.shape != array.shape:
+        return array.copy()
+    np.copyto(room, array)
+    return room
 
 
 def _is_weight(name: str) -> bool:
