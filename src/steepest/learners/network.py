@@ -353,14 +353,13 @@ class NetworkLearner:
         with np.errstate(over="ignore", invalid="ignore"):
             batch = self._batch(rows)
             passed = self._forward(batch)
-            losses = t.losses(t.scores(passed.h[OUTPUT]), coded)
+            losses, slope = t.losses_and_slopes(passed.h[OUTPUT], coded)
             total = float(losses.sum()) if weight is None else float((losses * weight).sum())
             self.rows_learned += rows.n_rows
             if not math.isfinite(total):
                 self._refuse_bad_rows(rows)
                 self._roll_back(progress)
                 return
-            slope = t.slopes(passed.h[OUTPUT], coded)
             slope /= rows.n_rows
             if weight is not None:
                 slope *= weight[:, None]

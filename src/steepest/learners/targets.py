@@ -131,23 +131,34 @@ class Targets:
     def losses(self, scores: Array, coded: Array) -> Array:
         """Loss of each row."""
         if self.is_softmax:
-            top = scores.max(axis=1)
-            total = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
-            return np.asarray(total - scores[np.arange(len(scores)), coded.astype(np.int64)])
+            return self._softmax(scores, coded)[0]
         values = self.loss.value(scores, self._signs(coded), self.parameter)
         return np.asarray(np.asarray(values).sum(axis=1))
 
     def slopes(self, output: Array, coded: Array) -> Array:
         """d loss / d output, one row of outputs each, in the units of learning."""
         if self.is_softmax:
-            e = np.exp(output - output.max(axis=1, keepdims=True)).astype(np.float64)
-            e /= e.sum(axis=1, keepdims=True)
-            e[np.arange(len(e)), coded.astype(np.int64)] -= 1.0
-            return np.asarray(e)
+            return self._softmax(output.astype(np.float64), coded)[1]
         if self.loss.kind == "real":
             parameter = self.parameter / self.scale if self.loss.parameter == "epsilon" else self.parameter
             return np.asarray(self.loss.slope(output, (coded - self.shift) / self.scale, parameter))
         return np.asarray(self.loss.slope(self.scores(output), self._signs(coded), self.parameter))
+
+    def losses_and_slopes(self, output: Array, coded: Array) -> tuple[Array, Array]:
+        """Both at once: the soft maximum need not be taken twice."""
+        if self.is_softmax:
+            return self._softmax(output.astype(np.float64), coded)
+        return self.losses(self.scores(output), coded), self.slopes(output, coded)
+
+    def _softmax(self, scores: Array, coded: Array) -> tuple[Array, Array]:
+        places = (np.arange(len(scores)), coded.astype(np.int64))
+        shifted = scores - scores.max(axis=1, keepdims=True)
+        e = np.exp(shifted)
+        total = e.sum(axis=1, keepdims=True)
+        losses = np.log(total[:, 0]) - shifted[places]
+        e /= total
+        e[places] -= 1.0
+        return losses, e
 
     def learned_losses(self, output: Array, coded: Array) -> Array:
         """Loss of each row in the units of learning: what `slopes` are the slopes of."""
