@@ -8,7 +8,7 @@ from functools import partial
 import benchmarks
 import numpy as np
 import pytest
-from benchmarks import compare, generate, linear
+from benchmarks import compare, generate, kmeans, linear
 from benchmarks.compare import Job, Settings, Target
 from sklearn.datasets import load_svmlight_file
 
@@ -192,3 +192,17 @@ def test_every_target_names_runners_of_its_job():
         for target in job.targets:
             assert "not measured" not in target.verdict(dict.fromkeys(job.runners, made)), (name, target.text)
         assert all(isinstance(runner, partial) or callable(runner) for runner in job.runners.values())
+
+
+@pytest.mark.parametrize("name", ["mnist-10", "mnist-100-lloyd"])
+def test_k_means_runners_run(shared_data, monkeypatch, name):
+    monkeypatch.setenv("STEEPEST_DATA", str(shared_data))
+    few = Settings(rows=1200, text_rows=100, large_rows=0, launches=1)
+    for runner in kmeans.JOBS[name].runners.values():
+        assert runner(few)["inertia"] > 0
+
+
+def test_every_target_of_k_means_names_runners_of_its_job():
+    for job in kmeans.JOBS.values():
+        made = {"seconds": 1.0, "inertia": 1.0}
+        assert all("not measured" not in t.verdict(dict.fromkeys(job.runners, made)) for t in job.targets)

@@ -147,7 +147,7 @@ def test_bounds_change_no_bit_of_lloyd(seed, k, sparse, offset):
 
 def test_bounds_save_most_of_the_work():
     rows = st.from_arrays(blobs(n=4000, k=20, spread=3.0)[0]).block
-    settings = KMeansSettings(20, init_size=4000)
+    settings = KMeansSettings(20, start="random", init_size=4000)
     found = cluster_rows(rows, settings, 100, 0.0)
     assert found.measured < 0.6 * len(found.records) * rows.n_rows
 
@@ -458,6 +458,8 @@ def test_features_may_appear_at_any_time(tmp_path):
     model = st.KMeans(4, init_size=40, batch_size=16, random_state=0).fit_stream(st.scan(path))
     assert model.cluster_centers_.shape == (4, model.n_features_in_)
     assert model.n_features_in_ >= 119
+    exact = model.evaluate_stream(st.scan(path))["inertia"]
+    assert model.inertia_ == pytest.approx(exact, rel=0.1)
 
 
 TEXTS = [f"{a} {b} {c}" for a in ("goal", "match") for b in ("team", "player") for c in ("win", "lose", "draw")]

@@ -22,7 +22,8 @@ def run(options: argparse.Namespace) -> int:
     """Prints the measures."""
     model = st.load(options.model)
     model.n_jobs = options.jobs
-    source = open_data(options, model.recipe_)
+    clusters = isinstance(model, st.KMeans)
+    source = open_data(options, model.recipe_, **({"with_labels": False} if clusters and not options.weight else {}))
     result = model.evaluate_stream(source)
     tell_skipped(source)
     print(json.dumps(result) if options.json else as_text(result))

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import steepest as st
 from steepest.cli import flags
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     estimator = estimator_class(**arguments, hasher=_hasher(options))
     _check_writable(options.model)
     started = time.perf_counter()
-    source, validation = open_data(options), None
+    source, validation = open_data(options, **_reading(options)), None
     if options.holdout:
         source, validation = source.holdout(options.holdout, int(arguments["random_state"] or 0))
     monitor = choose_monitor(options.json, options.quiet)
@@ -65,6 +66,15 @@ def _estimator_class(options: argparse.Namespace) -> type[Model]:
     if options.task == "network" and str(vars(options).get("loss")) in NUMBER_LOSSES:
         return st.NetworkRegressor
     return TASKS[options.task]
+
+
+def _reading(options: argparse.Namespace) -> dict[str, Any]:
+    """Clusters need no labels; a label column that is named is left out of the features, and weights are then read."""
+    if options.task != "cluster" or options.label is not None:
+        return {}
+    if options.weight is not None:
+        raise st.ParameterError("--weight needs --label COLUMN as well, a column to be left out of the features")
+    return {"with_labels": False}
 
 
 def _hasher(options: argparse.Namespace) -> st.Hasher | None:

@@ -50,12 +50,14 @@ class Roles:
 
     def find_label(self, names: Sequence[str], file: str) -> str | None:
         """The label's column."""
-        if self.label is not None or not self.with_labels:
+        if self.label is not None:
             return self.label
         taken = {*self.features, self.weight}
         found = [name for name in names if name.lower() in LABEL_NAMES and name not in taken]
         if len(found) == 1:
-            return found[0]
+            return found[0]  # not a feature, even where labels are not kept
+        if not self.with_labels:
+            return None
         why = "none is called" if not found else "more than one is called"
         raise DataError(
             f"{file}: which column is the label? {why} {', '.join(LABEL_NAMES)}; pass label= with one of "

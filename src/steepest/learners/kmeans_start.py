@@ -1,6 +1,6 @@
 """Where k-means begins: k rows chosen so that they lie far apart.
 
-k-means++ (Arthur and Vassilvitskii 2007), greedy: each next centre is the best of 2 + log k rows, drawn with
+k-means++ (Arthur and Vassilvitskii 2007), greedy: each next centre is the best of eight rows or more, drawn with
 probability w·d², d² being the squared distance to the nearest centre so far. k-means|| (Bahmani et al. 2012) draws some
 2 k rows at once in each of five rounds, weighs them by the rows nearest to them, and thins them to k by k-means++: few
 passes where k is large. All work on sparse rows whose columns are numbered anew, so that unused features cost nothing.
@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.learners.centres import Centres
 
@@ -66,7 +67,7 @@ def _draw(mass: Array, n: int, generator: np.random.Generator) -> Array:
 
 
 def _plus_plus(rows: Chunk, weight: Array, k: int, generator: np.random.Generator, n_threads: int) -> Array:
-    trials = 2 + int(math.log(k))
+    trials = max(kernels.kmeans_lanes, 2 + int(math.log(k)))  # fewer than fill a vector would cost as much
     picks = [int(_draw(weight, 1, generator)[0])]
     closest = Centres.from_rows(rows, np.array(picks)).squares(rows, n_threads)[:, 0]
     for _ in range(1, k):
