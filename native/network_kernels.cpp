@@ -139,24 +139,39 @@ inline void row_times_table<float>(const float* table, const Row& row, int64_t n
 #endif
 
 template <typename T>
+static inline void fetch_row(const T* table, const Row& row, int64_t n_units) {
+  for (int64_t k = 0; k < row.n; ++k) fetch(table + row.index[k] * n_units, n_units);
+}
+
+template <typename T>
+static inline void settle_row(const Shrinkage& s, const Row& row, int64_t n_units, T* table) {
+  for (int64_t k = 0; k < row.n; ++k) PREFETCH(s.stamp + row.index[k]);
+  for (int64_t k = 0; k < row.n; ++k) {
+    const int64_t j = row.index[k];
+    if (s.stamp[j] == s.path) continue;
+    pay(table + j * n_units, n_units, debt_of(s, s.path - s.stamp[j]));
+    s.stamp[j] = s.path;
+  }
+}
+
+// The weights of the next row are fetched while this one is added up.
+template <typename T>
 static int64_t forward(const Rows& rows, void* table, int64_t n_units, const Shrinkage& s, void* out) {
   T* w = static_cast<T*>(table);
+  if (rows.n == 0) return 0;
+  Row row = get_row(rows, 0);
+  if (!indices_fit(row, rows.n_features)) return 0;
+  fetch_row(w, row, n_units);
   for (int64_t q = 0; q < rows.n; ++q) {
-    const Row row = get_row(rows, q);
-    if (!indices_fit(row, rows.n_features)) return q;
-    if (s.stamp) {
-      for (int64_t k = 0; k < row.n; ++k) PREFETCH(s.stamp + row.index[k]);
-      for (int64_t k = 0; k < row.n; ++k) {
-        if (k + kAhead < row.n) fetch(w + row.index[k + kAhead] * n_units, n_units);
-        const int64_t j = row.index[k];
-        if (s.stamp[j] == s.path) continue;
-        pay(w + j * n_units, n_units, debt_of(s, s.path - s.stamp[j]));
-        s.stamp[j] = s.path;
-      }
-    } else {
-      for (int64_t k = 0; k < row.n; ++k) fetch(w + row.index[k] * n_units, n_units);
+    Row next = row;
+    if (q + 1 < rows.n) {
+      next = get_row(rows, q + 1);
+      if (!indices_fit(next, rows.n_features)) return q + 1;
+      fetch_row(w, next, n_units);
     }
+    if (s.stamp) settle_row(s, row, n_units, w);
     row_times_table(w, row, n_units, static_cast<T*>(out) + q * n_units);
+    row = next;
   }
   return rows.n;
 }
