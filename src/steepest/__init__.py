@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from steepest.factorization import MatrixFactorization
     from steepest.hashing import Hasher
     from steepest.learners.base import Learner, Progress
+    from steepest.learners.graph import Graph
     from steepest.linear import LinearClassifier, LinearRegressor
+    from steepest.neural import NetworkClassifier, NetworkRegressor
+    from steepest.radial import RBFClassifier, RBFRegressor
 
     __version__: str
 
 __all__ = [
     "Chunk",
     "DataError",
+    "Graph",
     "Hasher",
     "History",
     "KMeans",
@@ -38,8 +42,12 @@ __all__ = [
     "LinearClassifier",
     "LinearRegressor",
     "MatrixFactorization",
+    "NetworkClassifier",
+    "NetworkRegressor",
     "ParameterError",
     "Progress",
+    "RBFClassifier",
+    "RBFRegressor",
     "Source",
     "__version__",
     "from_arrays",
@@ -59,6 +67,7 @@ __all__ = [
 _HOMES = {
     "Chunk": "data.chunk",
     "DataError": "data.chunk",
+    "Graph": "learners.graph",
     "Hasher": "hashing",
     "History": "engine.history",
     "KMeans": "cluster",
@@ -66,8 +75,12 @@ _HOMES = {
     "LinearClassifier": "linear",
     "LinearRegressor": "linear",
     "MatrixFactorization": "factorization",
+    "NetworkClassifier": "neural",
+    "NetworkRegressor": "neural",
     "ParameterError": "data.parameters",
     "Progress": "learners.base",
+    "RBFClassifier": "radial",
+    "RBFRegressor": "radial",
     "Source": "data.source",
     "from_arrays": "data.source",
     "from_ratings": "data.ratings",

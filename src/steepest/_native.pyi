@@ -206,6 +206,70 @@ def kmeans_means(
     n_threads: int,
 ) -> None: ...
 def sparse_rows(matrix: Table) -> tuple[Ints, Indices, Values] | int: ...
+def network_forward(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    order: Ints | None,
+    table: Table,
+    stamp: Floats | None,
+    path: float,
+    l1: float,
+    l2: float,
+    out: Table,
+) -> int: ...
+def network_scores(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    order: Ints | None,
+    table: Table,
+    stamp: Floats | None,
+    path: float,
+    l1: float,
+    l2: float,
+    out: Table,
+) -> int: ...
+def network_gather(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    order: Ints | None,
+    slopes: Table,
+    slot: Indices,
+    features: Indices,
+    gradient: Table,
+) -> int: ...
+def network_descend(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    order: Ints | None,
+    slopes: Table,
+    eta: float,
+    table: Table,
+) -> int: ...
+def network_update(
+    kind: int,
+    eta: float,
+    keep_first: float,
+    keep_second: float,
+    epsilon: float,
+    first_seen: float,
+    second_seen: float,
+    features: Indices | None,
+    gradient: Table,
+    table: Table,
+    first: Table | None,
+    second: Table | None,
+) -> None: ...
+def network_settle(
+    features: Indices | None, stamp: Floats, path: float, l1: float, l2: float, table: Table
+) -> None: ...
+def network_densify(
+    indptr: Ints, indices: Indices, values: Values, order: Ints | None, out: Table, used: npt.NDArray[np.uint8]
+) -> int: ...
+def network_multiply(a: Table, b: Table, c: Table, a_is_transposed: bool = ...) -> None: ...
 def parse_libsvm(
     buffers: list[Any],
     zero_based: bool,

@@ -20,6 +20,10 @@ from steepest.data.parameters import ParameterError
 HOMES: dict[str, str] = {
     "LinearClassifier": "linear",
     "LinearRegressor": "linear",
+    "NetworkClassifier": "neural",
+    "NetworkRegressor": "neural",
+    "RBFClassifier": "radial",
+    "RBFRegressor": "radial",
     "Hasher": "hashing",
     "KMeans": "cluster",
     "MatrixFactorization": "factorization",

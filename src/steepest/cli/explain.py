@@ -25,6 +25,10 @@ def run(options: argparse.Namespace) -> int:
         raise st.DataError(
             f"{options.model} was trained on numbered features; explain needs a model of raw text or columns"
         )
+    if not hasattr(model, "explain"):
+        raise st.DataError(
+            f"{options.model} is a {type(model).__name__}, whose score is no sum over features; take a linear model"
+        )
     row = _row(sys.stdin.read() if options.text == "-" else options.text)
     parts = model.explain(row)
     if options.json:

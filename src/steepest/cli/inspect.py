@@ -36,23 +36,36 @@ def run(options: argparse.Namespace) -> int:
 def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
     """Everything worth knowing, as plain values."""
     clusters = hasattr(model, "cluster_centers_")
-    weights = model.cluster_centers_ if clusters else model._learner.weights()[0]
-    intercept = [] if clusters else [float(b) for b in model.intercept_]
+    weights, n_outputs = _weights(model)
+    top_features = model.top_features(top) if hasattr(model, "top_features") else {}
     return {
         "model": repr(model),
         "bytes": Path(path).stat().st_size,
         "features": int(model.n_features_in_),
         "nonzeros": int(model.n_nonzero_),
-        "outputs": len(model.cluster_centers_) if clusters else len(intercept),
+        "outputs": n_outputs,
+        "graph": model.graph_.describe() if hasattr(model, "graph_") else None,
         "norm": float(np.linalg.norm(weights.astype(np.float64))),
-        "intercept": intercept,
+        "intercept": [float(b) for b in model.intercept_] if hasattr(model, "intercept_") else [],
         "clusters": [float(count) for count in model.counts_] if clusters else [],
         "classes": [plain(label) for label in getattr(model, "classes_", [])],
         "reading": model.recipe_,
         "history": model.history_.records,
         "events": model.history_.events,
-        "top": {str(output): pairs for output, pairs in model.top_features(top).items()},
+        "top": {str(output): pairs for output, pairs in top_features.items()},
     }
+
+
+def _weights(model: Any) -> tuple[Any, int]:
+    """What the norm is taken of (weights into the outputs, votes, or centres), and how many outputs there are."""
+    if hasattr(model, "weights_"):
+        into = np.concatenate([w for name, w in model.weights_.items() if name.endswith(">y")])
+        return into, into.shape[1]
+    if hasattr(model, "votes_"):
+        return model.votes_, model.votes_.shape[1]
+    if hasattr(model, "cluster_centers_"):
+        return model.cluster_centers_, len(model.cluster_centers_)
+    return model._learner.weights()[0], len(model.intercept_)
 
 
 def as_text(facts: dict[str, Any]) -> str:
@@ -65,6 +78,8 @@ def as_text(facts: dict[str, Any]) -> str:
     if facts["classes"]:
         shown = ", ".join(map(str, facts["classes"][:20]))
         lines.append(f"{len(facts['classes'])} classes: {shown}{' ...' if len(facts['classes']) > 20 else ''}")
+    if facts["graph"]:
+        lines.append(facts["graph"])
     if facts["clusters"]:
         sizes = ", ".join(f"{size:,.0f}" for size in facts["clusters"][:20])
         more = " ..." if len(facts["clusters"]) > 20 else ""

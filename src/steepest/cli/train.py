@@ -14,14 +14,17 @@ from steepest.cli import flags
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
 
-Model = st.LinearClassifier | st.LinearRegressor | st.KMeans | st.MatrixFactorization
+Linear = st.LinearClassifier | st.LinearRegressor
+Model = Linear | st.KMeans | st.MatrixFactorization | st.NetworkClassifier | st.NetworkRegressor
 ROLES = ("text", "categorical", "numeric")  # also flags of reading, which are None if not given
 TASKS: dict[str, type[Model]] = {
     "classify": st.LinearClassifier,
     "regress": st.LinearRegressor,
     "cluster": st.KMeans,
     "rate": st.MatrixFactorization,
+    "network": st.NetworkClassifier,
 }
+NUMBER_LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "poisson")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Trains, saves, and says where the model is."""
-    estimator_class = TASKS[options.task]
+    estimator_class = _estimator_class(options)
     foreign = flags.foreign_arguments(options, estimator_class, list(TASKS.values()))
     if foreign:
         raise st.ParameterError(f"--{foreign[0].replace('_', '-')} has no meaning with --task {options.task}")
@@ -59,6 +62,13 @@ def run(options: argparse.Namespace) -> int:
     tell_skipped(source)
     _summarise(estimator, options, time.perf_counter() - started)
     return 0
+
+
+def _estimator_class(options: argparse.Namespace) -> type[Model]:
+    """What the task asks for; a network learns numbers if its loss is one of numbers."""
+    if options.task == "network" and str(vars(options).get("loss")) in NUMBER_LOSSES:
+        return st.NetworkRegressor
+    return TASKS[options.task]
 
 
 def _reading(options: argparse.Namespace) -> dict[str, Any]:

@@ -50,6 +50,8 @@ class LabelBook:
                 if not isinstance(label, str):
                     codes[y == label] = code
             return codes
+        if len(y) <= 256:  # a mini-batch: sorting it would cost more
+            return np.array([self._codes.get(value, -1) for value in y.tolist()], dtype=np.float64)
         values, inverse = np.unique(y, return_inverse=True)
         table = np.array([self._codes.get(value, -1) for value in values.tolist()], dtype=np.float64)
         return np.asarray(table[inverse.reshape(-1)])

@@ -107,7 +107,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         fit_intercept=bool(params["fit_intercept"]),
         multi_class=multi_class,
         dtype=_dtype(params["dtype"]),
-        class_weight=_class_weight(params.get("class_weight")),
+        class_weight=checked_class_weight(params.get("class_weight")),
         table_bits=_table_bits(params) if multi_class == "hashed" else 0,
         class_hash=kernels.class_hash_id if multi_class == "hashed" else "",
         p=p,
@@ -236,7 +236,8 @@ def _dtype(wish: Any) -> str:
     return choice("dtype", name, ("float32", "float64"))
 
 
-def _class_weight(weight: Any) -> Any:
+def checked_class_weight(weight: Any) -> Any:
+    """None, "balanced", or weights by label."""
     if weight is None or weight == "balanced":
         return weight
     if not isinstance(weight, dict):

@@ -1,0 +1,1 @@
+"""Worked experiments: each prints what it measured and draws its picture into docs/img."""

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python names for the kernels of networks. Shapes, types and lists of features are checked here; the kernels
+// check the indices of rows while they read them.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
+#include "network_table.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace steepest {
+namespace {
+
+template <typename T>
+using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<nb::c_contig, nb::device::cpu>;  // float32 or float64
+using ConstTable = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+template <typename AnyTable>
+int float_type(const AnyTable& table) {
+  if (table.dtype() == nb::dtype<float>()) return 0;
+  require(table.dtype() == nb::dtype<double>(), "weights must be float32 or float64");
+  return 1;
+}
+
+template <typename AnyTable>
+int64_t size_of(const AnyTable& array) {
+  return static_cast<int64_t>(array.size());
+}
+
+struct Block {
+  In<int64_t> indptr;
+  In<int32_t> indices;
+  In<float> values;
+  std::optional<In<int64_t>> order;
+};
+
+Rows rows_of(const Block& block, int64_t n_features) {
+  const int64_t n_rows = size_of(block.indptr) - 1;
+  const int64_t n_entries = std::min(size_of(block.indices), size_of(block.values));
+  require(n_rows >= 0, "indptr does not fit indices and values");
+  Rows rows = {};
+  rows.indptr = block.indptr.data();
+  rows.indices = block.indices.data();
+  rows.values = block.values.data();
+  rows.order = block.order ? block.order->data() : nullptr;
+  rows.n = block.order ? size_of(*block.order) : n_rows;
+  rows.n_features = n_features;
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const int64_t i = rows.order ? rows.order[q] : q;
+    require(0 <= i && i < n_rows, "the order names a row that is not there");
+    require(0 <= rows.indptr[i] && rows.indptr[i] <= rows.indptr[i + 1] && rows.indptr[i + 1] <= n_entries,
+            "indptr does not fit indices and values");
+  }
+  return rows;
+}
+
+struct Shape {
+  int type;
+  int64_t n_features, n_units;
+};
+
+template <typename AnyTable>
+Shape shape_of(const AnyTable& table) {
+  require(table.ndim() == 2 && table.shape(1) > 0, "a table has two dimensions");
+  return {float_type(table), static_cast<int64_t>(table.shape(0)), static_cast<int64_t>(table.shape(1))};
+}
+
+template <typename Stamp>
+Shrinkage shrinkage_of(Stamp& stamp, int64_t n_features, double path, double l1, double l2) {
+  Shrinkage s = {nullptr, path, l1, l2};
+  if (stamp) {
+    require(size_of(*stamp) == n_features, "stamp does not fit the table");
+    s.stamp = const_cast<double*>(stamp->data());
+  }
+  return s;
+}
+
+int64_t forward(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
+                Table table, std::optional<Out<double>> stamp, double path, double l1, double l2, Table out) {
+  const Shape shape = shape_of(table);
+  const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
+  require(float_type(out) == shape.type && size_of(out) == rows.n * shape.n_units, "out does not fit");
+  const Shrinkage s = shrinkage_of(stamp, shape.n_features, path, l1, l2);
+  nb::gil_scoped_release release;
+  return network_kernels().forward[shape.type](rows, table.data(), shape.n_units, s, out.data());
+}
+
+int64_t scores(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
+               ConstTable table, std::optional<In<double>> stamp, double path, double l1, double l2,
+               Table out) {
+  const Shape shape = shape_of(table);
+  const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
+  require(float_type(out) == shape.type && size_of(out) == rows.n * shape.n_units, "out does not fit");
+  const Shrinkage s = shrinkage_of(stamp, shape.n_features, path, l1, l2);
+  nb::gil_scoped_release release;
+  return network_kernels().scores[shape.type](rows, table.data(), shape.n_units, s, out.data());
+}
+
+int64_t gather(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
+               ConstTable slopes, Out<int32_t> slot, Out<int32_t> features, Table gradient) {
+  const Shape shape = shape_of(gradient);
+  const int64_t n_features = size_of(slot);
+  const Rows rows = rows_of({indptr, indices, values, order}, n_features);
+  int64_t n_entries = 0;
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const int64_t i = rows.order ? rows.order[q] : q;
+    n_entries += rows.indptr[i + 1] - rows.indptr[i];
+  }
+  const int64_t room = std::min(size_of(features), shape.n_features);
+  require(float_type(slopes) == shape.type && size_of(slopes) == rows.n * shape.n_units, "slopes do not fit");
+  require(room >= std::min(n_entries, n_features), "the gradient has too few rows");
+  nb::gil_scoped_release release;
+  return network_kernels().gather[shape.type](rows, slopes.data(), shape.n_units, slot.data(),
+                                              features.data(), gradient.data());
+}
+
+int64_t descend(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
+                ConstTable slopes, double eta, Table table) {
+  const Shape shape = shape_of(table);
+  const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
+  require(float_type(slopes) == shape.type && size_of(slopes) == rows.n * shape.n_units, "slopes do not fit");
+  nb::gil_scoped_release release;
+  return network_kernels().descend[shape.type](rows, slopes.data(), shape.n_units, eta, table.data());
+}
+
+// The list of rows of a table, or null for all of them; how many there are is told as well.
+const int32_t* checked(const std::optional<In<int32_t>>& features, int64_t n_features, int64_t& n_rows) {
+  n_rows = features ? size_of(*features) : n_features;
+  if (!features) return nullptr;
+  for (int64_t q = 0; q < n_rows; ++q)
+    require(0 <= features->data()[q] && features->data()[q] < n_features, "a feature is out of range");
+  return features->data();
+}
+
+void* moment(std::optional<Table>& array, bool wanted, const Shape& shape) {
+  require(array.has_value() || !wanted, "this rule needs another array");
+  if (!wanted) return nullptr;
+  require(float_type(*array) == shape.type && size_of(*array) == shape.n_features * shape.n_units,
+          "an array of the rule does not fit the table");
+  return array->data();
+}
+
+void update(int kind, double eta, double keep_first, double keep_second, double epsilon, double first_seen,
+            double second_seen, std::optional<In<int32_t>> features, ConstTable gradient, Table table,
+            std::optional<Table> first, std::optional<Table> second) {
+  require(kPlain <= kind && kind <= kAdam, "there is no such rule");
+  const Shape shape = shape_of(table);
+  int64_t n_rows;
+  const int32_t* list = checked(features, shape.n_features, n_rows);
+  require(float_type(gradient) == shape.type && size_of(gradient) >= n_rows * shape.n_units,
+          "the gradient does not fit");
+  const Update rule = {kind, eta, keep_first, keep_second, epsilon, first_seen, second_seen};
+  void* mean = moment(first, kind == kMomentum || kind == kAdam, shape);
+  void* square = moment(second, kind == kAdaGrad || kind == kAdam, shape);
+  nb::gil_scoped_release release;
+  network_kernels().update[shape.type](rule, list, n_rows, shape.n_units, gradient.data(), table.data(), mean,
+                                       square);
+}
+
+void settle(std::optional<In<int32_t>> features, Out<double> stamp, double path, double l1, double l2,
+            Table table) {
+  const Shape shape = shape_of(table);
+  require(size_of(stamp) == shape.n_features, "stamp does not fit the table");
+  int64_t n_rows;
+  const int32_t* list = checked(features, shape.n_features, n_rows);
+  const Shrinkage s = {stamp.data(), path, l1, l2};
+  nb::gil_scoped_release release;
+  network_kernels().settle[shape.type](s, list, n_rows, shape.n_units, table.data());
+}
+
+int64_t densify(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
+                Table out, Out<uint8_t> used) {
+  const Shape shape = shape_of(out);
+  const Rows rows = rows_of({indptr, indices, values, order}, shape.n_units);
+  require(rows.n == shape.n_features && size_of(used) == shape.n_units, "out does not fit the rows");
+  nb::gil_scoped_release release;
+  return network_kernels().densify[shape.type](rows, out.data(), used.data());
+}
+
+void multiply(ConstTable a, ConstTable b, Table c, bool a_is_transposed) {
+  const Shape left = shape_of(a), right = shape_of(b), result = shape_of(c);
+  const int64_t m = a_is_transposed ? left.n_units : left.n_features;
+  const int64_t p = a_is_transposed ? left.n_features : left.n_units;
+  require(left.type == right.type && left.type == result.type, "the matrices differ in type");
+  require(right.n_features == p && result.n_features == m && result.n_units == right.n_units,
+          "the matrices do not fit");
+  const Product product = {a.data(), b.data(), c.data(), m, p, right.n_units, a_is_transposed};
+  nb::gil_scoped_release release;
+  network_kernels().multiply[left.type](product);
+}
+
+}  // namespace
+}  // namespace steepest
+
+// What is changed in place is taken as it is: a converted copy would be learned into and thrown away.
+void bind_network(nb::module_& module) {
+  using namespace steepest;
+  module.def("network_forward", &forward, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(),
+             "table"_a.noconvert(), "stamp"_a.noconvert().none(), "path"_a, "l1"_a, "l2"_a,
+             "out"_a.noconvert());
+  module.def("network_scores", &scores, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "table"_a,
+             "stamp"_a.none(), "path"_a, "l1"_a, "l2"_a, "out"_a.noconvert());
+  module.def("network_gather", &gather, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "slopes"_a,
+             "slot"_a.noconvert(), "features"_a.noconvert(), "gradient"_a.noconvert());
+  module.def("network_descend", &descend, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "slopes"_a,
+             "eta"_a, "table"_a.noconvert());
+  module.def("network_update", &update, "kind"_a, "eta"_a, "keep_first"_a, "keep_second"_a, "epsilon"_a,
+             "first_seen"_a, "second_seen"_a, "features"_a.none(), "gradient"_a, "table"_a.noconvert(),
+             "first"_a.noconvert().none(), "second"_a.noconvert().none());
+  module.def("network_settle", &settle, "features"_a.none(), "stamp"_a.noconvert(), "path"_a, "l1"_a, "l2"_a,
+             "table"_a.noconvert());
+  module.def("network_densify", &densify, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(),
+             "out"_a.noconvert(), "used"_a.noconvert());
+  module.def("network_multiply", &multiply, "a"_a, "b"_a, "c"_a.noconvert(), "a_is_transposed"_a = false);
+}

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks: the sparse first layer, forward and backward, the update rules, and a product of dense matrices.
+//
+// A row costs O(non-zeros x units): its features' rows of the table are added up in registers. The gradient
+// of a batch is gathered for the features that occur, and only their weights move; penalties are paid when a
+// feature is next seen. This file is compiled once per instruction set, as linear_kernels.cpp is, and must
+// not use standard library templates either.
+#include <math.h>
+#include <string.h>
+
+#include "network_table.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+#if defined(_MSC_VER) && !defined(__clang__)
+#define PREFETCH(address) ((void)(address))
+#else
+#define PREFETCH(address) __builtin_prefetch((address), 1)
+#endif
+
+namespace steepest {
+namespace STEEPEST_ISA {
+namespace network {
+
+// Features ahead of the one at work whose weights are fetched; measured on a table of 128 MB.
+constexpr int64_t kAhead = 8;
+constexpr int64_t kLineBytes = 64;
+
+static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t row_at(const Rows& rows, int64_t q) { return rows.order ? rows.order[q] : q; }
+static inline float root(float x) { return sqrtf(x); }
+static inline double root(double x) { return sqrt(x); }
+
+struct Row {
+  const int32_t* index;
+  const float* value;
+  int64_t n;
+};
+
+static inline Row get_row(const Rows& rows, int64_t q) {
+  const int64_t row = row_at(rows, q), start = rows.indptr[row];
+  return {rows.indices + start, rows.values + start, rows.indptr[row + 1] - start};
+}
+
+static inline bool indices_fit(const Row& row, int64_t n_features) {
+  uint32_t largest = 0;
+  for (int64_t k = 0; k < row.n; ++k) {
+    const uint32_t j = static_cast<uint32_t>(row.index[k]);
+    largest = j > largest ? j : largest;
+  }
+  return row.n == 0 || static_cast<int64_t>(largest) < n_features;
+}
+
+template <typename T>
+static inline void fetch(const T* weights, int64_t n_units) {
+  const char* address = reinterpret_cast<const char*>(weights);
+  const int64_t bytes = n_units * static_cast<int64_t>(sizeof(T));
+  for (int64_t at = 0; at < bytes; at += kLineBytes) PREFETCH(address + at);
+}
+
+// ------------------------------------------------------------------------------------------- lazy shrinkage
+
+struct Debt {
+  double factor;  // what is left of a weight under l2
+  double less;    // and how far l1 then moves it towards zero
+};
+
+static inline Debt debt_of(const Shrinkage& s, double length) {
+  const double factor = s.l2 > 0 ? exp(-s.l2 * length) : 1.0;
+  return {factor, s.l2 > 0 ? s.l1 / s.l2 * (1.0 - factor) : s.l1 * length};
+}
+
+template <typename T>
+static inline void pay(T* w, int64_t n_units, const Debt& debt) {
+  const T factor = static_cast<T>(debt.factor), less = static_cast<T>(debt.less);
+  if (less == 0) {
+    for (int64_t k = 0; k < n_units; ++k) w[k] *= factor;
+    return;
+  }
+  for (int64_t k = 0; k < n_units; ++k) {
+    const T left = static_cast<T>(fabs(w[k])) * factor - less;
+    w[k] = static_cast<T>(copysign(left > 0 ? left : 0, w[k]));
+  }
+}
+
+template <typename T>
+static void settle(const Shrinkage& s, const int32_t* features, int64_t n_rows, int64_t n_units,
+                   void* table) {
+  for (int64_t q = 0; q < n_rows; ++q) {
+    const int64_t j = features ? features[q] : q;
+    if (s.stamp[j] == s.path) continue;
+    pay(static_cast<T*>(table) + j * n_units, n_units, debt_of(s, s.path - s.stamp[j]));
+    s.stamp[j] = s.path;
+  }
+}
+
+// --------------------------------------------------------------------------------- the first layer, forward
+
+#if defined(__AVX2__)
+// out[0 .. 8 N) = sum of value * table[index][first ..]: the sums stay in registers.
+template <int N>
+static inline void add_up_lanes(const float* table, const Row& row, int64_t n_units, float* out) {
+  __m256 sum[N];
+  for (int l = 0; l < N; ++l) sum[l] = _mm256_setzero_ps();
+  for (int64_t k = 0; k < row.n; ++k) {
+    const float* w = table + row.index[k] * n_units;
+    const __m256 x = _mm256_set1_ps(row.value[k]);
+    for (int l = 0; l < N; ++l) sum[l] = _mm256_fmadd_ps(x, _mm256_loadu_ps(w + 8 * l), sum[l]);
+  }
+  for (int l = 0; l < N; ++l) _mm256_storeu_ps(out + 8 * l, sum[l]);
+}
+#endif
+
+template <typename T>
+static inline void add_up(const T* table, const Row& row, int64_t n_units, T* out, int64_t first) {
+  for (int64_t u = first; u < n_units; ++u) out[u] = 0;
+  for (int64_t k = 0; k < row.n; ++k) {
+    const T* w = table + row.index[k] * n_units;
+    const T x = static_cast<T>(row.value[k]);
+    for (int64_t u = first; u < n_units; ++u) out[u] += x * w[u];
+  }
+}
+
+template <typename T>
+static inline void row_times_table(const T* table, const Row& row, int64_t n_units, T* out) {
+  add_up(table, row, n_units, out, 0);
+}
+
+#if defined(__AVX2__)
+template <>
+inline void row_times_table<float>(const float* table, const Row& row, int64_t n_units, float* out) {
+  int64_t first = 0;
+  for (; first + 64 <= n_units; first += 64) add_up_lanes<8>(table + first, row, n_units, out + first);
+  for (; first + 32 <= n_units; first += 32) add_up_lanes<4>(table + first, row, n_units, out + first);
+  for (; first + 8 <= n_units; first += 8) add_up_lanes<1>(table + first, row, n_units, out + first);
+  if (first < n_units) add_up(table, row, n_units, out, first);
+}
+#endif
+
+template <typename T>
+static inline void fetch_row(const T* table, const Row& row, int64_t n_units) {
+  for (int64_t k = 0; k < row.n; ++k) fetch(table + row.index[k] * n_units, n_units);
+}
+
+template <typename T>
+static inline void settle_row(const Shrinkage& s, const Row& row, int64_t n_units, T* table) {
+  for (int64_t k = 0; k < row.n; ++k) PREFETCH(s.stamp + row.index[k]);
+  for (int64_t k = 0; k < row.n; ++k) {
+    const int64_t j = row.index[k];
+    if (s.stamp[j] == s.path) continue;
+    pay(table + j * n_units, n_units, debt_of(s, s.path - s.stamp[j]));
+    s.stamp[j] = s.path;
+  }
+}
+
+// The weights of the next row are fetched while this one is added up.
+template <typename T>
+static int64_t forward(const Rows& rows, void* table, int64_t n_units, const Shrinkage& s, void* out) {
+  T* w = static_cast<T*>(table);
+  if (rows.n == 0) return 0;
+  Row row = get_row(rows, 0);
+  if (!indices_fit(row, rows.n_features)) return 0;
+  fetch_row(w, row, n_units);
+  for (int64_t q = 0; q < rows.n; ++q) {
+    Row next = row;
+    if (q + 1 < rows.n) {
+      next = get_row(rows, q + 1);
+      if (!indices_fit(next, rows.n_features)) return q + 1;
+      fetch_row(w, next, n_units);
+    }
+    if (s.stamp) settle_row(s, row, n_units, w);
+    row_times_table(w, row, n_units, static_cast<T*>(out) + q * n_units);
+    row = next;
+  }
+  return rows.n;
+}
+
+template <typename T>
+static int64_t scores(const Rows& rows, const void* table, int64_t n_units, const Shrinkage& s, void* out) {
+  const T* weights = static_cast<const T*>(table);
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const Row row = get_row(rows, q);
+    if (!indices_fit(row, rows.n_features)) return q;
+    T* sum = static_cast<T*>(out) + q * n_units;
+    if (!s.stamp) {
+      row_times_table(weights, row, n_units, sum);
+      continue;
+    }
+    for (int64_t u = 0; u < n_units; ++u) sum[u] = 0;
+    for (int64_t k = 0; k < row.n; ++k) {
+      const int64_t j = row.index[k];
+      const Debt debt = debt_of(s, s.path - s.stamp[j]);
+      const T factor = static_cast<T>(debt.factor), less = static_cast<T>(debt.less);
+      const T x = static_cast<T>(row.value[k]);
+      const T* w = weights + j * n_units;
+      for (int64_t u = 0; u < n_units; ++u) {
+        const T left = static_cast<T>(fabs(w[u])) * factor - less;
+        sum[u] += x * static_cast<T>(copysign(left > 0 ? left : 0, w[u]));
+      }
+    }
+  }
+  return rows.n;
+}
+
+// -------------------------------------------------------------------------------- the first layer, backward
+
+template <typename T>
+static inline void add_scaled(T* to, const T* from, T x, int64_t n) {
+  for (int64_t u = 0; u < n; ++u) to[u] += x * from[u];
+}
+
+template <typename T>
+static int64_t gather(const Rows& rows, const void* slopes, int64_t n_units, int32_t* slot, int32_t* features,
+                      void* gradient) {
+  T* sums = static_cast<T*>(gradient);
+  int64_t n_features = 0;
+  bool fits = true;
+  for (int64_t q = 0; q < rows.n && fits; ++q) {
+    const Row row = get_row(rows, q);
+    fits = indices_fit(row, rows.n_features);
+    if (!fits) break;
+    const T* slope = static_cast<const T*>(slopes) + q * n_units;
+    for (int64_t k = 0; k < row.n; ++k) {
+      const int32_t j = row.index[k];
+      if (k + kAhead < row.n) PREFETCH(slot + row.index[k + kAhead]);
+      T* sum;
+      if (slot[j] < 0) {
+        slot[j] = static_cast<int32_t>(n_features);
+        features[n_features] = j;
+        sum = sums + n_features++ * n_units;
+        const T x = static_cast<T>(row.value[k]);
+        for (int64_t u = 0; u < n_units; ++u) sum[u] = x * slope[u];
+        continue;
+      }
+      sum = sums + static_cast<int64_t>(slot[j]) * n_units;
+      add_scaled(sum, slope, static_cast<T>(row.value[k]), n_units);
+    }
+  }
+  for (int64_t q = 0; q < n_features; ++q) slot[features[q]] = -1;
+  return fits ? n_features : -1;
+}
+
+// Plain steps need no sums: each entry of a row moves its feature's weights at once.
+template <typename T>
+static int64_t descend(const Rows& rows, const void* slopes, int64_t n_units, double eta, void* table) {
+  T* w = static_cast<T*>(table);
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const Row row = get_row(rows, q);
+    if (!indices_fit(row, rows.n_features)) return q;
+    const T* slope = static_cast<const T*>(slopes) + q * n_units;
+    for (int64_t k = 0; k < row.n; ++k) {
+      if (k + kAhead < row.n) fetch(w + row.index[k + kAhead] * n_units, n_units);
+      add_scaled(w + row.index[k] * n_units, slope, static_cast<T>(-eta * row.value[k]), n_units);
+    }
+  }
+  return rows.n;
+}
+
+template <typename T>
+static inline void move(const Update& u, const T* g, T* w, T* first, T* second, int64_t n) {
+  const T eta = static_cast<T>(u.eta), epsilon = static_cast<T>(u.epsilon);
+  const T keep = static_cast<T>(u.keep_first);
+  switch (u.kind) {
+    case kPlain:
+      for (int64_t k = 0; k < n; ++k) w[k] -= eta * g[k];
+      return;
+    case kMomentum:
+      for (int64_t k = 0; k < n; ++k) {
+        first[k] = keep * first[k] + g[k];
+        w[k] -= eta * first[k];
+      }
+      return;
+    case kAdaGrad:
+      for (int64_t k = 0; k < n; ++k) {
+        second[k] += g[k] * g[k];
+        w[k] -= eta * g[k] / (root(second[k]) + epsilon);
+      }
+      return;
+    default: {
+      const T keep_square = static_cast<T>(u.keep_second);
+      const T step = static_cast<T>(u.eta / u.first_seen);
+      const T scale = static_cast<T>(1.0 / sqrt(u.second_seen));
+      for (int64_t k = 0; k < n; ++k) {
+        first[k] = keep * first[k] + (1 - keep) * g[k];
+        second[k] = keep_square * second[k] + (1 - keep_square) * (g[k] * g[k]);
+        w[k] -= step * first[k] / (root(second[k]) * scale + epsilon);
+      }
+    }
+  }
+}
+
+template <typename T>
+static void update(const Update& u, const int32_t* features, int64_t n_rows, int64_t n_units,
+                   const void* gradient, void* table, void* first, void* second) {
+  const T* g = static_cast<const T*>(gradient);
+  T *w = static_cast<T*>(table), *mean = static_cast<T*>(first), *square = static_cast<T*>(second);
+  if (!features) {
+    move(u, g, w, mean, square, n_rows * n_units);
+    return;
+  }
+  for (int64_t q = 0; q < n_rows; ++q) {
+    const int64_t at = features[q] * n_units;
+    if (q + kAhead < n_rows) {
+      const int64_t next = features[q + kAhead] * n_units;
+      fetch(w + next, n_units);
+      if (mean) fetch(mean + next, n_units);
+      if (square) fetch(square + next, n_units);
+    }
+    move(u, g + q * n_units, w + at, mean ? mean + at : mean, square ? square + at : square, n_units);
+  }
+}
+
+// ------------------------------------------------------------------------------------------- dense matrices
+
+template <typename T>
+static int64_t densify(const Rows& rows, void* out, uint8_t* used) {
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const Row row = get_row(rows, q);
+    if (!indices_fit(row, rows.n_features)) return q;
+    T* x = static_cast<T*>(out) + q * rows.n_features;
+    for (int64_t k = 0; k < row.n; ++k) {
+      x[row.index[k]] += static_cast<T>(row.value[k]);  // a feature may stand twice in a row
+      used[row.index[k]] = 1;
+    }
+  }
+  return rows.n;
+}
+
+template <typename T>
+static inline T entry(const Product& q, int64_t i, int64_t k) {
+  const T* a = static_cast<const T*>(q.a);
+  return q.a_is_transposed ? a[k * q.m + i] : a[i * q.p + k];
+}
+
+template <typename T>
+static void multiply(const Product& q) {
+  for (int64_t i = 0; i < q.m; ++i) {
+    T* c = static_cast<T*>(q.c) + i * q.n;
+    for (int64_t j = 0; j < q.n; ++j) c[j] = 0;
+    for (int64_t k = 0; k < q.p; ++k)
+      add_scaled(c, static_cast<const T*>(q.b) + k * q.n, entry<T>(q, i, k), q.n);
+  }
+}
+
+#if defined(__AVX2__)
+constexpr int kTileRows = 6;
+constexpr int64_t kTileColumns = 16;
+constexpr int64_t kDepth = 256;  // a strip of B of this depth stays in the first-level cache
+
+static const int32_t kLaneMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1};  // eight lanes on, then eight off
+
+static inline __m256i lanes_on(int64_t n) {
+  const int64_t on = n < 0 ? 0 : smaller(n, 8);
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kLaneMasks + 8 - on));
+}
+
+// A tile of C, R x 16, taken on by `depth` more terms; `mask` tells which columns there are.
+template <int R, bool kMasked>
+static inline void add_tile(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t n,
+                            float* c, int64_t depth, bool is_first, __m256i left, __m256i right) {
+  __m256 sum[R][2];
+  for (int r = 0; r < R; ++r) {
+    if (is_first) {
+      sum[r][0] = sum[r][1] = _mm256_setzero_ps();
+    } else if (kMasked) {
+      sum[r][0] = _mm256_maskload_ps(c + r * n, left);
+      sum[r][1] = _mm256_maskload_ps(c + r * n + 8, right);
+    } else {
+      sum[r][0] = _mm256_loadu_ps(c + r * n);
+      sum[r][1] = _mm256_loadu_ps(c + r * n + 8);
+    }
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    const float* row = b + k * n;
+    const __m256 b0 = kMasked ? _mm256_maskload_ps(row, left) : _mm256_loadu_ps(row);
+    const __m256 b1 = kMasked ? _mm256_maskload_ps(row + 8, right) : _mm256_loadu_ps(row + 8);
+    for (int r = 0; r < R; ++r) {
+      const __m256 x = _mm256_broadcast_ss(a + r * a_row + k * a_step);
+      sum[r][0] = _mm256_fmadd_ps(x, b0, sum[r][0]);
+      sum[r][1] = _mm256_fmadd_ps(x, b1, sum[r][1]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    if (kMasked) {
+      _mm256_maskstore_ps(c + r * n, left, sum[r][0]);
+      _mm256_maskstore_ps(c + r * n + 8, right, sum[r][1]);
+    } else {
+      _mm256_storeu_ps(c + r * n, sum[r][0]);
+      _mm256_storeu_ps(c + r * n + 8, sum[r][1]);
+    }
+  }
+}
+
+template <bool kMasked>
+static inline void add_strip(const Product& q, int64_t column, int64_t from, int64_t depth) {
+  const int64_t a_row = q.a_is_transposed ? 1 : q.p, a_step = q.a_is_transposed ? q.m : 1;
+  const float* a = static_cast<const float*>(q.a) + from * a_step;
+  const float* b = static_cast<const float*>(q.b) + from * q.n + column;
+  float* c = static_cast<float*>(q.c) + column;
+  const __m256i left = lanes_on(q.n - column), right = lanes_on(q.n - column - 8);
+  int64_t i = 0;
+  for (; i + kTileRows <= q.m; i += kTileRows)
+    add_tile<kTileRows, kMasked>(a + i * a_row, a_row, a_step, b, q.n, c + i * q.n, depth, from == 0, left,
+                                 right);
+  for (; i < q.m; ++i)
+    add_tile<1, kMasked>(a + i * a_row, a_row, a_step, b, q.n, c + i * q.n, depth, from == 0, left, right);
+}
+
+template <>
+void multiply<float>(const Product& q) {
+  if (q.p == 0) memset(q.c, 0, static_cast<size_t>(q.m * q.n) * sizeof(float));
+  for (int64_t from = 0; from < q.p; from += kDepth) {
+    const int64_t depth = smaller(kDepth, q.p - from);
+    int64_t column = 0;
+    for (; column + kTileColumns <= q.n; column += kTileColumns) add_strip<false>(q, column, from, depth);
+    if (column < q.n) add_strip<true>(q, column, from, depth);
+  }
+}
+#endif
+
+}  // namespace network
+
+extern const NetworkTable network_table;
+const NetworkTable network_table = {
+    {network::forward<float>, network::forward<double>},
+    {network::scores<float>, network::scores<double>},
+    {network::gather<float>, network::gather<double>},
+    {network::update<float>, network::update<double>},
+    {network::settle<float>, network::settle<double>},
+    {network::densify<float>, network::densify<double>},
+    {network::multiply<float>, network::multiply<double>},
+    {network::descend<float>, network::descend<double>},
+};
+
+}  // namespace STEEPEST_ISA
+}  // namespace steepest

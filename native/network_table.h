@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the loops of networks take and return. A table of the input layer has one row of n_units weights for
+// each feature; everything is float or double, as the table's place says (0 float, 1 double).
+#pragma once
+#include "kernel_table.h"
+
+namespace steepest {
+
+// Lazy shrinkage by l1 |w| + l2 w^2 / 2 along the path length S, the sum of the steps so far: a feature whose
+// row was last settled at `stamp` owes the flow w' = -l2 w - l1 sign(w) over S - stamp. Flows compose, so it
+// does not matter when a debt is paid.
+struct Shrinkage {
+  double* stamp;  // n_features, or null: nothing is ever owed
+  double path;    // S
+  double l1;
+  double l2;
+};
+
+enum UpdateKind { kPlain, kMomentum, kAdaGrad, kAdam };
+
+struct Update {
+  int32_t kind;
+  double eta;
+  double keep_first;   // momentum, or Adam's decay of the mean
+  double keep_second;  // Adam's decay of the square
+  double epsilon;
+  double first_seen;   // Adam: 1 - keep_first^t, what the mean has seen of its weight
+  double second_seen;  // Adam: 1 - keep_second^t
+};
+
+// op(A) (m x p) times B (p x n). Each entry is one chain of additions over p, so its bits depend neither on
+// m and n nor on how the work is cut.
+struct Product {
+  const void* a;
+  const void* b;
+  void* c;
+  int64_t m, p, n;
+  bool a_is_transposed;  // a is p x m
+};
+
+struct NetworkTable {
+  // out (rows x units) = X table; what is owed is paid into the table. Returns the first bad row, or n.
+  int64_t (*forward[2])(const Rows&, void* table, int64_t n_units, const Shrinkage&, void* out);
+  // The same without touching the table.
+  int64_t (*scores[2])(const Rows&, const void* table, int64_t n_units, const Shrinkage&, void* out);
+  // The features that occur and their rows of X' slopes; slot (n_features) is -1 everywhere, and is so again.
+  // Returns how many features there are, or -1 if an index is out of range.
+  int64_t (*gather[2])(const Rows&, const void* slopes, int64_t n_units, int32_t* slot, int32_t* features,
+                       void* gradient);
+  // Moves the rows named by `features` (null: the first n_rows) of the weights and of their moments.
+  void (*update[2])(const Update&, const int32_t* features, int64_t n_rows, int64_t n_units,
+                    const void* gradient, void* table, void* first, void* second);
+  // Pays what the rows named by `features` (null: the first n_rows) owe.
+  void (*settle[2])(const Shrinkage&, const int32_t* features, int64_t n_rows, int64_t n_units, void* table);
+  // out (rows x n_features, zero before) = X; `used` marks the features that occur. Returns as forward does.
+  int64_t (*densify[2])(const Rows&, void* out, uint8_t* used);
+  void (*multiply[2])(const Product&);
+  // table -= eta X' slopes. Returns as forward does.
+  int64_t (*descend[2])(const Rows&, const void* slopes, int64_t n_units, double eta, void* table);
+};
+
+const NetworkTable& network_kernels();
+
+}  // namespace steepest

@@ -1,0 +1,54 @@
+"""The kernels of networks, slow and obvious: what each must compute, for the tests to compare with.
+
+Rows come as a dense matrix X here; `present` says which features occur in the batch, as in the sparse rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def pay(w: Array, length: float, l1: float, l2: float) -> Array:
+    """The flow w' = -l2 w - l1 sign(w) over a length, which stops at zero."""
+    factor = math.exp(-l2 * length)
+    less = l1 / l2 * (1 - factor) if l2 > 0 else l1 * length
+    return np.asarray(np.sign(w) * np.maximum(np.abs(w) * factor - less, 0))
+
+
+def forward(X: Array, table: Array, stamp: Array | None, path: float, l1: float, l2: float) -> tuple[Array, Array]:
+    """(X times the settled table, that table): rows of features that occur have paid, the others wait."""
+    settled = table.copy()
+    if stamp is not None:
+        for j in np.flatnonzero((X != 0).any(axis=0)):
+            settled[j] = pay(table[j], path - stamp[j], l1, l2)
+    return X @ settled, settled
+
+
+def gather(X: Array, slopes: Array) -> dict[int, Array]:
+    """The rows of X' slopes of the features that occur."""
+    gradient = X.T @ slopes
+    return {int(j): gradient[j] for j in np.flatnonzero((X != 0).any(axis=0))}
+
+
+def update(
+    rule: str, eta: float, momentum: float, step: int, g: Array, w: Array, first: Array, second: Array
+) -> tuple[Array, Array, Array]:
+    """(weights, mean, square) after one step of a rule."""
+    if rule == "sgd":
+        return w - eta * g, first, second
+    if rule == "momentum":
+        first = momentum * first + g
+        return w - eta * first, first, second
+    if rule == "adagrad":
+        second = second + g**2
+        return w - eta * g / (np.sqrt(second) + 1e-7), first, second
+    first = momentum * first + (1 - momentum) * g
+    second = 0.999 * second + 0.001 * g**2
+    mean, square = first / (1 - momentum**step), second / (1 - 0.999**step)
+    return w - eta * mean / (np.sqrt(square) + 1e-8), first, second

@@ -1,0 +1,366 @@
+"""Radial bases whose votes need no descent: h_k = exp(-gamma |w_k - x|^2) around given centres w_k.
+
+votes="closed_form"  score = v·h + b, where (v, b) minimise the mean of (score - y)^2 / 2 plus alpha |v|^2 / 2. Sums of
+h h' and h y are all that is kept of the rows: they add up in any order, so states merge exactly.
+votes="fixed"  score = sum v_k h_k / sum h_k, where v_k is the target of the row that became centre k: nearest
+neighbours weighed by their distance, if every row is a centre.
+Of several gammas the one is used whose leave-one-out error is least: without its own unit for fixed votes;
+for solved ones by generalised cross-validation, RSS / n / (1 - tr(hat matrix) / n)^2 (Golub, Heath and Wahba, 1979).
+Training error would always choose the narrowest bumps, each row its own. Classes are learned as -1 and +1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from steepest import kernels
+from steepest.data.chunk import Array, Chunk, DataError, concatenate
+from steepest.learners.base import Progress, State
+from steepest.learners.graph import product
+from steepest.learners.labels import LabelBook
+from steepest.learners.targets import Targets
+
+BLOCK_ROWS = 256  # summed at once, from the first row on, so that chunks do not matter
+
+
+@dataclass(frozen=True, slots=True)
+class RadialSettings:
+    """The choices that make a radial learner; plain values that stand in the model file."""
+
+    task: str = "classify"  # or "regress"
+    votes: str = "closed_form"  # or "fixed"
+    alpha: float = 1e-6
+    class_weight: Any = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a file."""
+        plain = asdict(self)
+        if isinstance(self.class_weight, dict):
+            plain["class_weight"] = [[label, weight] for label, weight in self.class_weight.items()]
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> RadialSettings:
+        """The settings that `as_dict` wrote."""
+        values = dict(plain)
+        if isinstance(values["class_weight"], list):
+            values["class_weight"] = dict(values["class_weight"])
+        return cls(**values)
+
+
+class RadialLearner:
+    """State and step of radial bases around given centres."""
+
+    def __init__(
+        self,
+        settings: RadialSettings,
+        centres: Array,
+        gammas: Array,
+        labels: Sequence[Any] = (),
+        centre_targets: Array | None = None,
+    ) -> None:
+        self.settings = settings
+        self.centres = np.ascontiguousarray(centres, np.float64)  # units x features
+        self.gammas = np.atleast_1d(np.asarray(gammas, np.float64))
+        self.targets = Targets(settings.task, "squared", 0.0, settings.class_weight, labels)
+        self.centre_targets = centre_targets  # as they stand in the data; fixed votes only
+        self.rows_learned = 0
+        self.pending: Chunk | None = None
+        n, k = len(self.gammas), len(self.centres)
+        size = 1 if settings.votes == "fixed" else k + 1
+        self.gram = np.zeros((n, size, size))
+        self.moment = np.zeros((n, size, 0))
+        self.error = np.zeros(n)  # sum of squared leave-one-out errors, fixed votes only
+        self.square = 0.0  # sum of y^2
+        self.weight = 0.0
+        self._solved: tuple[int, Array] | None = None
+        self._earlier: tuple[int, Array] | None = None  # a solution of some rows ago, for the progressive loss
+        self._earlier_rows = 0
+
+    # ------------------------------------------------------------------------------------------------ the contract
+
+    @property
+    def n_features(self) -> int:
+        """Features of a row."""
+        return int(self.centres.shape[1])
+
+    @property
+    def book(self) -> LabelBook:
+        """The classes."""
+        return self.targets.book
+
+    @property
+    def several_targets(self) -> bool:
+        """Whether y has a column an output."""
+        return self.targets.several
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns of the scores."""
+        return self.targets.n_outputs
+
+    def step(self, chunk: Chunk) -> Progress:
+        """Adds the rows to the sums, a block at a time."""
+        progress = Progress()
+        while chunk.n_rows:
+            waiting = 0 if self.pending is None else self.pending.n_rows
+            part = chunk.span(0, min(chunk.n_rows, BLOCK_ROWS - waiting))
+            chunk = chunk.span(part.n_rows, chunk.n_rows)
+            self.targets.announce(part)
+            self.pending = part.packed() if self.pending is None else concatenate([self.pending, part])
+            if self.pending.n_rows == BLOCK_ROWS:
+                progress.add(self.learn_pending())
+        return progress
+
+    def learn_pending(self) -> Progress:
+        """Adds the rows that wait."""
+        if self.pending is None:
+            return Progress()
+        rows, self.pending = self.pending, None
+        self._solved = None
+        coded = self.targets.code(rows)
+        y = self._signs(coded)
+        weight = self.targets.weigh(rows, coded)
+        share = np.ones(len(y)) if weight is None else weight
+        self._grow_outputs()
+        distances = self._distances(rows)
+        losses = 0.5 * np.square(self._voted(distances, self._solved_earlier()) - y).sum(axis=1)
+        for number, gamma in enumerate(self.gammas):
+            self._add(number, np.exp(-gamma * distances), y, share)
+        self.square += float((share[:, None] * y**2).sum())
+        self.weight += float(share.sum())
+        self.rows_learned += rows.n_rows
+        self._solved = None
+        return Progress(rows.n_rows, float(share.sum()), float((share * losses).sum()))
+
+    def _solved_earlier(self) -> tuple[int, Array] | None:
+        """A solution from before these rows; solved anew whenever the rows have doubled, because solving costs most."""
+        if self.weight and (self._earlier is None or self.rows_learned >= 2 * self._earlier_rows):
+            self._earlier, self._earlier_rows = self._solution(), self.rows_learned
+        return self._earlier
+
+    def _add(self, number: int, h: Array, y: Array, share: Array) -> None:
+        if self.settings.votes == "fixed":
+            votes = self._fixed_votes()
+            total = h.sum(axis=1, keepdims=True) - 1.0  # its own unit, at distance 0, is left out
+            mean = (product(h, votes) - y) / np.where(total > 0, total, 1.0)
+            self.error[number] += float((share[:, None] * np.where(total > 0, mean - y, y) ** 2).sum())
+            return
+        design = np.column_stack([h, np.ones(len(h))])
+        weighed = np.ascontiguousarray(share[:, None] * design)
+        self.gram[number] += product(design, weighed, transposed=True)
+        self.moment[number] += product(weighed, np.ascontiguousarray(y), transposed=True)
+
+    def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
+        """Scores, shape (rows, outputs)."""
+        learner = self._finished()
+        solved = learner._solution() if learner.weight else None
+        out = np.zeros((chunk.n_rows, self.n_outputs))
+        for start in range(0, chunk.n_rows, BLOCK_ROWS):
+            rows = chunk.span(start, min(start + BLOCK_ROWS, chunk.n_rows))
+            out[start : start + BLOCK_ROWS] = learner._voted(learner._distances(rows), solved)
+        return out
+
+    def losses(self, coded: Chunk) -> tuple[Array, Array]:
+        """(loss of each row visited, its weight), targets coded already."""
+        assert coded.y is not None
+        weight = np.ones(coded.n_rows) if coded.weight is None else coded.visited(coded.weight)
+        y = self._signs(coded.visited(coded.y)) if self.targets.has_codes else coded.visited(coded.y)
+        scores = self.scores(coded)
+        return 0.5 * np.square(scores - y.reshape(scores.shape)).sum(axis=1), weight
+
+    def code_for_scoring(self, rows: Chunk) -> Chunk:
+        """Rows with coded targets, for measuring only."""
+        coded = self.targets.code(rows)
+        if coded.ndim == 2 and not self.targets.several:
+            coded = coded[:, 0]
+        y = np.zeros((len(rows.indptr) - 1, *coded.shape[1:]))
+        y[rows.row_numbers] = coded
+        return rows.with_targets(y, rows.weight)
+
+    def merge(self, states: Sequence[State]) -> RadialLearner:
+        """The sums of several learners around the same centres: exactly what one would have learned."""
+        parts = [RadialLearner.from_state(self.settings, state) for state in states]
+        merged = parts[0]._finished().clone()
+        for part in (part._finished() for part in parts[1:]):
+            merged.gram, merged.moment = merged.gram + part.gram, merged.moment + part.moment
+            merged.error, merged.square = merged.error + part.error, merged.square + part.square
+            merged.weight += part.weight
+            merged.rows_learned += part.rows_learned
+        return merged
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """Everything that was learned or is needed to go on, as arrays."""
+        t = self.targets
+        numbers = [t.n_outputs, float(t.several), self.rows_learned, self.square, self.weight]
+        state = {name: getattr(self, name) for name in ("centres", "gammas", "gram", "moment", "error")}
+        state |= {"counters": np.array(numbers), "class_counts": t.counts, "labels": np.array(t.book.labels)}
+        if self.centre_targets is not None:
+            state["centre_targets"] = self.centre_targets
+        if self.pending is not None:
+            rows = self.pending
+            parts = {"indptr": rows.indptr, "indices": rows.indices, "values": rows.values}
+            parts |= {"y": rows.y} if rows.y is not None else {}
+            parts |= {"weight": rows.weight} if rows.weight is not None else {}
+            state |= {f"pending_{name}": array for name, array in parts.items()}
+        return state
+
+    @classmethod
+    def from_state(cls, settings: RadialSettings, state: State) -> RadialLearner:
+        """The learner that had this state."""
+        own = np.array(state["centre_targets"]) if "centre_targets" in state else None
+        learner = cls(settings, np.array(state["centres"]), np.array(state["gammas"]), state["labels"].tolist(), own)
+        counters = state["counters"]
+        learner.targets.n_outputs, learner.targets.several = int(counters[0]), bool(counters[1])
+        learner.targets.counts = np.array(state["class_counts"])
+        learner.rows_learned, learner.square, learner.weight = int(counters[2]), float(counters[3]), float(counters[4])
+        learner.gram, learner.moment, learner.error = (np.array(state[name]) for name in ("gram", "moment", "error"))
+        if "pending_indptr" in state:
+            learner.pending = Chunk(
+                np.array(state["pending_indptr"]),
+                np.array(state["pending_indices"]),
+                np.array(state["pending_values"]),
+                learner.n_features,
+                np.array(state["pending_y"]),
+                np.array(state["pending_weight"]) if "pending_weight" in state else None,
+            )
+        return learner
+
+    def clone(self) -> RadialLearner:
+        """An independent copy."""
+        return RadialLearner.from_state(self.settings, self.state)
+
+    def weights(self) -> tuple[Array, Array]:
+        """(votes of shape (units, outputs), bias)."""
+        solution = self._finished()._solution()[1]
+        k = len(self.centres)
+        return solution[:k], solution[k:].ravel() if len(solution) > k else np.zeros(self.n_outputs)
+
+    @property
+    def gamma(self) -> float:
+        """The width in use."""
+        return float(self.gammas[self._finished()._solution()[0]])
+
+    @property
+    def step_size(self) -> float:
+        """There are no steps."""
+        return 0.0
+
+    def lower_step(self, factor: float) -> None:
+        """There are no steps."""
+
+    def penalty(self) -> float:
+        """alpha |v|^2 / 2."""
+        return 0.5 * self.settings.alpha * float(np.square(self.weights()[0]).sum())
+
+    def keep_good_state(self) -> None:
+        """Sums do not diverge."""
+
+    # -------------------------------------------------------------------------------------------------- the votes
+
+    def _finished(self) -> RadialLearner:
+        """This learner if nothing waits, else a copy that has learned the waiting rows."""
+        if self.pending is None:
+            return self
+        copy = self.clone()
+        copy.learn_pending()
+        return copy
+
+    def _signs(self, coded: Array) -> Array:
+        return coded if coded.ndim == 2 else np.where(np.arange(self.n_outputs) == coded[:, None], 1.0, -1.0)
+
+    def _grow_outputs(self) -> None:
+        """A new class was in none of the rows so far: its sum of h y is minus the sum of h."""
+        width, old = self.n_outputs, self.moment
+        if old.shape[2] == width:
+            return
+        against = -self.gram[:, :, -1:]
+        if old.shape[2] == 1 and width > 1 and not self.targets.several:
+            old = np.concatenate([-old, old], axis=2)
+        self.moment = np.concatenate([old, *[against] * (width - old.shape[2])], axis=2)
+        self.square = self.weight * width if self.settings.task == "classify" else self.square
+        self._earlier = None
+
+    def _distances(self, rows: Chunk) -> Array:
+        """|x - w_k|^2, shape (rows, units)."""
+        dense, used = np.zeros((rows.n_rows, rows.n_features)), np.zeros(rows.n_features, np.uint8)
+        done = kernels.network_densify(rows.indptr, rows.indices, rows.values, rows.order, dense, used)
+        if done < rows.n_rows or not np.isfinite(dense).all():
+            self._refuse_bad_row(rows, done if done < rows.n_rows else int(np.argmin(np.isfinite(dense).all(axis=1))))
+        own = np.einsum("ij,ij->i", dense, dense)[:, None] + np.einsum("kj,kj->k", self.centres, self.centres)
+        known = np.ascontiguousarray(dense[:, : self.n_features])
+        if known.shape[1] < self.n_features:
+            known = np.ascontiguousarray(np.pad(known, ((0, 0), (0, self.n_features - known.shape[1]))))
+        return np.asarray(np.maximum(own - 2 * product(known, np.ascontiguousarray(self.centres.T)), 0))
+
+    def _voted(self, distances: Array, solved: tuple[int, Array] | None) -> Array:
+        if solved is None:
+            return np.zeros((len(distances), self.n_outputs))
+        number, solution = solved
+        gamma = self.gammas[number]
+        if self.settings.votes == "fixed":  # the nearest unit counts 1, so that far rows have neighbours, too
+            h = np.exp(-gamma * (distances - distances.min(axis=1, keepdims=True)))
+            return np.asarray(product(h, solution) / h.sum(axis=1, keepdims=True))
+        return np.asarray(product(np.exp(-gamma * distances), solution[:-1]) + solution[-1])
+
+    def _fixed_votes(self) -> Array:
+        assert self.centre_targets is not None
+        empty = np.zeros(len(self.centre_targets) + 1, np.int64)
+        rows = Chunk(empty, np.zeros(0, np.int32), np.zeros(0, np.float32), 0, self.centre_targets)
+        return np.ascontiguousarray(self._signs(self.targets.code(rows)))
+
+    def _solution(self) -> tuple[int, Array]:
+        """(which gamma, votes and bias), with the least leave-one-out error."""
+        if self._solved is None:
+            if self.settings.votes == "fixed":
+                self._solved = int(np.argmin(self.error)), self._fixed_votes()
+            else:
+                trials = [self._solve(number) for number in range(len(self.gammas))]
+                best = min(range(len(trials)), key=lambda number: trials[number][0])
+                self._solved = best, trials[best][1]
+        return self._solved
+
+    def _solve(self, number: int) -> tuple[float, Array]:
+        """(generalised cross-validation error, votes and bias) for one gamma."""
+        n = max(self.weight, 1e-300)
+        gram, moment = self.gram[number] / n, self.moment[number] / n
+        ridge = np.full(len(gram), self.settings.alpha)
+        ridge[-1] = 0.0
+        system = gram + np.diag(ridge + 1e-12 * max(float(np.trace(gram)) / len(gram), 1e-12))
+        solution = np.linalg.solve(system, np.column_stack([moment, gram]))
+        votes = np.ascontiguousarray(solution[:, : moment.shape[1]])
+        degrees = float(np.trace(solution[:, moment.shape[1] :]))
+        residual = self.square / n - 2 * float((votes * moment).sum()) + float((votes * (gram @ votes)).sum())
+        slack = 1.0 - degrees / n
+        error = max(residual, 0.0) / slack**2 if slack > 1e-9 else math.inf
+        return error, votes
+
+    def _refuse_bad_row(self, rows: Chunk, visit: int) -> None:
+        """Raises if the row itself is at fault."""
+        row = rows.span(visit, visit + 1).packed()
+        name = f"row {int(rows.row_ids[visit])}"
+        if ((row.indices < 0) | (row.indices >= rows.n_features)).any():
+            raise DataError(
+                f"{name} has a column index outside 0..{rows.n_features - 1}; check how the matrix was built"
+            )
+        wrong = np.flatnonzero(~np.isfinite(row.values))
+        if len(wrong):
+            kind = "NaN" if np.isnan(row.values[wrong[0]]) else "infinity"
+            column = int(row.indices[wrong[0]])
+            raise DataError(f"Input X contains {kind}: {name}, column {column}; drop the row or fill the value")
+
+
+def median_distance(centres: Array) -> float:
+    """The median squared distance between two centres: one over it is a width at which bumps begin to be apart."""
+    sample = centres[:: max(1, len(centres) // 256)]
+    square = np.einsum("kj,kj->k", sample, sample)
+    distances = np.maximum(square[:, None] + square - 2 * sample @ sample.T, 0)
+    apart = distances[np.triu_indices(len(sample), 1)]
+    apart = apart[apart > 1e-12 * max(1.0, float(square.max(initial=0.0)))]
+    return float(np.median(apart)) if len(apart) else 1.0

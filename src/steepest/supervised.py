@@ -1,0 +1,266 @@
+"""The faces of supervised models: what scikit-learn's users call on a classifier and on a regressor.
+
+They turn a learner's scores into labels, probabilities or numbers, and never ask how the scores came about. A learner
+shows `book`, `several_targets` and `n_outputs` beside what every learner has.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from steepest.data.chunk import Array, DataError
+from steepest.data.source import ArraySource, Source, as_targets
+from steepest.learners.labels import distinct
+from steepest.learners.losses import LOSSES
+from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
+from steepest.supervised_model import SupervisedModel
+
+
+class Classifier(SupervisedModel):
+    """Labels from scores."""
+
+    _kind = "classifier"
+    _task = "classify"
+    loss: str
+    class_weight: Any
+
+    def _is_softmax(self) -> bool:
+        """Whether the scores of several classes belong to one soft maximum."""
+        return False
+
+    def _loss_name(self) -> str:
+        """The loss of one score, whose link gives a probability."""
+        return self.loss
+
+    def _check_learned(self, learner: Any) -> None:
+        super()._check_learned(learner)
+        if len(learner.book) < 2 and not learner.several_targets:
+            raise one_class(learner.book.labels)
+
+    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+        targets = None if y is None else _class_targets(y)
+        source = super()._source(X, targets, sample_weight)
+        if targets is not None and targets.ndim == 1:
+            source.labels = distinct(targets)
+        return source
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learns these rows once, in order, from where the model stands.
+
+        Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
+        """
+        source = self._source(X, y, sample_weight)
+        source.labels = None
+        self._check_width(source)
+        return self._learn_more(source, classes)
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        learner = self._learner
+        if learner.several_targets:
+            names = getattr(self, "_target_names", None)
+            self.classes_ = np.arange(learner.n_outputs) if names is None else np.array(names)
+            return
+        labels, self._label_order = learner.book.sorted_labels()
+        dtype = getattr(self, "_label_dtype", None)
+        self.classes_ = labels if dtype is None or dtype.kind in "US" else labels.astype(dtype)
+
+    def _decisions(self, scores: Array) -> Array:
+        """Scores in the order of `classes_`; one column for two classes."""
+        if self._learner.several_targets:
+            return scores
+        if self._learner.n_outputs == 1:
+            flip = len(self._label_order) == 2 and self._label_order[0] == 1
+            return -scores[:, 0] if flip else scores[:, 0]
+        return scores[:, self._label_order]
+
+    def decision_function(self, X: Any) -> Array:
+        """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""
+        return self._decisions(self._scores(self._chunk(X)))
+
+    def _labels_of(self, decisions: Array) -> Array:
+        if self._learner.several_targets:
+            return (decisions > 0).astype(np.int64)
+        if decisions.ndim == 1:
+            second = (decisions > 0) & (len(self.classes_) > 1)
+            return np.asarray(self.classes_[second.astype(np.int64)])
+        return np.asarray(self.classes_[decisions.argmax(axis=1)])
+
+    def predict(self, X: Any) -> Array:
+        """The most likely class of every row, or 0/1 columns for multi-label."""
+        return self._labels_of(self.decision_function(X))
+
+    @property
+    def predict_proba(self) -> Callable[[Any], Array]:
+        """Probabilities of the classes, shape (n, classes); only losses that have them have this method."""
+        if self._loss_name() in LOSSES and LOSSES[self._loss_name()].link is None:
+            raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'modified_huber'")
+        return lambda X: self._probabilities(self.decision_function(X))
+
+    @property
+    def predict_log_proba(self) -> Callable[[Any], Array]:
+        """Logarithms of the probabilities."""
+        probabilities = self.predict_proba
+
+        def logarithms(X: Any) -> Array:
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(probabilities(X)))
+
+        return logarithms
+
+    def _probabilities(self, decisions: Array) -> Array:
+        if decisions.ndim == 2 and not self._learner.several_targets and self._is_softmax():
+            e = np.exp(decisions - decisions.max(axis=1, keepdims=True))
+            return np.asarray(e / e.sum(axis=1, keepdims=True))
+        positive = LOSSES[self._loss_name()].probability(decisions)
+        assert positive is not None
+        if self._learner.several_targets:
+            return np.asarray(positive)
+        if decisions.ndim == 1:
+            return np.column_stack([1 - positive, positive] if len(self.classes_) > 1 else [np.ones(len(positive))])
+        total = positive.sum(axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / decisions.shape[1]))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on these rows."""
+        right = np.asarray(self.predict(X) == np.asarray(y))
+        if right.ndim == 2:
+            right = np.asarray(right.all(axis=1))
+        return float(np.average(right, weights=sample_weight))
+
+    def predict_stream(self, source: Source, *, proba: bool = False) -> Iterator[Array]:
+        """Predictions (or probabilities) chunk by chunk."""
+        for _, scores in self._stream_scores(source):
+            decisions = self._decisions(scores)
+            yield self._probabilities(decisions) if proba else self._labels_of(decisions)
+
+    def evaluate_stream(self, source: Source) -> dict[str, Any]:
+        """Rows, loss, accuracy and more over a source of labelled rows."""
+        if getattr(self, "_learner", None) is not None and self._learner.several_targets:
+            return self._evaluate_labels(source)
+        metrics = None
+        for chunk, scores in self._stream_scores(source):
+            metrics = metrics or ClassificationMetrics(self.classes_)
+            coded = self._learner.code_for_scoring(chunk)
+            losses, weight = self._learner.losses(coded)
+            assert coded.y is not None
+            codes = coded.visited(coded.y).astype(np.int64)
+            codes = (codes + 1) // 2 if self._learner.n_outputs == 1 else codes
+            place = np.argsort(self._label_order)
+            decisions = self._decisions(scores)
+            predicted = (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
+            metrics.add(place[codes], predicted, losses, weight)
+        if metrics is None:
+            raise DataError("the data holds no rows to evaluate on")
+        return metrics.result()
+
+    def _evaluate_labels(self, source: Source) -> dict[str, Any]:
+        metrics = MultiLabelMetrics()
+        for chunk, scores in self._stream_scores(source):
+            coded = self._learner.code_for_scoring(chunk)
+            losses, weight = self._learner.losses(coded)
+            assert coded.y is not None
+            metrics.add(coded.visited(coded.y) > 0, scores > 0, losses, weight)
+        return metrics.result()
+
+
+class Regressor(SupervisedModel):
+    """Numbers from scores."""
+
+    _kind = "regressor"
+    _task = "regress"
+    loss: str
+
+    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+        return super()._source(X, None if y is None else _real_targets(y), sample_weight)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learns these rows once, in order, from where the model stands; two calls learn the same as one."""
+        source = self._source(X, y, sample_weight)
+        self._check_width(source)
+        return self._learn_more(source)
+
+    def _means(self, scores: Array) -> Array:
+        values = np.asarray(LOSSES[self.loss].mean(scores))
+        return values if self._learner.several_targets else values[:, 0]
+
+    def predict(self, X: Any) -> Array:
+        """Predicted targets."""
+        return self._means(self._scores(self._chunk(X)))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² on these rows."""
+        truth = np.asarray(y, np.float64)
+        weight = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        share = weight.reshape(-1, *([1] * (truth.ndim - 1)))
+        residual = (share * (truth - self.predict(X)) ** 2).sum(axis=0)
+        spread = (share * (truth - np.average(truth, axis=0, weights=weight)) ** 2).sum(axis=0)
+        return float(np.mean(1 - residual / np.where(spread > 0, spread, 1)))
+
+    def predict_stream(self, source: Source) -> Iterator[Array]:
+        """Predicted targets chunk by chunk."""
+        for _, scores in self._stream_scores(source):
+            yield self._means(scores)
+
+    def evaluate_stream(self, source: Source) -> dict[str, Any]:
+        """Rows, loss, rmse, mae and R² over a source of labelled rows."""
+        metrics = RegressionMetrics()
+        for chunk, scores in self._stream_scores(source):
+            coded = self._learner.code_for_scoring(chunk)
+            losses, weight = self._learner.losses(coded)
+            assert coded.y is not None
+            metrics.add(coded.visited(coded.y), self._means(scores), losses, weight)
+        if metrics.rows == 0:
+            raise DataError("the data holds no rows to evaluate on")
+        return metrics.result()
+
+
+def _class_targets(y: Any) -> Array:
+    """Targets of a classifier, checked as scikit-learn checks them; a column is warned about and flattened."""
+    targets = np.asarray(y)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        _warn_column()
+        targets = targets.ravel()
+    if targets.dtype.kind == "f" and targets.ndim == 1 and np.isfinite(targets).all() and (targets % 1 != 0).any():
+        raise DataError(
+            "Unknown label type: continuous. y holds fractions; a classifier needs classes, a regressor takes numbers"
+        )
+    if targets.dtype.kind == "O" and targets.ndim == 1 and not all(isinstance(label, str) for label in targets):
+        kinds = {type(label).__name__ for label in targets}
+        raise DataError(f"Unknown label type: y holds objects ({', '.join(sorted(kinds))}); give strings or numbers")
+    if targets.dtype.kind in "biufOUS":
+        as_targets(targets)
+    return targets
+
+
+def _real_targets(y: Any) -> Array:
+    targets = np.asarray(y)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        _warn_column()
+    return as_targets(targets.astype(np.float64) if targets.dtype.kind == "O" else targets)
+
+
+def _warn_column() -> None:
+    try:
+        from sklearn.exceptions import DataConversionWarning as Category
+    except ImportError:
+        Category = UserWarning
+    warnings.warn("A column-vector y was passed when a 1d array was expected; it was flattened", Category, stacklevel=4)
+
+
+def one_class(labels: list[Any]) -> DataError:
+    """The error for targets that leave nothing to tell apart."""
+    return DataError(f"y holds one class only, {labels[:1]}; a classifier needs at least two classes to tell apart")
+
+
+def balanced(source: ArraySource, labels: Array) -> dict[Any, float]:
+    """n / (classes * weight of the class), from all rows."""
+    y = source.block.y
+    assert y is not None
+    weight = np.ones(len(y)) if source.block.weight is None else source.block.weight
+    sums = [float(weight[y == label].sum()) for label in labels]
+    return {label: sum(sums) / (len(labels) * max(s, 1e-300)) for label, s in zip(labels.tolist(), sums, strict=True)}

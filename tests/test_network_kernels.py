@@ -1,0 +1,160 @@
+"""The kernels of networks against their obvious definitions, and their manners with bad arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st_
+
+from steepest import kernels
+from steepest.kernels import reference_network as reference
+
+TOLERANCE = {np.float32: dict(rtol=2e-4, atol=2e-5), np.float64: dict(rtol=1e-10, atol=1e-12)}
+floats = st_.sampled_from([np.float32, np.float64])
+
+
+def rows_of(X):
+    X = sp.csr_matrix(X)
+    return X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float32)
+
+
+def problem(seed, n_rows, n_features, n_units, dtype):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_rows, n_features)) * (rng.random((n_rows, n_features)) < 0.4)
+    X = X.astype(np.float32)
+    table = rng.standard_normal((n_features, n_units)).astype(dtype)
+    return rng, X, table
+
+
+sizes = dict(
+    seed=st_.integers(0, 99),
+    n_rows=st_.integers(1, 9),
+    n_features=st_.integers(1, 20),
+    n_units=st_.sampled_from([1, 3, 8, 17, 32, 70, 129]),
+    dtype=floats,
+)
+
+
+@given(**sizes, l1=st_.sampled_from([0.0, 0.1]), l2=st_.sampled_from([0.0, 0.3]), lazy=st_.booleans())
+@settings(max_examples=60)
+def test_forward_pays_what_is_owed_and_scores_do_not_touch_the_table(
+    seed, n_rows, n_features, n_units, dtype, l1, l2, lazy
+):
+    rng, X, table = problem(seed, n_rows, n_features, n_units, dtype)
+    stamp = rng.random(n_features) if lazy else None
+    expected, settled = reference.forward(X.astype(np.float64), table.astype(np.float64), stamp, 1.5, l1, l2)
+    out = np.empty((n_rows, n_units), dtype)
+    before = table.copy()
+    done = kernels.network_scores(*rows_of(X), None, table, stamp, 1.5, l1, l2, out)
+    assert done == n_rows
+    np.testing.assert_allclose(out, expected, **TOLERANCE[dtype])
+    np.testing.assert_array_equal(table, before)
+    stamps = None if stamp is None else stamp.copy()
+    kernels.network_forward(*rows_of(X), None, table, stamps, 1.5, l1, l2, out)
+    np.testing.assert_allclose(out, expected, **TOLERANCE[dtype])
+    np.testing.assert_allclose(table, settled, **TOLERANCE[dtype])
+    if stamp is not None:
+        assert (stamps == np.where((X != 0).any(axis=0), 1.5, stamp)).all()
+
+
+@given(**sizes)
+@settings(max_examples=60)
+def test_gather_sums_the_gradient_of_the_features_that_occur(seed, n_rows, n_features, n_units, dtype):
+    rng, X, _ = problem(seed, n_rows, n_features, n_units, dtype)
+    slopes = rng.standard_normal((n_rows, n_units)).astype(dtype)
+    slot = np.full(n_features, -1, np.int32)
+    features, gradient = np.empty(n_features, np.int32), np.empty((n_features, n_units), dtype)
+    n = kernels.network_gather(*rows_of(X), None, slopes, slot, features, gradient)
+    expected = reference.gather(X.astype(np.float64), slopes.astype(np.float64))
+    assert sorted(features[:n].tolist()) == sorted(expected)
+    for q, j in enumerate(features[:n].tolist()):
+        np.testing.assert_allclose(gradient[q], expected[j], **TOLERANCE[dtype])
+    assert (slot == -1).all()
+
+
+@given(**sizes)
+@settings(max_examples=40)
+def test_plain_descent_moves_the_table_against_the_gathered_gradient(seed, n_rows, n_features, n_units, dtype):
+    rng, X, table = problem(seed, n_rows, n_features, n_units, dtype)
+    slopes = rng.standard_normal((n_rows, n_units)).astype(dtype)
+    expected = table.astype(np.float64)
+    for j, gradient in reference.gather(X.astype(np.float64), slopes.astype(np.float64)).items():
+        expected[j] -= 0.3 * gradient
+    assert kernels.network_descend(*rows_of(X), None, slopes, 0.3, table) == n_rows
+    np.testing.assert_allclose(table, expected, **TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rule", ["sgd", "momentum", "adagrad", "adam"])
+def test_update_rules_move_the_rows_named_and_no_others(rule, dtype):
+    rng, _, table = problem(3, 1, 9, 12, dtype)
+    first, second = np.zeros_like(table), np.zeros_like(table)
+    w, f, s = (array.astype(np.float64) for array in (table, first, second))
+    features = np.array([7, 2, 4], np.int32)
+    for step in (1, 2, 3):
+        g = rng.standard_normal((3, 12)).astype(dtype)
+        kind = {"sgd": 0, "momentum": 1, "adagrad": 2, "adam": 3}[rule]
+        epsilon = {"adagrad": 1e-7, "adam": 1e-8}.get(rule, 0.0)
+        kernels.network_update(
+            kind, 0.1, 0.9, 0.999, epsilon, 1 - 0.9**step, 1 - 0.999**step, features, g, table, first, second
+        )
+        w[features], f[features], s[features] = reference.update(
+            rule, 0.1, 0.9, step, g.astype(np.float64), w[features], f[features], s[features]
+        )
+    np.testing.assert_allclose(table, w, **TOLERANCE[dtype])
+    np.testing.assert_allclose(first, f, **TOLERANCE[dtype])
+    np.testing.assert_allclose(second, s, **TOLERANCE[dtype])
+
+
+@given(
+    seed=st_.integers(0, 99),
+    m=st_.integers(1, 20),
+    p=st_.sampled_from([1, 2, 7, 255, 256, 300, 600]),
+    n=st_.integers(1, 40),
+    transposed=st_.booleans(),
+    dtype=floats,
+)
+@settings(max_examples=60)
+def test_product_is_right_and_a_row_s_bits_are_its_own(seed, m, p, n, transposed, dtype):
+    rng = np.random.default_rng(seed)
+    a, b = rng.standard_normal((m, p)).astype(dtype), rng.standard_normal((p, n)).astype(dtype)
+    out, one = np.empty((m, n), dtype), np.empty((1, n), dtype)
+    given_a = np.ascontiguousarray(a.T) if transposed else a
+    kernels.network_multiply(given_a, b, out, transposed)
+    np.testing.assert_allclose(out, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-3, atol=1e-3)
+    row = int(rng.integers(m))
+    kernels.network_multiply(np.ascontiguousarray(a[row : row + 1]), b, one, False)
+    np.testing.assert_array_equal(one[0], out[row])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_densify_adds_up_repeated_features_and_marks_those_that_occur(dtype):
+    indptr, indices = np.array([0, 3, 4]), np.array([1, 1, 0, 3], np.int32)
+    values, order = np.array([1.0, 2.0, 5.0, 7.0], np.float32), np.array([1, 0])
+    out, used = np.zeros((2, 4), dtype), np.zeros(4, np.uint8)
+    assert kernels.network_densify(indptr, indices, values, order, out, used) == 2
+    assert out.tolist() == [[0, 0, 0, 7], [5, 3, 0, 0]]
+    assert used.tolist() == [1, 1, 0, 1]
+
+
+def test_kernels_refuse_what_would_leave_their_arrays():
+    indptr, indices, values = np.array([0, 1]), np.array([5], np.int32), np.array([1.0], np.float32)
+    table, out = np.zeros((3, 2), np.float32), np.zeros((1, 2), np.float32)
+    assert kernels.network_forward(indptr, indices, values, None, table, None, 0.0, 0.0, 0.0, out) == 0
+    assert kernels.network_scores(indptr, indices, values, None, table, None, 0.0, 0.0, 0.0, out) == 0
+    slot, features = np.full(3, -1, np.int32), np.zeros(3, np.int32)
+    assert kernels.network_gather(indptr, indices, values, None, out, slot, features, table) == -1
+    with pytest.raises(ValueError, match="out of range"):
+        kernels.network_update(
+            0, 0.1, 0.0, 0.0, 0.0, 1.0, 1.0, np.array([3], np.int32), np.zeros((1, 2), np.float32), table, None, None
+        )
+    with pytest.raises(ValueError, match="needs another array"):
+        kernels.network_update(3, 0.1, 0.0, 0.0, 0.0, 1.0, 1.0, None, table.copy(), table, None, None)
+    with pytest.raises(ValueError, match="indptr"):
+        kernels.network_forward(np.array([0, 9]), indices, values, None, table, None, 0.0, 0.0, 0.0, out)
+    with pytest.raises(ValueError, match="not there"):
+        kernels.network_forward(indptr, indices, values, np.array([4]), table, None, 0.0, 0.0, 0.0, out)
+    with pytest.raises(ValueError, match="do not fit"):
+        kernels.network_multiply(np.zeros((2, 3)), np.zeros((2, 3)), np.zeros((2, 3)), False)
