@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from benchmarks.factors import planted
 from sklearn.base import clone
 
 import steepest as st
-from benchmarks.factors import planted
 from steepest import cli
 from steepest.data.splits import gather, leave_k_out, split_by_time
 from steepest.metrics import RankingMetrics
@@ -73,14 +74,14 @@ def test_every_way_to_fit_ratings_beats_the_means(ratings, options):
 
 
 def test_the_scale_of_ratings_does_not_matter(ratings):
-    X, y, X_test, y_test = ratings
+    X, y, X_test, _y_test = ratings
     stars = st.MatrixFactorization(8, random_state=0).fit(X, y)
     percent = st.MatrixFactorization(8, random_state=0).fit(X, 20 * y + 7)
     np.testing.assert_allclose(percent.predict(X_test), 20 * stars.predict(X_test) + 7, rtol=1e-3)
 
 
 def test_factors_and_biases_are_in_the_ratings_units(ratings):
-    X, y, X_test, _ = ratings
+    X, y, _X_test, _ = ratings
     model = st.MatrixFactorization(8, random_state=0, clip=False).fit(X, y)
     user, item = X[0]
     u, i = np.flatnonzero(model.user_ids_ == user)[0], np.flatnonzero(model.item_ids_ == item)[0]
@@ -227,7 +228,7 @@ def test_passes_in_parts_with_files_between_are_one_pass(small, tmp_path, cuts, 
     whole = st.MatrixFactorization(8, loss=loss, random_state=0).partial_fit(X, y)
     part = st.MatrixFactorization(8, loss=loss, random_state=0)
     edges = [0, *cuts, len(y)]
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         part.partial_fit(X[start:stop], y[start:stop])
         part.save(tmp_path / "m.steepest")
         part = st.load(tmp_path / "m.steepest")
@@ -249,7 +250,7 @@ def test_passes_in_parts_with_files_between_are_one_pass(small, tmp_path, cuts, 
     ids=str,
 )
 def test_a_loaded_model_answers_and_learns_alike(small, tmp_path, options):
-    X, y, X_test, _ = small
+    X, y, _X_test, _ = small
     names = np.array([f"u{n}" for n in range(X[:, 0].max() + 1)])[X[:, 0]]
     pairs = list(zip(names.tolist(), X[:, 1].tolist(), strict=True))
     model = st.MatrixFactorization(**{"n_factors": 6, "epochs": 2, "random_state": 0, **options}).fit(pairs, y)
@@ -357,7 +358,7 @@ def test_neighbours_point_in_the_same_direction():
         assert item not in [other for other, _ in pairs]
         assert all(-1.0001 <= cosine <= 1.0001 for _, cosine in pairs)
     assert np.mean([other % 5 == 3 for other, _ in model.similar_users(3, 10)[0]]) >= 0.8
-    with pytest.raises(st.DataError, match="999.*not seen in training"):
+    with pytest.raises(st.DataError, match=r"999.*not seen in training"):
         model.similar_items(999)
 
 
@@ -428,7 +429,7 @@ def test_leave_k_out_keeps_pairs_apart_and_time_splits_look_forward_only():
     rng = np.random.default_rng(0)
     users, items, time = rng.integers(0, 30, 900), rng.integers(0, 40, 900), rng.random(900)
     source = st.from_ratings(users, items, np.ones(900), time=time)
-    train, test = ([c for c in part][0] for part in leave_k_out(source, 2))
+    train, test = (next(iter(part)) for part in leave_k_out(source, 2))
     assert not set(zip(train.users, train.items, strict=True)) & set(zip(test.users, test.items, strict=True))
     for user in range(30):
         assert len(set(test.items[test.users == user])) == 2

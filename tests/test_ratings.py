@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -120,7 +121,7 @@ def test_codes_are_the_order_of_first_sight_whatever_the_cuts(values, a, b):
     values = [v for v in values if not isinstance(v, str) or "\0" not in v]
     book = IdBook()
     cuts = sorted({0, min(a, len(values)), min(b, len(values)), len(values)})
-    codes = [c for s, e in zip(cuts, cuts[1:], strict=False) for c in book.codes(as_ids(values[s:e]), learn=True)]
+    codes = [c for s, e in itertools.pairwise(cuts) for c in book.codes(as_ids(values[s:e]), learn=True)]
     expected: dict[object, int] = {}
     for value in values:
         expected.setdefault(value, len(expected))

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-
 Array = npt.NDArray[Any]
 BIAS, SQUARES, BIAS_SQUARES, SHRINK, BIAS_SHRINK = range(5)
 TAIL = 8
