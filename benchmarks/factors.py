@@ -12,11 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
-
-for _name in ("OMP", "OPENBLAS", "MKL"):
-    os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
 
 import numpy as np
 
@@ -234,6 +232,9 @@ def main() -> None:
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # read when NumPy is loaded, so start again with it
+        os.environ.update({f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")})
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.factors", *sys.argv[1:]])
     data = planted(options.ratings)
     for job in options.jobs:
         print(show(job, measure(job, data, options.rounds)), flush=True)
