@@ -693,7 +693,7 @@ def test_parameters_that_cannot_work_are_refused(solver):
         (dict(average=True), "average=True works with"),
     ]:  # fmt: skip
         with pytest.raises(ParameterError, match=words):
-            st.LinearRegressor(solver=solver, **options).fit(X, y)
+            st.LinearRegressor(solver=solver, **{"penalty": "l1" if solver == "cd" else "l2", **options}).fit(X, y)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "log"])

@@ -90,7 +90,7 @@ def test_no_passing_copy_breaks_the_budget(solver):
     X, y = texts(3000, 5, n_words=100_000)
 
     def peak(n_bits, budget):
-        hasher = st.Hasher(n_bits=n_bits, names=1)
+        hasher = st.Hasher(n_bits=n_bits, names=1, weighting="count")
         model = st.LinearClassifier(hasher=hasher, solver=solver, epochs=2, random_state=0, memory_budget=budget)
         tracemalloc.start()
         model.fit(X, y)

@@ -120,7 +120,7 @@ def test_scores_and_single_weights_are_read_from_the_right_places(n_outputs, dty
     table = np.random.default_rng(0).normal(size=(1 << bits) + 63).astype(dtype)
     bias, scores = np.arange(n_outputs) / 7, np.empty((30, n_outputs))
     block = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data
-    assert kernels.linear_scores(*block, None, table, bias, scores, 1, bits, 7) == 30
+    assert kernels.linear_scores(*block, None, table, 1.0, bias, scores, 1, bits, 7) == (30, 30)
     expected = reference.linear_scores(
         reference.hashed_rows(dense, n_outputs, bits), table[:, None].astype(float), bias
     )
@@ -155,10 +155,11 @@ def test_wrong_tables_and_rows_are_refused():
     table, bias = np.zeros((1 << 8) + 63, np.float32), np.zeros(3)
     block = X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data
     out = np.empty((30, 3))
-    assert kernels.linear_scores(*block, None, table, bias, out, 1, 8, 3) < 30  # rows name columns beyond the third
+    first_bad, _ = kernels.linear_scores(*block, None, table, 1.0, bias, out, 1, 8, 3)
+    assert first_bad < 30  # rows name columns beyond the third
     for bits, what in ((9, "another size"), (5, "6 to 30"), (31, "6 to 30"), (-1, "6 to 30")):
         with pytest.raises(ValueError, match=what):
-            kernels.linear_scores(*block, None, table, bias, out, 1, bits, 7)
+            kernels.linear_scores(*block, None, table, 1.0, bias, out, 1, bits, 7)
     with pytest.raises(ValueError, match="out of range"):
         kernels.class_weights(table, np.array([-1]), 0, 8)
     with pytest.raises(ValueError, match="out of range"):

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         done = write.write_batches(chain([first], batches), options.out, form, _naming(source))
     else:
         naming = _naming(source, _codes(source, options, notes) if form in write.SPARSE_TEXT else None)
-        source = _hashed(source, options) if raw else source
+        source = _hashed(source, options, to_cache=form == "cache") if raw else source
         done = _write_sparse(source, options.out, form, naming)
     tell_skipped(source)
     if not options.quiet:
@@ -128,11 +128,13 @@ def _codes(source: Source, options: argparse.Namespace, notes: list[str]) -> dic
     return {label: code for code, label in enumerate(labels)}
 
 
-def _hashed(source: Source, options: argparse.Namespace) -> Source:
+def _hashed(source: Source, options: argparse.Namespace, *, to_cache: bool) -> Source:
     wishes: dict[str, Any] = {"names": 10_000, **flags.estimator_arguments(options, st.Hasher)}
     if "cross" in wishes:
         wishes["cross"] = (wishes["cross"],)
     roles = {kind: names for kind in ("text", "categorical", "numeric") if (names := source.recipe.get(kind))}
+    if not to_cache:  # a text file cannot hold what tf-idf has learned, so new rows could not be weighed alike
+        wishes.setdefault("weighting", "count")
     hasher = st.Hasher(**{**wishes, **roles})
     if (columns := first_columns(source)) is not None:
         hasher.look(columns)

@@ -92,7 +92,7 @@ class KMeansLearner:
             self._learn(chunk.span(0, taken), progress)
             chunk = chunk.span(taken, chunk.n_rows)
         if chunk.n_rows:
-            self.pending = chunk.packed()
+            self.pending = _checked(chunk)
         return progress
 
     def learn_pending(self) -> Progress:
@@ -255,7 +255,7 @@ class KMeansLearner:
     def _learn(self, rows: Chunk, progress: Progress) -> None:
         self._grow(self.n_features)
         if not self.started:
-            self._start(rows.packed(), progress)
+            self._start(_checked(rows), progress)
         else:
             self._learn_batch(rows, progress)
         self.rows_learned += rows.n_rows
@@ -366,6 +366,15 @@ def start_rows(rows: Chunk, settings: KMeansSettings, generator: np.random.Gener
         return choose_rows(settings.start, rows, settings.k, generator, n_threads)
     drawn = np.sort(generator.choice(rows.n_rows, settings.init_size, replace=False))
     return np.asarray(drawn[choose_rows(settings.start, rows.visit(drawn).packed(), settings.k, generator, n_threads)])
+
+
+def _checked(chunk: Chunk) -> Chunk:
+    """The visited rows by themselves, which no longer know their numbers: one that is no row is named before."""
+    rows = chunk.packed()
+    bad = np.flatnonzero(~np.isfinite(rows.values))
+    if len(bad):
+        refuse_row(chunk, int(np.searchsorted(rows.indptr, bad[0], side="right")) - 1, chunk.n_features)
+    return rows
 
 
 def _as_chunk(rows: Array, n_features: int, weight: Array) -> Chunk:
