@@ -156,7 +156,9 @@ def test_sparse_rows_and_raw_texts():
     dense, sparse = (st.RBFClassifier(10, random_state=0).fit(rows, y) for rows in (X, sp.csr_matrix(X)))
     np.testing.assert_array_equal(dense.decision_function(X), sparse.decision_function(X))
     texts = ["cheap pills now", "meeting at noon", "win cash", "lunch at noon"] * 5
-    model = st.RBFClassifier(init="all", hasher=st.Hasher(n_bits=10), random_state=0).fit(texts, ["s", "h"] * 10)
+    model = st.RBFClassifier(init="all", hasher=st.Hasher(n_bits=10, weighting="count"), random_state=0).fit(
+        texts, ["s", "h"] * 10
+    )
     assert model.predict(["cheap cash pills", "noon"]).tolist() == ["s", "h"]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from steepest.data.cache import CachedSource
 from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.kept import keep_rows
 from steepest.data.parameters import at_least, choice, whole
 from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, from_arrays
 from steepest.engine.checkpoint import Checkpoints
@@ -81,6 +82,9 @@ class SupervisedModel(StreamModel):
         source = self._hashed(source, learn=True)
         validation = None if validation is None else self._hashed(validation, learn=False)
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
+        if self._n_epochs() > 1:
+            source = keep_rows(source)
+            validation = None if validation is None else keep_rows(validation)
         learner = self._new_learner(settings, source)
         plan = Plan(
             epochs=self._n_epochs(),

@@ -255,6 +255,10 @@ class RadialLearner:
     def lower_step(self, factor: float) -> None:
         """There are no steps."""
 
+    def count_nonzero(self) -> int:
+        """Votes that are not zero."""
+        return int(np.count_nonzero(self.weights()[0]))
+
     def penalty(self) -> float:
         """alpha |v|^2 / 2."""
         return 0.5 * self.settings.alpha * float(np.square(self.weights()[0]).sum())
