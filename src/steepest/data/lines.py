@@ -1,7 +1,7 @@
 """The source under every format with one row a line: a format only says how a block of lines becomes a chunk.
 
 Shuffling. "never": file order. "blocks": each epoch visits the blocks of all files (about 1 MiB each) in a new random
-order; four at a time are put side by side, and inside such a group runs of 64 rows are permuted. "rows", "once":
+order; four at a time are put side by side, and inside such a group short runs of rows are permuted. "rows", "once":
 likewise, with single rows permuted inside a group. So a file is never shuffled as a whole: a sort order that spans many
 megabytes is broken up, not removed. Compressed files and pipes are shuffled inside groups of neighbours only.
 
