@@ -817,3 +817,15 @@ def test_nothing_to_learn():
         learned = Learned.zeros(Setup(rule), 0, 1)
         empty = Rows(*NO_ROWS, np.zeros(0), None, 0, 1)
         assert learned.learn(Setup(rule), empty).outcomes[0] == (0, 0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(0,), (3, 1), (70_001,), (401, 77)])
+def test_norms_of_a_table_are_those_of_numpy(dtype, shape):
+    table = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    table[np.abs(table) < 0.5] = 0
+    absolute, square, nonzeros = kernels.table_norms(table)
+    exact = table.astype(np.float64)
+    assert absolute == pytest.approx(np.abs(exact).sum(), rel=1e-12)
+    assert square == pytest.approx((exact**2).sum(), rel=1e-12)
+    assert nonzeros == np.count_nonzero(table)

@@ -64,6 +64,7 @@ from steepest._native import (
     sampled_buckets,
     sparse_rows,
     split_words,
+    table_norms,
     transpose,
     write_integers,
 )
@@ -125,6 +126,7 @@ __all__ = [
     "sampled_buckets",
     "sparse_rows",
     "split_words",
+    "table_norms",
     "transpose",
     "write_integers",
 ]

@@ -70,6 +70,7 @@ class LinearLearner:
         self.arrays = self._new_arrays(n_features)
         self._good: _Snapshot | None = None
         self._shown: tuple[Array, Array] | None = None
+        self._norms: tuple[float, float, int] | None = None  # of the table, until the next row
         self._coded: tuple[Any, Any, Array, Array | None] | None = None
 
     def _count_outputs(self) -> int:
@@ -82,7 +83,7 @@ class LinearLearner:
     def step(self, chunk: Chunk) -> Progress:
         """Learns the rows of a chunk, in order; rows that must wait are kept and learned later."""
         progress = Progress()
-        self._shown = None
+        self._shown = self._norms = None
         if self.pending is None and self._ready(chunk.n_rows):
             self._learn_ready(chunk, progress)
             return progress
@@ -113,7 +114,7 @@ class LinearLearner:
         self.arrays = self._new_arrays(self.n_features)
         self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
         self.arrays["bias"][...] = bias
-        self._shown = None
+        self._shown = self._norms = None
 
     def merge(self, states: Sequence[State]) -> LinearLearner:
         """The mean of several learners' weights, each counted by the rows it has seen."""
@@ -298,7 +299,7 @@ class LinearLearner:
         progress = Progress()
         if self.pending is not None:
             rows, self.pending = self.pending, None
-            self._shown = None
+            self._shown = self._norms = None
             if self.eta0 is None:
                 calibrate(self, rows)
             self._process(rows, progress)
@@ -318,25 +319,28 @@ class LinearLearner:
             self.eta0 /= factor
 
     def count_nonzero(self) -> int:
-        """Weights that are not zero, or that a row has moved: without the 1-norm no others become zero."""
-        if self._shown is not None or self.settings.l1 > 0 or self.pending is not None:
-            return int(np.count_nonzero(self.weights()[0]))
-        v = self.arrays["v"]
-        if self.settings.rule in ADAPTIVE:
-            v = v[0] if self.shared else v[:, 0]
-        return int(np.count_nonzero(v))
+        """Weights that are not zero."""
+        return self._table_norms()[2]
 
     def penalty(self) -> float:
         """alpha R(w) at the current weights."""
-        w, s = self.weights()[0], self.settings
+        s = self.settings
         if s.p:
-            return s.alpha / s.p * float((np.abs(w.astype(np.float64)) ** s.p).sum())
-        absolute = square = 0.0
-        for part in np.split(w.ravel(), range(BLOCK, w.size, BLOCK)):  # a large table needs no copy in float64
-            exact = part.astype(np.float64)
-            square += float(np.dot(exact, exact))
-            absolute += float(np.abs(exact).sum()) if s.l1 > 0 else 0.0
+            return s.alpha / s.p * float((np.abs(self.weights()[0].astype(np.float64)) ** s.p).sum())
+        absolute, square, _ = self._table_norms()
         return s.l1 * absolute + 0.5 * s.l2 * square
+
+    def _table_norms(self) -> tuple[float, float, int]:
+        """(sum |w|, sum w^2, how many are not zero). Where w is P v and nothing else, it need not be written out."""
+        if self._norms is None:
+            scale, table = 1.0, None
+            averaged = self.settings.average != "no" and self._clock("average_weight") > 0
+            if self.settings.rule not in ADAPTIVE and self.settings.l1 == 0 and self.pending is None and not averaged:
+                scale, table = self._clock("scale"), self.arrays["v"]
+            table = np.ascontiguousarray(self.weights()[0]) if table is None else table
+            absolute, square, nonzeros = kernels.table_norms(table)
+            self._norms = scale * absolute, scale**2 * square, nonzeros
+        return self._norms
 
     # ---------------------------------------------------------------------------------------------------- the step
 
@@ -477,7 +481,7 @@ class LinearLearner:
             self._grow_features(self.n_features)
             self._grow_biases()
         self.eta0 = before / 2
-        self._shown = None
+        self._shown = self._norms = None
         progress.events.append(
             f"scores overflowed after {self.rows_learned:,} rows: went back to the last good state and "
             f"halved the step size from {before:.3g} to {self.eta0:.3g}"
