@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from steepest.hashing import Hasher
     from steepest.learners.base import Learner, Progress
     from steepest.linear import LinearClassifier, LinearRegressor
+    from steepest.selection import cross_validate
+    from steepest.tuning import tune
 
     __version__: str
 
@@ -42,6 +44,7 @@ __all__ = [
     "Progress",
     "Source",
     "__version__",
+    "cross_validate",
     "from_arrays",
     "from_ratings",
     "load",
@@ -54,6 +57,7 @@ __all__ = [
     "scan_ratings",
     "scan_text",
     "scan_vw",
+    "tune",
 ]
 
 _HOMES = {
@@ -69,6 +73,7 @@ _HOMES = {
     "ParameterError": "data.parameters",
     "Progress": "learners.base",
     "Source": "data.source",
+    "cross_validate": "selection",
     "from_arrays": "data.source",
     "from_ratings": "data.ratings",
     "load": "estimator",
@@ -81,6 +86,7 @@ _HOMES = {
     "scan_ratings": "data.ratings",
     "scan_text": "data.text",
     "scan_vw": "data.vw",
+    "tune": "tuning",
 }
 
 
