@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from steepest.hashing import Hasher
     from steepest.learners.base import Learner, Progress
     from steepest.linear import LinearClassifier, LinearRegressor
+    from steepest.racing import race
     from steepest.selection import cross_validate
+    from steepest.sparsity import path
     from steepest.tuning import tune
 
     __version__: str
@@ -48,6 +50,8 @@ __all__ = [
     "from_arrays",
     "from_ratings",
     "load",
+    "path",
+    "race",
     "scan",
     "scan_arrow",
     "scan_csv",
@@ -77,6 +81,8 @@ _HOMES = {
     "from_arrays": "data.source",
     "from_ratings": "data.ratings",
     "load": "estimator",
+    "path": "sparsity",
+    "race": "racing",
     "scan": "data.scan",
     "scan_arrow": "data.table",
     "scan_csv": "data.table",

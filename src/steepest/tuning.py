@@ -1,6 +1,6 @@
 """Tuning by successive halving: many settings on a small sample, the better third of them on three times the rows, ...
 
-The first trial is the estimator as it is; setting number t is drawn from (seed, t) alone, and samples grow by adding rows,
+The first trial is the estimator as it is, and goes on to the end, so that the best is no worse than it; setting number t is drawn from (seed, t) alone, and samples grow by adding rows,
 so the table of trials depends on the data, the seed and the number of trials only. A budget of seconds can end it early:
 what was found until then is then the answer. All trials are measured on the same held-out rows.
 Reference: Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", 2016.
@@ -90,10 +90,10 @@ class Tuning:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         trials = [
-            {"trial": t.number, "rows": t.rows, **t.changes, **t.measured, "seconds": t.seconds, "note": t.note}
+            {"trial": t.number, "rows": t.rows, "parameters": t.changes, **t.measured, "seconds": t.seconds, "note": t.note}
             for t in self.trials
         ]
-        best = {"trial": self.best.number, **self.best.changes, **self.best.measured}
+        best = {"trial": self.best.number, "parameters": self.best.changes, **self.best.measured}
         return {"metric": self.metric, "best": best, "trials": trials, "seconds": self.seconds, "notes": self.notes}
 
     def __str__(self) -> str:
@@ -113,7 +113,9 @@ def shown(value: Any) -> str:
     """A value as the command line takes it."""
     if isinstance(value, tuple):
         return ",".join(map(shown, value))
-    return f"{value:g}" if isinstance(value, float) else str(value).lower() if value in (True, False) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def tune(
@@ -222,7 +224,7 @@ class _Search:
                 notes.append(f"the budget of {self.budget:g} s ended the search after {len(self.trials)} trials")
                 break
             ranked = sorted(done, key=lambda trial: (trial.score, trial.number))
-            going = sorted(trial.number for trial in ranked[: max(1, len(ranked) // KEEP)])
+            going = sorted({0, *(trial.number for trial in ranked[: max(1, len(ranked) // KEEP)])})
         best = min(last, key=lambda trial: (trial.score, trial.number))
         if not math.isfinite(best.score):
             raise ParameterError(f"no trial gave a usable model; the first said: {last[0].note or 'the loss is no number'}")
