@@ -147,16 +147,22 @@ def _of(losses: Sequence[str], penalties: Sequence[str] = ("l2",)) -> Callable[[
     return lambda problem: problem.loss in losses and problem.penalty in penalties and problem.alpha > 0
 
 
+def _of_two(losses: Sequence[str], penalties: Sequence[str] = ("l2",)) -> Callable[[Problem], bool]:
+    """Of two classes only: with more of them, others minimise another objective."""
+    able = _of(losses, penalties)
+    return lambda problem: able(problem) and _two_classes(problem)
+
+
 SKLEARN = (
     Peer("sklearn:sgd", "sklearn", _of((*SGD_LOSSES, "squared"), ("l2", "l1")), _sklearn(_sgd), unit="epochs"),
-    *(Peer(f"sklearn:{s}", "sklearn", _of(("log",)), _sklearn(_logistic(s))) for s in ("lbfgs", "newton-cg")),
-    Peer("sklearn:saga", "sklearn", _of(("log",), ("l2", "l1")), _sklearn(_logistic("saga")), unit="epochs"),
+    *(Peer(f"sklearn:{s}", "sklearn", _of_two(("log",)), _sklearn(_logistic(s))) for s in ("lbfgs", "newton-cg")),
+    Peer("sklearn:saga", "sklearn", _of_two(("log",), ("l2", "l1")), _sklearn(_logistic("saga")), unit="epochs"),
     *(Peer(f"sklearn:ridge-{s}", "sklearn", _of(("squared",)), _sklearn(_ridge(s))) for s in ("sparse_cg", "sag")),
     Peer("sklearn:lasso", "sklearn", _of(("squared",), ("l1",)), _sklearn(_lasso)),
     Peer(
         "libsvm",
         "sklearn",
-        lambda problem: _of(("hinge",))(problem) and problem.fit_intercept and _two_classes(problem),
+        lambda problem: _of_two(("hinge",))(problem) and problem.fit_intercept,
         _sklearn(_svc),
         tuple(500 * 2**k for k in range(14)),
     ),
@@ -190,8 +196,8 @@ def _liblinear(solver: int) -> Callable[[Problem], Fit]:
 
 
 def _liblinear_suits(losses: Sequence[str], penalties: Sequence[str], bias: bool) -> Callable[[Problem], bool]:
-    able = _of(losses, penalties)
-    return lambda problem: able(problem) and (bias or not problem.fit_intercept) and _two_classes(problem)
+    able = _of_two(losses, penalties)
+    return lambda problem: able(problem) and (bias or not problem.fit_intercept)
 
 
 LIBLINEAR = tuple(

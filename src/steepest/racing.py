@@ -111,16 +111,16 @@ class Race:
         return (
             racer.name,
             *("-" if seconds is None else f"{seconds:.3f} s" for seconds in times),
-            f"{last.objective:.6f}",
-            f"{self.gap(last):.1e}",
-            f"{last.test_loss:.5f}",
-            f"{last.test_error:.5f}",
+            f"{last.objective:.6g}",
+            f"{max(self.gap(last), 0.0):.1e}",
+            f"{last.test_loss:.5g}",
+            f"{last.test_error:.5g}",
         )
 
     def __str__(self) -> str:
         lines = [self.title]
         for cells in (self.header, *self.rows()):
-            lines.append(f"{cells[0]:<20}" + "".join(f"{cell:>13}" for cell in cells[1:]))
+            lines.append(f"{cells[0]:<25}" + "".join(f"{cell:>13}" for cell in cells[1:]))
         lines += [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
         return "\n".join(lines)
 
@@ -220,17 +220,10 @@ class _Course:
     """The rows and the objective; runs solvers on it and measures what they bring home."""
 
     def __init__(self, estimator: Any, source: Source, test: float | Source, seed: int) -> None:
-        refuse_reading_once(source)
         self.estimator, self.seed = copy_of(estimator, seed, early_stopping=False), seed
-        hashed = copy_of(self.estimator)
-        rows = _in_memory(hashed._hashed(source, learn=True))
-        if isinstance(test, Source):
-            self.train, self.test = rows, _in_memory(hashed._hashed(test, learn=False))
-        else:
-            train, held = rows.holdout(inside("test", test, 0.0, 1.0), seed)
-            self.train, self.test = _in_memory(train), _in_memory(held)
-        if self.estimator._kind == "classifier" and self.train.block.y is not None and self.train.block.y.ndim == 1:
-            self.train.labels = np.unique(self.train.block.y)
+        self.train, held_out = split_rows(self.estimator, source, test, seed)
+        assert held_out is not None
+        self.test = held_out
         self.problem = self._problem()
         self.peers = peers_for(self.problem)
 
@@ -303,7 +296,7 @@ class _Course:
         for effort in DOUBLING if batch else (*PARTS, *DOUBLING):
             rows: Source = self.train
             if effort < 1:
-                rows = _in_memory(self.train.sample(max(1, int(effort * self.train.n_rows)), self.seed))
+                rows = hold_rows(self.train.sample(max(1, int(effort * self.train.n_rows)), self.seed))
                 rows.labels = self.train.labels
             model = self._model(name, effort)
             started = time.perf_counter()
@@ -334,7 +327,26 @@ class _Course:
         return Point(effort, seconds, mean_loss(learner, self.train) + learner.penalty(), found["loss"], error)
 
 
-def _in_memory(source: Source) -> ArraySource:
+def split_rows(
+    estimator: Any, source: Source, test: float | Source | None, seed: int
+) -> tuple[ArraySource, ArraySource | None]:
+    """Rows to learn from and rows to measure on, hashed if they are raw, and held in memory."""
+    refuse_reading_once(source)
+    hashed = copy_of(estimator)
+    train = hold_rows(hashed._hashed(source, learn=True))
+    held_out = None
+    if isinstance(test, Source):
+        held_out = hold_rows(hashed._hashed(test, learn=False))
+    elif test is not None:
+        parts = train.holdout(inside("test", test, 0.0, 1.0), seed)
+        train, held_out = hold_rows(parts[0]), hold_rows(parts[1])
+    targets = train.block.y
+    if estimator._kind == "classifier" and targets is not None and targets.ndim == 1:
+        train.labels = np.unique(targets)
+    return train, held_out
+
+
+def hold_rows(source: Source) -> ArraySource:
     """All rows as one block, in the order in which they stand."""
     chunks = list(source.read(Order(), 0))
     if not chunks or not sum(chunk.n_rows for chunk in chunks):

@@ -28,20 +28,20 @@ def check_picture(path: str | os.PathLike[str]) -> None:
         ) from None
 
 
-def save_picture(charts: Sequence[Chart], path: str | os.PathLike[str]) -> None:
-    """Draws the charts side by side, with one legend for all."""
+def save_picture(charts: Sequence[Chart], path: str | os.PathLike[str], *, one_legend: bool = True) -> None:
+    """Draws the charts side by side, with one legend for all or one for each."""
     check_picture(path)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.6 * len(charts), 4.4), dpi=110, layout="constrained")
     names: dict[str, int] = {}
-    for chart in charts:
+    for chart in charts if one_legend else ():
         for line in chart.lines:
             names.setdefault(line.name, len(names))
     handles: dict[str, Any] = {}
     for chart, axes in zip(charts, figure.subplots(1, len(charts), squeeze=False)[0], strict=True):
-        for line in chart.lines:
-            colour, dashes, marker = style(names[line.name])
+        for number, line in enumerate(chart.lines):
+            colour, dashes, marker = style(names.get(line.name, number))
             points = chart.points(line)
             dash: Any = (0, dashes) if dashes else "-"
             (handles[line.name],) = axes.plot(
@@ -59,6 +59,8 @@ def save_picture(charts: Sequence[Chart], path: str | os.PathLike[str]) -> None:
         axes.set_xscale("log" if chart.log_x else "linear")
         axes.set_yscale("log" if chart.log_y else "linear")
         axes.grid(alpha=0.3)
+        if not one_legend and len(chart.lines) > 1:
+            axes.legend(fontsize=8, frameon=False)
     if len(names) > 1:
         columns = min(len(names), 4 * len(charts))
         figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False)
