@@ -141,4 +141,4 @@ def test_a_missing_matplotlib_is_one_clear_sentence(file, capsys, monkeypatch):
 def test_race_refuses_empty_data(tmp_path, capsys):
     (tmp_path / "empty.svm").write_text("")
     assert main(["race", str(tmp_path / "empty.svm")]) == 2
-    assert "no row" in capsys.readouterr().err
+    assert "empty.svm is empty" in capsys.readouterr().err

@@ -23,7 +23,9 @@ def test_the_path_starts_where_the_first_weight_appears(rows, solver):
     assert found.places[-1].nonzeros > 50
 
 
-@pytest.mark.parametrize(("solver", "penalty"), [("cd", "l1"), ("lbfgs", "l1"), ("saga", "l1"), ("newton_cg", "l2"), ("lbfgs", "l2")])
+@pytest.mark.parametrize(
+    ("solver", "penalty"), [("cd", "l1"), ("lbfgs", "l1"), ("saga", "l1"), ("newton_cg", "l2"), ("lbfgs", "l2")]
+)
 def test_warm_starts_lead_to_the_optimum_of_a_cold_start(rows, solver, penalty):
     model = st.LinearClassifier(penalty=penalty, tol=1e-8, dtype="float64")
     found = st.path(model, *rows, solver=solver, alphas=[1e-2, 3e-3, 1e-3], test=None)

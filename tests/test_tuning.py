@@ -1,4 +1,4 @@
-"""Tuning: the same trials for the same seed, never worse than the defaults, and a command that trains the best model."""
+"""Tuning: the same trials for the same seed, never worse than the defaults, and a command that trains the best."""
 
 from __future__ import annotations
 
@@ -113,7 +113,10 @@ def files(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "data",
-    [["rows.svm", "--loss", "log,hinge", "--epochs", "3"], ["rows.csv", "--text", "words", "--bits", "12", "--cross", "words,words"]],
+    [
+        ["rows.svm", "--loss", "log,hinge", "--epochs", "3"],
+        ["rows.csv", "--text", "words", "--bits", "12", "--cross", "words,words"],
+    ],
 )
 def test_the_command_that_is_printed_trains_the_model_that_was_saved(files, data, capsys, monkeypatch):
     monkeypatch.chdir(files)

@@ -130,7 +130,7 @@ class LinearModel(StreamModel):
             validation = None if validation is None else keep_rows(validation)
         learner = self._new_learner(settings, source)
         if self._warm is not None:
-            learner = LinearLearner.from_state(learner.settings, self._warm.state)
+            learner = self._warm.continued(learner.settings)
         encoder = encoder_of(source)
         if hasattr(encoder, "heaviness"):
             encoder.heaviness = learner.heaviness

@@ -39,7 +39,7 @@ class Problem:
     rows: Chunk
 
     @property
-    def C(self) -> float:
+    def C(self) -> float:  # noqa: N802, the name that all of them use
         """The view of support vector machines."""
         return 1.0 / (self.alpha * self.rows.n_rows)
 
@@ -51,7 +51,7 @@ class Problem:
         return csr_matrix((rows.values, rows.indices, rows.indptr), shape=(rows.n_rows, rows.n_features))
 
 
-Fit = Callable[[float], tuple[Array, Array]]  # effort to (weights, features by outputs; bias)
+Fit = Callable[[float], tuple[Array, Array, bool]]  # effort to (weights, features by outputs; bias; no more is to come)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,15 @@ def _sklearn(make: Callable[[Problem, float], Any]) -> Callable[[Problem], Fit]:
     def prepare(problem: Problem) -> Fit:
         X, y = problem.matrix(), problem.rows.y
 
-        def fit(effort: float) -> tuple[Array, Array]:
+        def fit(effort: float) -> tuple[Array, Array, bool]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that it did not converge is the point
                 model = make(problem, effort).fit(X, y)
             coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else np.asarray(model.coef_)
             coef = coef.reshape(-1, X.shape[1])
-            return coef.T, np.broadcast_to(np.ravel(model.intercept_), len(coef))
+            used = getattr(model, "n_iter_", None)
+            finished = used is not None and int(np.max(used)) < effort
+            return coef.T, np.broadcast_to(np.ravel(model.intercept_), len(coef)), finished
 
         return fit
 
@@ -164,7 +166,7 @@ SKLEARN = (
         "sklearn",
         lambda problem: _of_two(("hinge",))(problem) and problem.fit_intercept,
         _sklearn(_svc),
-        tuple(500 * 2**k for k in range(14)),
+        tuple(1000 * 4**k for k in range(9)),
     ),
 )
 
@@ -181,14 +183,14 @@ def _liblinear(solver: int) -> Callable[[Problem], Fit]:
         data = make_problem(codes, problem.matrix().astype(np.float64), bias)
         d = problem.rows.n_features
 
-        def fit(tolerance: float) -> tuple[Array, Array]:
+        def fit(tolerance: float) -> tuple[Array, Array, bool]:
             free = " -R" if problem.fit_intercept else ""
             model = train(data, parameter(f"-s {solver} -c {problem.C} -e {tolerance} -B {bias} -q{free}"))
             w = np.zeros(d + 1)
             n = model.nr_feature + (bias > 0)
             w[:n] = np.ctypeslib.as_array(model.w, (n,))
             w = w if model.label[0] > 0 else -w
-            return w[:d, None], w[d:] if bias > 0 else np.zeros(1)
+            return w[:d, None], w[d:] if bias > 0 else np.zeros(1), False
 
         return fit
 

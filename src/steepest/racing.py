@@ -92,17 +92,28 @@ class Race:
         """Seconds in which a solver comes within this gap, or None."""
         racer = next((racer for racer in self.racers if racer.name == name), None)
         if racer is None:
-            raise ParameterError(f"{name!r} took no part in this race; there were {', '.join(r.name for r in self.racers)}")
+            raise ParameterError(
+                f"{name!r} took no part in this race; there were {', '.join(r.name for r in self.racers)}"
+            )
         return racer.seconds_to(self.best + gap * abs(self.best))
 
     @property
     def header(self) -> tuple[str, ...]:
         """Titles of the table's columns."""
-        return ("solver", *(f"to {gap:.1%}" for gap in GAPS), "objective", "gap", "test loss", f"test {self.error_name}")
+        return (
+            "solver",
+            *(f"to {gap:.1%}" for gap in GAPS),
+            "objective",
+            "gap",
+            "test loss",
+            f"test {self.error_name}",
+        )
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table, quickest to 1 % first."""
-        found = sorted(self.racers, key=lambda racer: [self.seconds_to(racer.name, gap) or math.inf for gap in GAPS[1:]])
+        found = sorted(
+            self.racers, key=lambda racer: [self.seconds_to(racer.name, gap) or math.inf for gap in GAPS[1:]]
+        )
         return [self._row(racer) for racer in found]
 
     def _row(self, racer: Racer) -> tuple[str, ...]:
@@ -253,7 +264,10 @@ class _Course:
         known = (*STOCHASTIC, *BATCH_SOLVERS, *self.peers)
         for name in names:
             if name not in known:
-                raise ParameterError(f"solver {name!r} is unknown, not installed or has another objective; choose from {', '.join(known)}")
+                raise ParameterError(
+                    f"solver {name!r} is unknown, not installed or has another objective; "
+                    f"choose from {', '.join(known)}"
+                )
             if (reason := self._refusal(name)) is not None:
                 raise ParameterError(reason)
         return list(dict.fromkeys(names)), {}
@@ -308,11 +322,11 @@ class _Course:
         fit = peer.prepare(self.problem)
         for effort in peer.efforts:
             started = time.perf_counter()
-            weights, bias = fit(effort)
+            weights, bias, finished = fit(effort)
             seconds = time.perf_counter() - started
             learner = LinearLearner(self.judge_settings, self.problem.rows.n_features, self._labels())
             learner.take_weights(np.asarray(weights), np.asarray(bias))
-            yield effort, seconds, learner, False
+            yield effort, seconds, learner, finished
 
     def _labels(self) -> list[Any]:
         return [] if self.train.labels is None else list(self.train.labels.tolist())

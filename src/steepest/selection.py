@@ -1,7 +1,7 @@
 """Cross-validation: how well an estimator does on rows that it has not seen, measured k times.
 
-Rows are dealt to k folds by their stable numbers (see data/folds.py); each fold is measured by a model that learned from
-the others. Folds run side by side in threads, each on its own, so the result does not depend on `n_jobs`.
+Rows are dealt to k folds by their stable numbers (see data/folds.py); each fold is measured by a model that learned
+from the others. Folds run side by side in threads, each on its own, so the result does not depend on `n_jobs`.
 """
 
 from __future__ import annotations
@@ -139,7 +139,9 @@ def cross_validate(
 def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: Any = None) -> Source:
     """The source itself, or the one that the estimator would make of these arrays."""
     if not (isinstance(estimator, StreamModel) or hasattr(estimator, "evaluate_stream")):
-        raise ParameterError(f"{estimator!r} is no estimator of steepest that can be measured; give one that has fit_stream")
+        raise ParameterError(
+            f"{estimator!r} is no estimator of steepest that can be measured; give one that has fit_stream"
+        )
     if isinstance(source_or_X, Source):
         if y is not None or sample_weight is not None:
             raise ParameterError("a source has its targets and weights in it; leave y and sample_weight out")

@@ -31,6 +31,7 @@ from steepest.report.picture import save_picture
 from steepest.selection import as_source, copy_of
 
 WARM = ("cd", "lbfgs", "saga", "newton_cg", "cg", "gd", "ftrl", "adagrad", "sgd", "truncated")
+ROUNDING = 1e-6  # of weights in float32
 SHOWN = 10  # coefficients in the picture
 
 
@@ -212,7 +213,7 @@ def largest_alpha(base: Any, train: ArraySource) -> float:
     top = float(np.abs(gradient[:-1]).max(initial=0.0))
     if base.penalty == "elasticnet":
         top /= max(float(base.l1_ratio), 1e-3)
-    return top if top > 0 else 1.0
+    return top * (1 + ROUNDING) if top > 0 else 1.0
 
 
 def _fit(

@@ -1,8 +1,9 @@
 """Tuning by successive halving: many settings on a small sample, the better third of them on three times the rows, ...
 
-The first trial is the estimator as it is, and goes on to the end, so that the best is no worse than it; setting number t is drawn from (seed, t) alone, and samples grow by adding rows,
-so the table of trials depends on the data, the seed and the number of trials only. A budget of seconds can end it early:
-what was found until then is then the answer. All trials are measured on the same held-out rows.
+The first trial is the estimator as it is, and goes on to the end, so that the best is no worse on the held-out rows.
+Setting number t is drawn from (seed, t) alone, and samples grow by adding rows, so the table of trials depends on the
+data, the seed and the number of trials only. A budget of seconds can end it early: what was found until then is then
+the answer. All trials are measured on the same held-out rows.
 Reference: Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", 2016.
 """
 
@@ -90,7 +91,14 @@ class Tuning:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         trials = [
-            {"trial": t.number, "rows": t.rows, "parameters": t.changes, **t.measured, "seconds": t.seconds, "note": t.note}
+            {
+                "trial": t.number,
+                "rows": t.rows,
+                "parameters": t.changes,
+                **t.measured,
+                "seconds": t.seconds,
+                "note": t.note,
+            }
             for t in self.trials
         ]
         best = {"trial": self.best.number, "parameters": self.best.changes, **self.best.measured}
@@ -198,13 +206,15 @@ class _Search:
         rows = look(bare, classes=estimator._kind == "classifier")
         self.n_all = len(rows.ids)
         if self.n_all < 2:
-            raise DataError(f"the data holds {self.n_all} row, but tuning needs some to learn from and some to measure on")
+            raise DataError(
+                f"the data holds {self.n_all} row, but tuning needs some to learn from and some to measure on"
+            )
         self.train, self.test = bare.holdout(holdout, seed)
         self.n_train = self.n_all - len(look(self.test).ids)
         if rows.labels is not None:
             self.train.labels = rows.labels
         self.space = check_space(default_space(estimator, raw) if space is None else space, estimator)
-        n_losses = len(list(self.space["loss"])) if "loss" in self.space else 1  # type: ignore[arg-type]
+        n_losses = len(list(self.space["loss"])) if "loss" in self.space else 1
         quality = "accuracy" if estimator._kind == "classifier" else "rmse"
         choice("metric", metric, ("auto", "loss", quality))
         self.metric = ("loss" if n_losses == 1 else quality) if metric == "auto" else metric
@@ -227,7 +237,9 @@ class _Search:
             going = sorted({0, *(trial.number for trial in ranked[: max(1, len(ranked) // KEEP)])})
         best = min(last, key=lambda trial: (trial.score, trial.number))
         if not math.isfinite(best.score):
-            raise ParameterError(f"no trial gave a usable model; the first said: {last[0].note or 'the loss is no number'}")
+            raise ParameterError(
+                f"no trial gave a usable model; the first said: {last[0].note or 'the loss is no number'}"
+            )
         model = self._model(best.changes)
         if refit:
             model.fit_stream(self.source)
@@ -322,6 +334,8 @@ def check_space(space: Space, estimator: Any) -> dict[str, Any]:
             more_than(f"space[{name!r}].low", values.low, 0.0)
             more_than(f"space[{name!r}].high", values.high, values.low)
         elif isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
-            raise ParameterError(f"space[{name!r}]={values!r} is nothing to choose from; give values or Range(low, high)")
+            raise ParameterError(
+                f"space[{name!r}]={values!r} is nothing to choose from; give values or Range(low, high)"
+            )
         checked[name] = values
     return checked

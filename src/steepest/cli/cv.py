@@ -16,7 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--groups", metavar="COLUMN", help="rows with one value there are never on both sides")
     parser.add_argument(
-        "--stratified", action=argparse.BooleanOptionalAction, default="auto", help="default: for classes, without groups"
+        "--stratified",
+        action=argparse.BooleanOptionalAction,
+        default="auto",
+        help="default: for classes, without groups",
     )
     parser.add_argument("--metrics", metavar="NAMES", help="with commas between; default: loss, accuracy or rmse")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -35,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         stratified=options.stratified,
         groups=None if options.groups is None else _group_column(options),
         metrics=None if options.metrics is None else options.metrics.split(","),
-        n_jobs=jobs,
+        n_jobs=1 if jobs is None else jobs,
         random_state=int(estimator.random_state or 0),
     )
     tell_skipped(source)

@@ -59,4 +59,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell(name: str, point: Point) -> None:
-    print(f"{name}: {point.seconds:.2f} s, objective {point.objective:.6f}, test {point.test_error:.4f}", file=sys.stderr)
+    print(
+        f"{name}: {point.seconds:.2f} s, objective {point.objective:.6f}, test {point.test_error:.4f}", file=sys.stderr
+    )

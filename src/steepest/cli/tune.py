@@ -19,6 +19,7 @@ from steepest.data.raw import is_raw
 from steepest.tuning import DEFAULT_TRIALS, Trial, default_space, shown
 
 TUNED_TASKS = ("classify", "regress")
+UNSET = ("class_weight", "text", "categorical", "numeric")  # None if the flag was not given
 SEVERAL = ("alpha", "loss", "eta0", "penalty", "solver", "schedule", "epochs", "l1_ratio", "batch_size", "average")
 
 
@@ -73,7 +74,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _tell(trial: Trial) -> None:
     measured = ", ".join(f"{name} {value:.5f}" for name, value in trial.measured.items())
-    print(f"trial {trial.number}: {trial.rows:,} rows, {measured or trial.note}, {trial.seconds:.2f} s", file=sys.stderr)
+    print(
+        f"trial {trial.number}: {trial.rows:,} rows, {measured or trial.note}, {trial.seconds:.2f} s", file=sys.stderr
+    )
 
 
 def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
@@ -86,6 +89,7 @@ def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
     told = {name: value for name, value in {**reading, "task": options.task}.items() if value is not None}
     if told["task"] == "classify":
         del told["task"]
+    given = {name: value for name, value in given.items() if value is not None or name not in UNSET}
     values = {**given, **told, **best}
     words = ["steepest", "train", *options.data, "-m", options.model or "MODEL"]
     for name, value in values.items():

@@ -39,7 +39,9 @@ def look(source: Source, *, classes: bool = False, group: str | None = None) -> 
     if is_raw(source):
         source = encoded(source, _GroupColumn(group, groups) if group else _nothing)
     elif group is not None:
-        raise ParameterError(f"groups={group!r} names a column, but these rows have none; give an array, one group a row")
+        raise ParameterError(
+            f"groups={group!r} names a column, but these rows have none; give an array, one group a row"
+        )
     with_classes = classes
     for chunk in _chunks(source):
         ids.append(chunk.row_ids)
@@ -159,7 +161,9 @@ def _deal_groups(rows: Rows, n_folds: int, seed: int) -> Array:
     assert rows.groups is not None
     sizes = np.bincount(rows.groups)
     if n_folds > len(sizes):
-        raise ParameterError(f"folds={n_folds} is more than the {len(sizes)} groups there are; give at most {len(sizes)}")
+        raise ParameterError(
+            f"folds={n_folds} is more than the {len(sizes)} groups there are; give at most {len(sizes)}"
+        )
     ties = mix(np.arange(len(sizes)), seed)
     fold_of = np.empty(len(sizes), np.int64)
     filled = [0] * n_folds
@@ -173,7 +177,9 @@ def with_groups(rows: Rows, groups: Sequence[Any] | Array) -> Rows:
     """The same rows with groups given beside them, one a row in the order of reading."""
     values = np.asarray(groups)
     if values.shape != (len(rows.ids),):
-        raise ParameterError(f"groups has shape {values.shape} but there are {len(rows.ids)} rows; give one group a row")
+        raise ParameterError(
+            f"groups has shape {values.shape} but there are {len(rows.ids)} rows; give one group a row"
+        )
     codes = _Codes()
     codes.add(values)
     return Rows(rows.ids, rows.classes, rows.labels, codes.codes())

@@ -16,7 +16,8 @@ LEFT, RIGHT, TOP, BOTTOM = 70, 14, 30, 46
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; color: #1a1a1a }
 table { border-collapse: collapse; margin: 1em 0 } td, th { padding: .25em .8em; text-align: right }
-th { border-bottom: 2px solid #444 } td { border-bottom: 1px solid #ddd } td:first-child, th:first-child { text-align: left }
+th { border-bottom: 2px solid #444 } td { border-bottom: 1px solid #ddd }
+td:first-child, th:first-child { text-align: left }
 figure { display: inline-block; margin: 0 1em 1em 0 } svg { max-width: 100%; height: auto }
 .legend span { margin-right: 1.4em; white-space: nowrap } pre { background: #f4f4f4; padding: .6em }
 """
