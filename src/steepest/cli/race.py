@@ -39,7 +39,8 @@ def run(options: argparse.Namespace) -> int:
         check_writable(options.html)
     source, test = open_data(options), options.test
     if options.test_data is not None:
-        test = open_data(argparse.Namespace(**{**vars(options), "data": [options.test_data], "cache": None}))
+        other = {"data": [options.test_data], "cache": None, "limit": None}
+        test = open_data(argparse.Namespace(**{**vars(options), **other}))
     result = st.race(
         estimator,
         source,

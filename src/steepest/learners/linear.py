@@ -127,7 +127,7 @@ class LinearLearner:
         if settings.rule in ADAPTIVE and not self.shared:
             weights, bias = self.weights()
             own.arrays = own._new_arrays(own.n_features)
-            own.arrays["v"][: own.n_features, 0] = -weights / (1.0 if self.eta0 is None else self.eta0)
+            own._live(own.arrays["v"])[:, 0] = -weights / (1.0 if self.eta0 is None else self.eta0)
             own.arrays["bias"][...] = bias
         own._shown = None
         return own
