@@ -12,7 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ PARTS = (1 / 16, 1 / 4)  # of an epoch
 GAPS = (0.1, 0.01, 0.001)
 FLOOR = 1e-7  # gaps below it are rounding
 TOL = 1e-12
+WORST = 2.0  # times the least test error: worse ones are not drawn
+WARM_UP_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +156,18 @@ class Race:
         """Gap and test error against seconds."""
         gaps = [Line(r.name, [p.seconds for p in r.points], [self.gap(p) for p in r.points]) for r in self.racers]
         errors = [Line(r.name, [p.seconds for p in r.points], [p.test_error for p in r.points]) for r in self.racers]
+        least = min((error for line in errors for error in line.y if math.isfinite(error)), default=1.0)
         name = "share of test rows that are wrong" if self.error_name == "error" else "test rmse"
         return [
             Chart("How near to the optimum", "seconds of training", "(objective - best) / best", gaps, floor=FLOOR),
-            Chart("What it is worth on new rows", "seconds of training", name, errors, log_y=False),
+            Chart(
+                "What it is worth on new rows",
+                "seconds of training",
+                name,
+                errors,
+                log_y=False,
+                ceiling=WORST * least if least > 0 else math.inf,
+            ),
         ]
 
     def plot(self, path: str | os.PathLike[str]) -> None:
@@ -290,7 +300,8 @@ class _Course:
 
     def runs(self, name: str, limit: float) -> Iterator[Point]:
         """Runs with more and more effort, while there is time for the next."""
-        run = self._foreign(self.peers[name]) if name in self.peers else self._own(name)
+        self._warm_up(name)
+        run = self._foreign(self.peers[name], self.problem) if name in self.peers else self._own(name, self.train)
         spent = 0.0
         for effort, seconds, learner, finished in run:
             spent += seconds
@@ -304,22 +315,32 @@ class _Course:
         average = self.estimator.average if name in ("sgd", "asgd") else "auto"
         return copy_of(self.estimator, solver=name, epochs=max(1, int(effort)), tol=None, average=average)
 
-    def _own(self, name: str) -> Iterator[tuple[float, float, LinearLearner, bool]]:
-        assert self.train.n_rows is not None
+    def _warm_up(self, name: str) -> None:
+        """A short run on few rows, not counted: modules are imported and memory is fetched by whoever comes first."""
+        few = hold_rows(self.train.sample(WARM_UP_ROWS, self.seed))
+        few.labels = self.train.labels
+        problem = replace(self.problem, rows=few.block)
+        try:
+            next(self._foreign(self.peers[name], problem) if name in self.peers else self._own(name, few))
+        except ValueError:  # few rows may hold one class only
+            pass
+
+    def _own(self, name: str, train: ArraySource) -> Iterator[tuple[float, float, LinearLearner, bool]]:
+        assert train.n_rows is not None
         batch = name in BATCH_SOLVERS
         for effort in DOUBLING if batch else (*PARTS, *DOUBLING):
-            rows: Source = self.train
+            rows = train
             if effort < 1:
-                rows = hold_rows(self.train.sample(max(1, int(effort * self.train.n_rows)), self.seed))
-                rows.labels = self.train.labels
+                rows = hold_rows(train.sample(max(1, int(effort * train.n_rows)), self.seed))
+                rows.labels = train.labels
             model = self._model(name, effort)
             started = time.perf_counter()
             model.fit_stream(rows)
             seconds = time.perf_counter() - started
             yield effort, seconds, model._learner, name == "closed_form" or (batch and model.n_iter_ < effort)
 
-    def _foreign(self, peer: Peer) -> Iterator[tuple[float, float, LinearLearner, bool]]:
-        fit = peer.prepare(self.problem)
+    def _foreign(self, peer: Peer, problem: Problem) -> Iterator[tuple[float, float, LinearLearner, bool]]:
+        fit = peer.prepare(problem)
         for effort in peer.efforts:
             started = time.perf_counter()
             weights, bias, finished = fit(effort)

@@ -32,6 +32,7 @@ class Chart:
     log_x: bool = True
     log_y: bool = True
     floor: float | None = None  # smaller values are drawn there: zero has no logarithm
+    ceiling: float = math.inf  # larger values are not drawn, so that the others can be told apart
 
     def points(self, line: Line) -> list[tuple[float, float]]:
         """What can be drawn of a line."""
@@ -39,7 +40,8 @@ class Chart:
         return [
             (x, y)
             for x, y in pairs
-            if math.isfinite(x) and math.isfinite(y) and (x > 0 or not self.log_x) and (y > 0 or not self.log_y)
+            if math.isfinite(x) and math.isfinite(y) and y <= self.ceiling
+            if (x > 0 or not self.log_x) and (y > 0 or not self.log_y)
         ]
 
 
