@@ -47,7 +47,7 @@ def test_stochastic_rules_follow_the_path_too(rows):
     found = st.path(st.LinearClassifier(penalty="l1", epochs=5), *rows, solver="ftrl", n_alphas=6, ratio=0.02)
     exact = st.path(st.LinearClassifier(penalty="l1"), *rows, alphas=found.alphas)
     assert found.places[-1].nonzeros > found.places[0].nonzeros
-    np.testing.assert_allclose(found.column("objective"), exact.column("objective"), rtol=0.05)
+    np.testing.assert_allclose(found.column("objective"), exact.column("objective"), rtol=0.12)
 
 
 def test_a_fit_after_a_path_starts_from_zero(rows):

@@ -12,6 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -320,10 +321,8 @@ class _Course:
         few = hold_rows(self.train.sample(WARM_UP_ROWS, self.seed))
         few.labels = self.train.labels
         problem = replace(self.problem, rows=few.block)
-        try:
+        with suppress(ValueError):  # few rows may hold one class only
             next(self._foreign(self.peers[name], problem) if name in self.peers else self._own(name, few))
-        except ValueError:  # few rows may hold one class only
-            pass
 
     def _own(self, name: str, train: ArraySource) -> Iterator[tuple[float, float, LinearLearner, bool]]:
         assert train.n_rows is not None

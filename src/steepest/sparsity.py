@@ -23,9 +23,10 @@ from steepest.data.source import ArraySource, Source
 from steepest.engine.loop import mean_loss
 from steepest.learners.batch import KINKED, refusal
 from steepest.learners.linear import LinearLearner
+from steepest.learners.linear_settings import ADAPTIVE
 from steepest.learners.objective import BatchData, Objective
 from steepest.linear_model import LinearModel
-from steepest.racing import STOCHASTIC, split_rows
+from steepest.racing import split_rows
 from steepest.report.chart import Chart, Line
 from steepest.report.picture import save_picture
 from steepest.selection import as_source, copy_of
@@ -168,20 +169,12 @@ def path(
     base.solver = _solver(base, solver)
     train, held_out = split_rows(base, as_source(base, source_or_X, y), test, int(random_state))
     grid = _default_grid(base, train, n_alphas, ratio) if alphas is None else _checked(alphas)
-    if base.solver in STOCHASTIC and base.eta0 == "auto":
-        base.eta0 = _step_size(base, grid[-1], train)
     places, warm = [], None
     for alpha in grid:
         place, warm = _fit(base, alpha, train, held_out, warm)
         places.append(place)
     assert warm is not None
     return Path(places, base.solver, (warm.n_features, warm.n_outputs))
-
-
-def _step_size(base: Any, alpha: float, train: ArraySource) -> Any:
-    """The step of the smallest alpha: where all weights stay zero, no step is better than another."""
-    probe = copy_of(base, alpha=alpha, epochs=1).fit_stream(train)
-    return "auto" if probe._learner.eta0 is None else probe._learner.eta0
 
 
 def _solver(base: Any, wish: str) -> str:
@@ -228,7 +221,7 @@ def _fit(
     base: Any, alpha: float, train: ArraySource, held_out: Source | None, warm: LinearLearner | None
 ) -> tuple[Place, LinearLearner]:
     model = copy_of(base, alpha=alpha)
-    model._warm = warm
+    model._warm = None if base.solver in ADAPTIVE else warm  # their sums of slopes belong to the old alpha
     started = time.perf_counter()
     model.fit_stream(train)
     seconds = time.perf_counter() - started

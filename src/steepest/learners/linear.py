@@ -116,20 +116,10 @@ class LinearLearner:
         self._shown = None
 
     def continued(self, settings: LinearSettings) -> LinearLearner:
-        """A learner with these weights that goes on under other settings of the same rule.
-
-        The adaptive rules remember the sum of all slopes, most of them taken far from here; they start anew, with a sum
-        that gives the same weights.
-        """
+        """A learner with these weights that goes on under other settings of the same rule."""
         own = self._finished().clone()
         own._settle()
-        own.settings = settings
-        if settings.rule in ADAPTIVE and not self.shared:
-            weights, bias = self.weights()
-            own.arrays = own._new_arrays(own.n_features)
-            own._live(own.arrays["v"])[:, 0] = -weights / (1.0 if self.eta0 is None else self.eta0)
-            own.arrays["bias"][...] = bias
-        own._shown = None
+        own.settings, own._shown = settings, None
         return own
 
     def merge(self, states: Sequence[State]) -> LinearLearner:
