@@ -111,7 +111,7 @@ class Tuning:
         lines = [head + "".join(f"{name:>12}" for name in measures) + f"{'seconds':>10}"]
         for trial in self.trials:
             cells = "".join(f"{shown(trial.changes.get(name, '-')):>16}" for name in names)
-            numbers = "".join(f"{trial.measured.get(name, math.nan):>12.5f}" for name in measures)
+            numbers = "".join(f"{trial.measured.get(name, math.nan):>12.5g}" for name in measures)
             mark = " *" if trial is self.best else ""
             lines.append(f"{trial.number:>5}{trial.rows:>12,}{cells}{numbers}{trial.seconds:>10.2f}{mark}")
         return "\n".join(lines)
