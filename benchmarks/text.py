@@ -1,9 +1,9 @@
 """From a raw file of texts to a model and its accuracy, beside HashingVectorizer + SGDClassifier, fastText and VW.
 
-imdb, debian-packages, 20newsgroups: seconds are time on the wall from the packed JSON lines to the saved model, in a new
-process, with all imports; peers get Python's reader and, for their own text formats, a temporary file, since that is what
-their users have to do. Then the accuracy on the test file. All take words and pairs of words; peers with their documented
-settings, two threads where they have them.
+imdb, debian-packages, 20newsgroups: seconds are time on the wall from the packed JSON lines to the saved model, in a
+new process, with all imports; peers get Python's reader and, for their own text formats, a temporary file, since that
+is what their users have to do. Then the accuracy on the test file. All take words and pairs of words; peers with their
+documented settings, two threads where they have them.
 
 The data is not part of the project: STEEPEST_DATA names the folder that holds it. Without it nothing is measured.
 """

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from steepest.learners.graph import Graph
     from steepest.linear import LinearClassifier, LinearRegressor
     from steepest.neural import NetworkClassifier, NetworkRegressor
+    from steepest.racing import race
     from steepest.radial import RBFClassifier, RBFRegressor
+    from steepest.selection import cross_validate
+    from steepest.sparsity import path
+    from steepest.tuning import tune
 
     __version__: str
 
@@ -50,9 +54,12 @@ __all__ = [
     "RBFRegressor",
     "Source",
     "__version__",
+    "cross_validate",
     "from_arrays",
     "from_ratings",
     "load",
+    "path",
+    "race",
     "scan",
     "scan_arrow",
     "scan_csv",
@@ -62,6 +69,7 @@ __all__ = [
     "scan_ratings",
     "scan_text",
     "scan_vw",
+    "tune",
 ]
 
 _HOMES = {
@@ -82,9 +90,12 @@ _HOMES = {
     "RBFClassifier": "radial",
     "RBFRegressor": "radial",
     "Source": "data.source",
+    "cross_validate": "selection",
     "from_arrays": "data.source",
     "from_ratings": "data.ratings",
     "load": "estimator",
+    "path": "sparsity",
+    "race": "racing",
     "scan": "data.scan",
     "scan_arrow": "data.table",
     "scan_csv": "data.table",
@@ -94,6 +105,7 @@ _HOMES = {
     "scan_ratings": "data.ratings",
     "scan_text": "data.text",
     "scan_vw": "data.vw",
+    "tune": "tuning",
 }
 
 

@@ -72,6 +72,7 @@ class LinearModel(StreamModel):
     tol_on: str
 
     _plan: MemoryPlan | None = None  # what the memory budget led to
+    _warm: LinearLearner | None = None  # where the next fit starts
 
     # -------------------------------------------------------------------------------------------------- learning
 
@@ -128,6 +129,8 @@ class LinearModel(StreamModel):
             source = keep_rows(source)
             validation = None if validation is None else keep_rows(validation)
         learner = self._new_learner(settings, source)
+        if self._warm is not None:
+            learner = self._warm.continued(learner.settings)
         encoder = encoder_of(source)
         if hasattr(encoder, "heaviness"):
             encoder.heaviness = learner.heaviness
@@ -180,6 +183,9 @@ class LinearModel(StreamModel):
         learner.rows_learned = data.n_rows
         self._check_learned(learner)
         objective = Objective(data, threads(self.n_jobs))
+        if self._warm is not None:
+            weights, bias = self._warm.weights()
+            objective.warm = np.vstack([weights, bias]).astype(np.float64)
         solver = SOLVERS[settings.rule](objective, SolverOptions(str(self.schedule), settings.eta0, tol, self._seed()))
         checkpoints = None
         if checkpoint is not None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -29,33 +30,33 @@ NUMBER_LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "poisson
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    add_data_arguments(parser)
     parser.add_argument("-m", "--model", required=True, help="where the model is saved")
-    parser.add_argument("--task", choices=tuple(TASKS), default="classify")
     parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help="share of rows to measure on")
-    parser.add_argument("--class-weight", choices=("balanced",), default=None)
     parser.add_argument("--checkpoint", metavar="DIR", help="save the state there now and then")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     parser.add_argument("--json", action="store_true", help="one JSON object an epoch on stdout")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_model_arguments(parser)
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """The data and the model: the flags that cv, tune and race share with train."""
+    add_data_arguments(parser)
+    parser.add_argument("--task", choices=tuple(TASKS), default="classify")
+    parser.add_argument("--class-weight", choices=("balanced",), default=None)
     flags.add_estimator_flags(parser, [*TASKS.values(), st.Hasher])
 
 
 def run(options: argparse.Namespace) -> int:
     """Trains, saves, and says where the model is."""
-    estimator_class = _estimator_class(options)
-    foreign = flags.foreign_arguments(options, estimator_class, list(TASKS.values()))
-    if foreign:
-        raise st.ParameterError(f"--{foreign[0].replace('_', '-')} has no meaning with --task {options.task}")
     if options.resume and not options.checkpoint:
         raise st.ParameterError("--resume needs --checkpoint DIR, the folder the state was saved in")
-    arguments = {"random_state": 0, **flags.estimator_arguments(options, estimator_class)}
-    estimator = _estimator(estimator_class, arguments, options)
-    _check_writable(options.model)
+    estimator = new_estimator(options)
+    check_writable(options.model)
     started = time.perf_counter()
-    source, validation = open_data(options, **_reading(options)), None
+    source, validation = open_data(options, **reading(options)), None
     if options.holdout:
-        source, validation = source.holdout(options.holdout, int(arguments["random_state"] or 0))
+        source, validation = source.holdout(options.holdout, int(estimator.random_state or 0))
     monitor = choose_monitor(options.json, options.quiet)
     estimator.fit_stream(source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume)
     estimator.save(options.model)
@@ -71,7 +72,18 @@ def _estimator_class(options: argparse.Namespace) -> type[Model]:
     return TASKS[options.task]
 
 
-def _reading(options: argparse.Namespace) -> dict[str, Any]:
+def new_estimator(options: argparse.Namespace, leave_out: Container[str] = ()) -> Model:
+    """The estimator that the flags describe, those named aside."""
+    estimator_class = _estimator_class(options)
+    foreign = flags.foreign_arguments(options, estimator_class, list(TASKS.values()))
+    if foreign:
+        raise st.ParameterError(f"--{foreign[0].replace('_', '-')} has no meaning with --task {options.task}")
+    given = flags.estimator_arguments(options, estimator_class)
+    arguments = {"random_state": 0, **{name: value for name, value in given.items() if name not in leave_out}}
+    return _estimator(estimator_class, arguments, options)
+
+
+def reading(options: argparse.Namespace) -> dict[str, Any]:
     """Clusters need no labels; a label column that is named is left out of the features, and weights are then read."""
     if options.task == "rate":
         return {"format": "ratings"}
@@ -104,7 +116,7 @@ def _hasher(options: argparse.Namespace) -> st.Hasher | None:
     return st.Hasher(**{"names": 10_000, **wishes})
 
 
-def _check_writable(model: str) -> None:
+def check_writable(model: str) -> None:
     """Better to stumble now than after hours of training."""
     folder = Path(model).absolute().parent
     if not folder.is_dir():

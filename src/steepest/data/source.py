@@ -135,6 +135,14 @@ class Source(ABC):
         """The first n rows."""
         return Limited(self, whole("limit", n_rows, 0))
 
+    def sample(self, n_rows: int, seed: int = 0) -> Source:
+        """N rows from all over the data, always the same ones; a larger sample holds all rows of a smaller one."""
+        return Sampled(self, whole("sample", n_rows, 1), seed)
+
+    def select(self, keep: Callable[[Array], Array], rule: str) -> Source:
+        """The rows whose stable numbers pass a test; `rule` says in words which test it is."""
+        return Selected(self, keep, rule)
+
     def cache(self, path: str | os.PathLike[str]) -> Source:
         """The same rows, parsed once and kept in a file, from which every epoch is then read at the speed of memory.
 
@@ -213,13 +221,34 @@ class Limited(Derived):
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """Rows are limited as they stand, and each chunk of them is then shuffled."""
         left = self.most
-        for number, chunk in enumerate(self.parent.read(Order(), 0)):
+        for number, chunk in enumerate(self._whole()):
             if left <= 0:
                 return
             kept = chunk.span(0, min(left, chunk.n_rows))
             left -= kept.n_rows
             permuted = order.permute(kept.n_rows, epoch, number)
             yield kept if permuted is None else kept.visit(kept.row_numbers[permuted])
+
+    def _whole(self) -> Iterator[Chunk]:
+        return self.parent.read(Order(), 0)
+
+
+class Sampled(Limited):
+    """N rows of another source that is read in one random order: a prefix of it, so files are not read to their end."""
+
+    def __init__(self, parent: Source, most: int, seed: int) -> None:
+        super().__init__(parent, most)
+        self.seed = seed
+
+    def _copy(self) -> Sampled:
+        return Sampled(self.parent, self.most, self.seed)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The parent's, how many rows of it and which."""
+        return {"sample": self.most, "seed": self.seed, "of": self.parent.fingerprint()}
+
+    def _whole(self) -> Iterator[Chunk]:
+        return self.parent.read(Order("rows", self.seed), 0)
 
 
 class Selected(Derived):
@@ -292,6 +321,17 @@ class ArraySource(Source):
     def limit(self, n_rows: int) -> Source:
         """The first n rows."""
         return self._pick(self._row_numbers()[: whole("limit", n_rows, 0)])
+
+    def sample(self, n_rows: int, seed: int = 0) -> Source:
+        """N rows from all over the data; a larger sample holds all rows of a smaller one."""
+        rows = self._row_numbers()
+        drawn = np.argsort(mix(rows, seed), kind="stable")[: whole("sample", n_rows, 1)]
+        return self._pick(rows[np.sort(drawn)])
+
+    def select(self, keep: Callable[[Array], Array], rule: str) -> Source:
+        """The rows whose numbers pass a test."""
+        rows = self._row_numbers()
+        return self._pick(rows[keep(rows)])
 
     def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
         """Two sources: most rows, and the given fraction of them, both never empty if there are two rows."""

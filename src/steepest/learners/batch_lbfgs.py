@@ -31,8 +31,13 @@ class Lbfgs:
         self.w = objective.start() if start is None else start.copy()
         self.scale = objective.scale()
         self.changes: list[tuple[Array, Array]] = []
+        self.first_norm = 0.0
+        if objective.warm is not None and start is None:  # progress is counted from the cold start all the same
+            self.w = objective.cold_start()
+            self.value, self.gradient = objective.evaluate(self.w)
+            self.first_norm, self.w = self.norm(), objective.start()
         self.value, self.gradient = objective.evaluate(self.w)
-        self.first_norm = self.norm()
+        self.first_norm = max(self.first_norm, self.norm())
 
     def norm(self) -> float:
         """Length of the (pseudo-)gradient, each coordinate in its own scale."""

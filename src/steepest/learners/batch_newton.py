@@ -31,8 +31,12 @@ class NewtonCG:
         self.objective = objective
         self.w = objective.start() if start is None else start.copy()
         self.scale = objective.scale()
+        self.first_norm = 0.0
+        if objective.warm is not None and start is None:  # progress is counted from the cold start all the same
+            self.value, self.gradient = objective.evaluate(objective.cold_start())
+            self.first_norm = self.norm()
         self.value, self.gradient = objective.evaluate(self.w, curvature=True)
-        self.first_norm = self.norm()
+        self.first_norm = max(self.first_norm, self.norm())
 
     def norm(self) -> float:
         """Length of the gradient, each coordinate in its own scale."""

@@ -59,6 +59,14 @@ class CdProblem:
         self.stuck = False
         self._look()
 
+    def start_from(self, w: Array, bias: float) -> None:
+        """Goes on from these weights."""
+        self.w, self.bias, self.scores = w.copy(), bias, np.full(len(self.scores), bias)
+        columns = self.columns
+        kernels.dual_gather(columns.indptr, columns.indices, columns.values, self.w, self.scores)
+        self.value, self.slopes = self._judge(self.scores, self.w)
+        self._look()
+
     def step(self) -> None:
         """One model, its minimum, and the best point on the way there."""
         chosen = self._working_set()
@@ -189,6 +197,9 @@ class CoordinateDescent:
             for output in range(objective.n_outputs)
         ]
         self.first = sum(problem.left for problem in self.problems)
+        if objective.warm is not None:
+            for output, problem in enumerate(self.problems):
+                problem.start_from(self.w[:-1, output], float(self.w[-1, output]))
 
     def step(self) -> Step:
         """One step of every output that can still be improved."""

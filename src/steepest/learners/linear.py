@@ -116,6 +116,13 @@ class LinearLearner:
         self.arrays["bias"][...] = bias
         self._shown = self._norms = None
 
+    def continued(self, settings: LinearSettings) -> LinearLearner:
+        """A learner with these weights that goes on under other settings of the same rule."""
+        own = self._finished().clone()
+        own._settle()
+        own.settings, own._shown = settings, None
+        return own
+
     def merge(self, states: Sequence[State]) -> LinearLearner:
         """The mean of several learners' weights, each counted by the rows it has seen."""
         parts = [LinearLearner.from_state(self.settings, state)._finished() for state in states]

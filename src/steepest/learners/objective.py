@@ -109,6 +109,7 @@ class Objective:
         self.passes = 0
         self.smoothing = 0.0
         self.shifts: list[Array] | None = None
+        self.warm: Array | None = None  # weights from which a solver that can do so starts
         self.plain_loss = self.gap = math.nan  # of the last evaluation: mean loss without smoothing, gap
         self._curvature: list[Array] = []
         self._curvature_at: Array | None = None
@@ -303,6 +304,10 @@ class Objective:
         return total
 
     def start(self) -> Array:
+        """Where a solver starts: at weights found before, if there are any."""
+        return self.cold_start() if self.warm is None else self.warm.copy()
+
+    def cold_start(self) -> Array:
         """Zero weights; the bias of a regression starts at the mean target, or its logarithm for counts."""
         w = np.zeros(self.shape)
         if self.settings.task != "regress" or not self.fit_intercept:

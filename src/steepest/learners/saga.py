@@ -131,6 +131,8 @@ class Saga:
         ]
         self._remember()
         self.value, self.first = self._look(self.w)
+        if objective.warm is not None:  # progress is counted from the cold start all the same
+            self.first = max(self.first, self._look(objective.cold_start())[1])
 
     def step(self) -> Step:
         """A few epochs and a look at the objective; if it rose, back to where it was with half the step."""

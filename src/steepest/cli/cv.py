@@ -1,0 +1,55 @@
+"""steepest cv DATA: k-fold cross-validation, with the flags of train."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import steepest as st
+from steepest.cli.data import open_data, tell_skipped
+from steepest.cli.train import add_model_arguments, new_estimator, reading
+from steepest.data.folds import look
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All flags of the verb."""
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--groups", metavar="COLUMN", help="rows with one value there are never on both sides")
+    parser.add_argument(
+        "--stratified",
+        action=argparse.BooleanOptionalAction,
+        default="auto",
+        help="default: for classes, without groups",
+    )
+    parser.add_argument("--metrics", metavar="NAMES", help="with commas between; default: loss, accuracy or rmse")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    add_model_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints a line a fold, the means and the standard deviations; --jobs folds at once."""
+    estimator = new_estimator(options)
+    source = open_data(options, **reading(options))
+    jobs, estimator.n_jobs = estimator.n_jobs, 1
+    result = st.cross_validate(
+        estimator,
+        source,
+        folds=options.folds,
+        stratified=options.stratified,
+        groups=None if options.groups is None else _group_column(options),
+        metrics=None if options.metrics is None else options.metrics.split(","),
+        n_jobs=1 if jobs is None else jobs,
+        random_state=int(estimator.random_state or 0),
+    )
+    tell_skipped(source)
+    print(json.dumps(result.as_dict()) if options.json else result)
+    return 0
+
+
+def _group_column(options: argparse.Namespace) -> object:
+    """The column is read by itself, since it need not be a feature."""
+    roles = {"text": None, "categorical": [options.groups], "numeric": None, "cache": None}
+    table = open_data(argparse.Namespace(**{**vars(options), **roles}))
+    groups = look(table, group=options.groups).groups
+    assert groups is not None
+    return groups

@@ -1,0 +1,65 @@
+"""steepest race DATA: solvers side by side, as a table, a picture and a page, with the flags of train."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+import steepest as st
+from steepest.cli.data import open_data, tell_skipped
+from steepest.cli.train import add_model_arguments, check_writable, new_estimator
+from steepest.racing import Point
+from steepest.report.picture import check_picture
+
+RACED_TASKS = ("classify", "regress")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All flags of the verb."""
+    parser.add_argument("--solvers", metavar="NAMES", help="with commas between; default: all that can take part")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each solver; default: 10")
+    parser.add_argument("--test", type=float, default=0.2, metavar="SHARE", help="share of rows to measure on")
+    parser.add_argument("--test-data", metavar="FILE", help="other rows to measure on")
+    parser.add_argument("--png", metavar="FILE", help="draw the charts there (also .svg or .pdf)")
+    parser.add_argument("--html", metavar="FILE", help="write a page there that needs no other file")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_model_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the table."""
+    if options.task not in RACED_TASKS:
+        raise st.ParameterError(f"--task {options.task} has no solvers to race; choose one of {', '.join(RACED_TASKS)}")
+    estimator = new_estimator(options)
+    if options.png is not None:
+        check_picture(options.png)
+    if options.html is not None:
+        check_writable(options.html)
+    source, test = open_data(options), options.test
+    if options.test_data is not None:
+        other = {"data": [options.test_data], "cache": None, "limit": None}
+        test = open_data(argparse.Namespace(**{**vars(options), **other}))
+    result = st.race(
+        estimator,
+        source,
+        solvers=None if options.solvers is None else options.solvers.split(","),
+        test=test,
+        seconds=options.seconds,
+        random_state=int(estimator.random_state or 0),
+        on_point=None if options.quiet or not sys.stderr.isatty() else _tell,
+    )
+    tell_skipped(source)
+    if options.png is not None:
+        result.plot(options.png)
+    if options.html is not None:
+        result.html(options.html)
+    print(json.dumps(result.as_dict()) if options.json else result)
+    return 0
+
+
+def _tell(name: str, point: Point) -> None:
+    print(
+        f"{name}: {point.seconds:.2f} s, objective {point.objective:.6f}, test {point.test_error:.4f}", file=sys.stderr
+    )

@@ -1,0 +1,104 @@
+"""steepest tune DATA: parameters by successive halving, with the flags of train.
+
+A flag that is given is kept as it is; several values with commas between are tried (`--loss log,hinge`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from typing import Any
+
+import steepest as st
+from steepest.cli import flags
+from steepest.cli.data import RATINGS, READING, open_data, tell_skipped
+from steepest.cli.train import TASKS, add_model_arguments, check_writable, new_estimator
+from steepest.data.raw import is_raw
+from steepest.tuning import DEFAULT_TRIALS, Trial, default_space, shown
+
+TUNED_TASKS = ("classify", "regress")
+UNSET = ("class_weight", "text", "categorical", "numeric")  # None if the flag was not given
+SEVERAL = ("alpha", "loss", "eta0", "penalty", "solver", "schedule", "epochs", "l1_ratio", "batch_size", "average")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """All flags of the verb."""
+    parser.add_argument("-m", "--model", help="where the best model is saved")
+    parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="default: 60")
+    parser.add_argument("--trials", type=int, default=DEFAULT_TRIALS, help=f"default: {DEFAULT_TRIALS}")
+    parser.add_argument("--holdout", type=float, default=0.2, metavar="SHARE", help="share of rows to measure on")
+    parser.add_argument("--metric", default="auto", help="loss, accuracy or rmse")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_model_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the table of trials and the best command."""
+    if options.task not in TUNED_TASKS:
+        raise st.ParameterError(f"--task {options.task} cannot be tuned; choose one of {', '.join(TUNED_TASKS)}")
+    several = {name: value for name in SEVERAL if isinstance(value := vars(options).get(name), tuple)}
+    estimator = new_estimator(options, leave_out=several)
+    if options.model is not None:
+        check_writable(options.model)
+    source = open_data(options)
+    given = {**flags.estimator_arguments(options, TASKS[options.task]), **flags.estimator_arguments(options, st.Hasher)}
+    free = {name: values for name, values in default_space(estimator, is_raw(source)).items() if name not in given}
+    result = st.tune(
+        estimator,
+        source,
+        space=free | several,
+        budget=options.budget,
+        trials=options.trials,
+        holdout=options.holdout,
+        metric=options.metric,
+        random_state=int(estimator.random_state or 0),
+        refit=options.model is not None,
+        on_trial=None if options.quiet or not sys.stderr.isatty() else _tell,
+    )
+    if options.model is not None:
+        result.best_estimator.save(options.model)
+    tell_skipped(source)
+    command = best_command(options, result.best.changes)
+    if options.json:
+        print(json.dumps({**result.as_dict(), "command": command}))
+        return 0
+    print(result)
+    for note in result.notes:
+        print(f"steepest: {note}", file=sys.stderr)
+    print(f"\nthe best, number {result.best.number}:\n{command}")
+    return 0
+
+
+def _tell(trial: Trial) -> None:
+    measured = ", ".join(f"{name} {value:.5f}" for name, value in trial.measured.items())
+    print(
+        f"trial {trial.number}: {trial.rows:,} rows, {measured or trial.note}, {trial.seconds:.2f} s", file=sys.stderr
+    )
+
+
+def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
+    """The command that trains the best model on all rows."""
+    given = {**flags.estimator_arguments(options, TASKS[options.task]), **flags.estimator_arguments(options, st.Hasher)}
+    reading = {name: getattr(options, name) for name in ("format", *READING, "cache", "limit")}
+    reading |= {f"{role}_column": getattr(options, f"{role}_column") for role in RATINGS}
+    if reading["format"] == "auto":
+        del reading["format"]
+    told = {name: value for name, value in {**reading, "task": options.task}.items() if value is not None}
+    if told["task"] == "classify":
+        del told["task"]
+    given = {name: value for name, value in given.items() if value is not None or name not in UNSET}
+    values = {**given, **told, **best}
+    words = ["steepest", "train", *options.data, "-m", options.model or "MODEL"]
+    for name, value in values.items():
+        words += _flag(name, value)
+    return shlex.join(words)
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    flag = flags.ALIASES.get(name, "--" + name.replace("_", "-"))
+    if isinstance(value, bool):
+        return [flag if value else "--no-" + flag[2:]]
+    return [flag, ",".join(value) if isinstance(value, list) else shown(value)]

@@ -1,0 +1,185 @@
+"""Folds of a source: every row gets one of k numbers, by its stable number, the seed, and its class or group.
+
+Rows are sorted by (class, random number of the row) and dealt like cards, so that folds differ by at most one row, and
+by at most one row of every class. Groups stay together: the largest first, each to the fold with the fewest rows.
+One look at the data finds numbers, classes and groups; it keeps about ten bytes a row. Left out: classes and groups
+both at once, and targets with several columns, which are dealt without a look at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steepest.data.cache import CachedSource
+from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.parameters import ParameterError
+from steepest.data.raw import RawBatch, encoded, is_raw
+from steepest.data.source import Limited, Order, Selected, Source, mix
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What one look at a source tells: the rows' stable numbers, and codes of their classes and groups if asked for."""
+
+    ids: Array
+    classes: Array | None = None
+    labels: Array | None = None  # by code
+    groups: Array | None = None
+
+
+def look(source: Source, *, classes: bool = False, group: str | None = None) -> Rows:
+    """Reads all rows once, raw ones without hashing them (a cache of raw rows must have its hasher already)."""
+    refuse_reading_once(source)
+    groups, labels = _Codes(), _Codes()
+    ids: list[Array] = []
+    if is_raw(source):
+        source = encoded(source, _GroupColumn(group, groups) if group else _nothing)
+    elif group is not None:
+        raise ParameterError(
+            f"groups={group!r} names a column, but these rows have none; give an array, one group a row"
+        )
+    with_classes = classes
+    for chunk in _chunks(source):
+        ids.append(chunk.row_ids)
+        with_classes = with_classes and chunk.y is not None and chunk.y.ndim == 1
+        if with_classes and chunk.y is not None:
+            labels.add(chunk.visited(chunk.y))
+    if not ids:
+        raise DataError("the data holds no rows; there is nothing to split")
+    return Rows(
+        np.concatenate(ids),
+        labels.codes() if with_classes else None,
+        labels.values() if with_classes else None,
+        groups.codes() if group else None,
+    )
+
+
+def refuse_reading_once(source: Source) -> None:
+    """Splits need several passes, which a pipe cannot give."""
+    while isinstance(source, Limited | Selected | CachedSource):
+        source = source.parent
+    once = [file.name for file in getattr(source, "files", ()) if file.once]
+    if once:
+        raise DataError(f"{once[0]} can be read only once, but this needs several passes; save it in a file first")
+
+
+def _chunks(source: Source) -> Iterator[Chunk]:
+    yield from source.read(Order(), 0)
+
+
+def _nothing(batch: RawBatch) -> Chunk:
+    """Rows without features."""
+    return Chunk(np.zeros(batch.n_rows + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), 1)
+
+
+class _GroupColumn:
+    """Takes down a column of the batches as they come by."""
+
+    def __init__(self, name: str, codes: _Codes) -> None:
+        self.name, self.codes = name, codes
+
+    def __call__(self, batch: RawBatch) -> Chunk:
+        try:
+            column = batch.columns[self.name]
+        except (KeyError, TypeError, IndexError, ValueError):
+            raise DataError(
+                f"groups={self.name!r} is no column that is read; name it among the columns, or give an array"
+            ) from None
+        values = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+        self.codes.add(np.array([str(value) for value in values]))
+        return _nothing(batch)
+
+
+class _Codes:
+    """Values to numbers, in the order in which they appear."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, int] = {}
+        self._parts: list[Array] = []
+
+    def add(self, values: Array) -> None:
+        distinct, places = np.unique(values, return_inverse=True)
+        codes = [self._known.setdefault(value, len(self._known)) for value in distinct.tolist()]
+        self._parts.append(np.array(codes, np.int32)[places])
+
+    def codes(self) -> Array:
+        return np.concatenate(self._parts) if self._parts else np.empty(0, np.int32)
+
+    def values(self) -> Array:
+        return np.array(sorted(self._known))
+
+
+class Folds:
+    """Which fold a row is in, by its stable number."""
+
+    def __init__(self, ids: Array, fold: Array, n_folds: int) -> None:
+        order = np.argsort(ids, kind="stable")
+        self.n_folds = n_folds
+        self._ids, self._fold = ids[order], fold[order].astype(np.uint16)
+
+    def of(self, ids: Array) -> Array:
+        """The folds of some rows."""
+        place = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return np.where(self._ids[place] == ids, self._fold[place].astype(np.int64), -1)
+
+    def sizes(self) -> Array:
+        """How many rows each fold has."""
+        return np.bincount(self._fold, minlength=self.n_folds)
+
+    def split(self, source: Source, fold: int) -> tuple[Source, Source]:
+        """All other folds to learn from, and this one to measure on."""
+        name = f"fold {fold} of {self.n_folds}"
+        return (
+            source.select(lambda ids: self._others(ids, fold), f"all but {name}"),
+            source.select(lambda ids: self.of(ids) == fold, name),
+        )
+
+    def _others(self, ids: Array, fold: int) -> Array:
+        found = self.of(ids)
+        return np.asarray((found != fold) & (found >= 0))
+
+
+def deal(rows: Rows, n_folds: int, seed: int = 0) -> Folds:
+    """Folds of equal size, stratified by class where classes are known, or with groups kept whole."""
+    n_rows = len(rows.ids)
+    if n_folds > n_rows:
+        raise ParameterError(f"folds={n_folds} is more than the {n_rows} rows there are; give at most {n_rows}")
+    if rows.groups is not None:
+        return Folds(rows.ids, _deal_groups(rows, n_folds, seed), n_folds)
+    random = mix(rows.ids, seed)
+    order = np.argsort(random, kind="stable") if rows.classes is None else np.lexsort((random, rows.classes))
+    fold = np.empty(n_rows, np.int64)
+    fold[order] = np.arange(n_rows) % n_folds
+    return Folds(rows.ids, fold, n_folds)
+
+
+def _deal_groups(rows: Rows, n_folds: int, seed: int) -> Array:
+    assert rows.groups is not None
+    sizes = np.bincount(rows.groups)
+    if n_folds > len(sizes):
+        raise ParameterError(
+            f"folds={n_folds} is more than the {len(sizes)} groups there are; give at most {len(sizes)}"
+        )
+    ties = mix(np.arange(len(sizes)), seed)
+    fold_of = np.empty(len(sizes), np.int64)
+    filled = [0] * n_folds
+    for group in np.lexsort((ties, -sizes)).tolist():
+        fold_of[group] = least = filled.index(min(filled))
+        filled[least] += int(sizes[group])
+    return np.asarray(fold_of[rows.groups])
+
+
+def with_groups(rows: Rows, groups: Sequence[Any] | Array) -> Rows:
+    """The same rows with groups given beside them, one a row in the order of reading."""
+    values = np.asarray(groups)
+    if values.shape != (len(rows.ids),):
+        raise ParameterError(
+            f"groups has shape {values.shape} but there are {len(rows.ids)} rows; give one group a row"
+        )
+    codes = _Codes()
+    codes.add(values)
+    return Rows(rows.ids, rows.classes, rows.labels, codes.codes())
