@@ -32,7 +32,15 @@ class Lbfgs:
         self.scale = objective.scale()
         self.changes: list[tuple[Array, Array]] = []
         self.value, self.gradient = objective.evaluate(self.w)
-        self.first_norm = self.norm()
+        self.first_norm = self.norm()  # of the cold start in any case, so that tol means the same
+        if start is None and objective.warm is not None:
+            self._start_from(objective.warm)
+
+    def _start_from(self, w: Array) -> None:
+        """Starts there instead, if the objective is lower there."""
+        value, gradient = self.objective.evaluate(w)
+        if value + self.objective.one_norm(w) < self.value + self.objective.one_norm(self.w):
+            self.w, self.value, self.gradient = w.copy(), value, gradient
 
     def norm(self) -> float:
         """Length of the (pseudo-)gradient, each coordinate in its own scale."""

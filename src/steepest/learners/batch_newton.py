@@ -32,7 +32,17 @@ class NewtonCG:
         self.w = objective.start() if start is None else start.copy()
         self.scale = objective.scale()
         self.value, self.gradient = objective.evaluate(self.w, curvature=True)
-        self.first_norm = self.norm()
+        self.first_norm = self.norm()  # of the cold start in any case, so that tol means the same
+        if start is None and objective.warm is not None:
+            self._start_from(objective.warm)
+
+    def _start_from(self, w: Array) -> None:
+        """Starts there instead, if the objective is lower there."""
+        value, gradient = self.objective.evaluate(w, curvature=True)
+        if value + self.objective.one_norm(w) < self.value + self.objective.one_norm(self.w):
+            self.w, self.value, self.gradient = w.copy(), value, gradient
+        else:
+            self.objective.evaluate(self.w, curvature=True)
 
     def norm(self) -> float:
         """Length of the gradient, each coordinate in its own scale."""

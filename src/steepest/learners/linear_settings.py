@@ -136,9 +136,19 @@ def _strengths(params: Mapping[str, Any], alpha: float) -> tuple[float, float, f
     return (*penalty.split(alpha), 0.0)
 
 
+def penalty_kind(params: Mapping[str, Any], n_rows: int | None) -> tuple[str, float, float]:
+    """(kind, alpha, p) of the penalty as it acts: without strength it is "none", and "lp" only if p is neither 1 nor 2."""
+    alpha = _alpha(params, n_rows)
+    l1, l2, p = _strengths({**params, "solver": "lbfgs"}, alpha)
+    return _kind(l1, l2, p), alpha, p
+
+
+def _kind(l1: float, l2: float, p: float) -> str:
+    return "lp" if p else "l1" if l1 > 0 and l2 == 0 else "elasticnet" if l1 > 0 else "l2" if l2 > 0 else "none"
+
+
 def _refuse_pairs(params: Mapping[str, Any], loss: str, l1: float, l2: float, p: float) -> None:
-    kind = "lp" if p else "l1" if l1 > 0 and l2 == 0 else "elasticnet" if l1 > 0 else "l2" if l2 > 0 else "none"
-    reason = refusal(params["solver"], loss, kind, p)
+    reason = refusal(params["solver"], loss, _kind(l1, l2, p), p)
     if reason is not None:
         raise ParameterError(reason)
 

@@ -107,6 +107,7 @@ class Objective:
         self.fit_intercept = settings.fit_intercept
         self.target_kind = learner._target_kind()
         self.passes = 0
+        self.warm: Array | None = None  # where lbfgs and newton_cg start, if that is lower than `start`
         self.smoothing = 0.0
         self.shifts: list[Array] | None = None
         self.plain_loss = self.gap = math.nan  # of the last evaluation: mean loss without smoothing, gap
