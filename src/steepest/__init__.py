@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from steepest.hashing import Hasher
     from steepest.learners.base import Learner, Progress
     from steepest.linear import LinearClassifier, LinearRegressor
+    from steepest.ranking import LinearRanker
 
     __version__: str
 
@@ -36,6 +37,7 @@ __all__ = [
     "KMeans",
     "Learner",
     "LinearClassifier",
+    "LinearRanker",
     "LinearRegressor",
     "MatrixFactorization",
     "ParameterError",
@@ -64,6 +66,7 @@ _HOMES = {
     "KMeans": "cluster",
     "Learner": "learners.base",
     "LinearClassifier": "linear",
+    "LinearRanker": "ranking",
     "LinearRegressor": "linear",
     "MatrixFactorization": "factorization",
     "ParameterError": "data.parameters",

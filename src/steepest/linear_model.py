@@ -57,6 +57,7 @@ class LinearModel(StreamModel):
     """What classifier and regressor share."""
 
     _task: ClassVar[str]
+    _fixed: ClassVar[Mapping[str, Any]] = {}  # parameters that users of a kind of model cannot choose
     _learner: LinearLearner
 
     loss: str
@@ -138,11 +139,11 @@ class LinearModel(StreamModel):
             )
         if validation is not None:
             shared = _share_a_cache(source, validation)
-        source = self._hashed(source, learn=True)
+        source = self._training_rows(self._hashed(source, learn=True), seed)
         self._choice = self._choose(source) if self.solver == "auto" else None
         settings = self._settings(source.n_rows)
         if validation is not None:
-            validation = self._hashed(validation, learn=shared)
+            validation = self._training_rows(self._hashed(validation, learn=shared), seed)
         run = _Run(monitor or self._monitor(), checkpoint, resume)
         if self._choice is not None and run.monitor is not None:
             run.monitor.choice(self._choice.sentence(settings.rule))
@@ -156,6 +157,10 @@ class LinearModel(StreamModel):
         if self._choice is not None:
             self.history_.events.insert(0, self._choice.sentence(settings.rule))
         return self
+
+    def _training_rows(self, source: Source, seed: int) -> Source:
+        """What the learner sees of the rows."""
+        return source
 
     def _fit_twice(self, learn: Any, settings: LinearSettings, source: Source, run: _Run, seed: int) -> None:
         """The rule of two samples: learns from A until B gets no better, then as often from all rows."""
@@ -174,7 +179,7 @@ class LinearModel(StreamModel):
 
     def _choose(self, source: Source) -> Choice:
         """The solver that "auto" stands for here."""
-        params = self.get_params(deep=False)
+        params = {**self._fixed, **self.get_params(deep=False)}
         wishes = [name for name, default in STOCHASTIC.items() if params[name] != default]
         n_entries = len(source.block.indices) if isinstance(source, ArraySource) else None
         kind, alpha, p = penalty_kind(params, source.n_rows)
@@ -433,7 +438,7 @@ class LinearModel(StreamModel):
     def _settings(self, n_rows: int | None, chosen: str | None = None) -> LinearSettings:
         """The constructor's arguments, checked and resolved; what "auto" chose takes the place of the solver."""
         choice("parallel", self.parallel, ("serial",))
-        params = self.get_params(deep=False)
+        params = {**self._fixed, **self.get_params(deep=False)}
         chosen = chosen or ("stochastic" if self._choice is None else self._choice.solver)
         if self.solver == "auto" and chosen != "stochastic":
             params["solver"] = chosen

@@ -13,12 +13,14 @@ import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
+from steepest.data.groups import holdout_groups
 
-Model = st.LinearClassifier | st.LinearRegressor | st.KMeans | st.MatrixFactorization
+Model = st.LinearClassifier | st.LinearRegressor | st.LinearRanker | st.KMeans | st.MatrixFactorization
 ROLES = ("text", "categorical", "numeric")  # also flags of reading, which are None if not given
 TASKS: dict[str, type[Model]] = {
     "classify": st.LinearClassifier,
     "regress": st.LinearRegressor,
+    "rank": st.LinearRanker,
     "cluster": st.KMeans,
     "rate": st.MatrixFactorization,
 }
@@ -52,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
     started = time.perf_counter()
     source, validation = open_data(options, **_reading(options)), None
     if options.holdout:
-        source, validation = source.holdout(options.holdout, int(arguments["random_state"] or 0))
+        hold_out = holdout_groups if options.task == "rank" else type(source).holdout
+        source, validation = hold_out(source, options.holdout, int(arguments["random_state"] or 0))
     monitor = choose_monitor(options.json, options.quiet)
     estimator.fit_stream(source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume)
     estimator.save(options.model)

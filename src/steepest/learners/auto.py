@@ -109,4 +109,4 @@ def _dual_is_best(problem: Problem) -> bool:
     if refusal("dual_cd", problem.loss, "l2") is not None or problem.n_rows is None:
         return False
     mild = problem.n_rows * problem.alpha * MOST_C >= 1
-    return mild and (problem.sparse or problem.loss in KINKED)
+    return mild and (problem.loss in KINKED or (problem.sparse and problem.loss != "log"))
