@@ -294,7 +294,7 @@ def test_the_step_size_is_calibrated_to_the_scale_of_the_data():
         (dict(solver="newton"), "solver='newton' is unknown"),
         (dict(schedule="fast"), "schedule='fast'"),
         (dict(schedule="optimal", alpha=0), "give alpha > 0"),
-        (dict(penalty="lp", p=1.5), "p=1 and p=2 only"),
+        (dict(penalty="lp", p=1.5, solver="sgd"), "p=1 and p=2 only"),
         (dict(penalty="lp", p=0.5), "at least 1"),
         (dict(penalty="l1", average=True), "zeros"),
         (dict(solver="asgd", average=False), "contradicts"),

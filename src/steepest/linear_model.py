@@ -59,6 +59,7 @@ class LinearModel(StreamModel):
     _task: ClassVar[str]
     _fixed: ClassVar[Mapping[str, Any]] = {}  # parameters that users of a kind of model cannot choose
     _learner: LinearLearner
+    history_: History
 
     loss: str
     penalty: str
@@ -155,7 +156,8 @@ class LinearModel(StreamModel):
                 source, validation = source.holdout(self.validation_fraction, seed)
             learn(settings, source, validation, run, seed)
         if self._choice is not None:
-            self.history_.events.insert(0, self._choice.sentence(settings.rule))
+            place = 0 if self._plan is None else 1  # behind the reason of the memory plan
+            self.history_.events.insert(place, self._choice.sentence(settings.rule))
         return self
 
     def _training_rows(self, source: Source, seed: int) -> Source:

@@ -114,5 +114,5 @@ def concatenate(chunks: Sequence[Chunk]) -> Chunk:
         weight=np.concatenate([np.ones(p.n_rows) if p.weight is None else p.weight for p in parts])
         if weighted
         else None,
-        group=None if any(p.group is None for p in parts) else np.concatenate([p.group for p in parts]),  # type: ignore[misc]
+        group=None if any(p.group is None for p in parts) else np.concatenate([p.group for p in parts]),
     )
