@@ -83,9 +83,15 @@ def sms(folder: Path) -> Split:
     import pandas as pd
 
     frame = pd.read_csv(
-        folder / "sms-spam/SMSSpamCollection.tsv.gz", sep="\t", header=None, names=["label", "text"], quoting=csv.QUOTE_NONE
+        folder / "sms-spam/SMSSpamCollection.tsv.gz",
+        sep="\t",
+        header=None,
+        names=["label", "text"],
+        quoting=csv.QUOTE_NONE,
     )
-    return halves(sp.csr_matrix(st.Hasher(n_bits=18).fit_transform(frame["text"].tolist())), frame["label"].to_numpy(str))
+    return halves(
+        sp.csr_matrix(st.Hasher(n_bits=18).fit_transform(frame["text"].tolist())), frame["label"].to_numpy(str)
+    )
 
 
 def us_flights(folder: Path) -> Split:
@@ -124,8 +130,7 @@ def mnist(folder: Path) -> Split:
 
 
 def standardised(X: np.ndarray, y: np.ndarray) -> Split:
-    split = halves(sp.csr_matrix(((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32)), (y - y.mean()) / y.std())
-    return split
+    return halves(sp.csr_matrix(((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32)), (y - y.mean()) / y.std())
 
 
 def housing(folder: Path) -> Split:
@@ -155,12 +160,17 @@ SETS: dict[str, Callable[[Path], Split]] = {
     "a9a": a9a,
     "rcv1-sample": rcv1_sample,
     "news20": news20,
-    "20newsgroups": texts("20newsgroups", ("20news-bydate-train.jsonl.gz", "20news-bydate-test.jsonl.gz"), ["text"], "label"),
+    "20newsgroups": texts(
+        "20newsgroups", ("20news-bydate-train.jsonl.gz", "20news-bydate-test.jsonl.gz"), ["text"], "label"
+    ),
     "imdb": texts("imdb", ("imdb-train.jsonl.gz", "imdb-test.jsonl.gz"), ["text"], "label"),
     "enron-spam": texts("enron-spam", ("enron-spam.jsonl.gz",), ["subject", "text"], "label"),
     "sms-spam": sms,
     "debian-packages": texts(
-        "debian-packages", ("debian-packages-train.jsonl.gz", "debian-packages-test.jsonl.gz"), ["short", "text"], "section"
+        "debian-packages",
+        ("debian-packages-train.jsonl.gz", "debian-packages-test.jsonl.gz"),
+        ["short", "text"],
+        "section",
     ),
     "debian-langid": texts(
         "debian-langid", ("debian-langid-train.jsonl.gz", "debian-langid-test.jsonl.gz"), ["text"], "lang"

@@ -146,6 +146,8 @@ class LinearModel(StreamModel):
         if validation is not None:
             validation = self._training_rows(self._hashed(validation, learn=shared), seed)
         run = _Run(monitor or self._monitor(), checkpoint, resume)
+        if self._plan is not None and run.monitor is not None:
+            run.monitor.event(self._plan.reason)
         if self._choice is not None and run.monitor is not None:
             run.monitor.choice(self._choice.sentence(settings.rule))
         learn = self._fit_batch if settings.rule in SOLVERS else self._fit_stochastic
@@ -236,10 +238,9 @@ class LinearModel(StreamModel):
                 fingerprint,
                 resume=run.resume,
             )
-        monitor = run.monitor
-        if self._plan is not None and monitor is not None:
-            monitor.event(self._plan.reason)
-        learner, history = train(learner, source, plan, validation=validation, monitor=monitor, checkpoints=checkpoints)
+        learner, history = train(
+            learner, source, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints
+        )
         if self._plan is not None and self._plan.reason not in history.events:
             history.events.insert(0, self._plan.reason)
         self._check_learned(learner)

@@ -61,7 +61,8 @@ class Pairs(Derived):
         """The better and the worse row of every pair, numbered inside the block."""
         start, high, low = 0, [], []
         for group in block:
-            assert group.y is not None and group.group is not None
+            assert group.y is not None
+            assert group.group is not None
             generator = np.random.default_rng([self.seed, epoch, group_key(group.group[0])])
             better, worse = pairs_of(group.y, self.per_row, generator)
             high.append(better + start)

@@ -636,7 +636,9 @@ class LinearLearner:
     def _new_arrays(self, n_features: int, width: int | None = None) -> dict[str, Array]:
         s, k = self.settings, self.n_outputs
         width = k if width is None else width
-        shape: tuple[int, ...] = (n_features, ACCUMULATORS[s.rule], width) if s.rule in ADAPTIVE else (n_features, width)
+        shape: tuple[int, ...] = (
+            (n_features, ACCUMULATORS[s.rule], width) if s.rule in ADAPTIVE else (n_features, width)
+        )
         if self.shared:
             entries = (1 << s.table_bits) + kernels.class_window - 1
             shape = (2, entries) if s.rule in ADAPTIVE else (entries,)
