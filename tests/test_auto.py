@@ -35,7 +35,8 @@ def test_auto_never_chooses_a_pair_that_is_refused(loss, penalty, in_memory, mul
                 if choice.solver in SOLVERS and not (loss == "perceptron" and penalty == "lp"):
                     assert refusal(choice.solver, loss, penalty, p) is None
                 if choice.solver in ("dual_cd", "cd", "saga"):
-                    assert in_memory and multi_class != "softmax"
+                    assert in_memory
+                    assert multi_class != "softmax"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def groups_of(source: Source) -> Iterator[Chunk]:
         packed = chunk.packed() if chunk.order is not None else chunk
         assert packed.group is not None
         edges = [0, *(np.flatnonzero(packed.group[1:] != packed.group[:-1]) + 1).tolist(), packed.n_rows]
-        for start, stop in zip(edges, edges[1:], strict=False):
+        for start, stop in pairwise(edges):
             part = packed.span(start, stop)
             if waiting and part.n_rows and waiting[-1].group[0] != part.group[0]:  # type: ignore[index]
                 yield concatenate(waiting)

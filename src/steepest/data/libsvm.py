@@ -1,8 +1,8 @@
 """libsvm (svmlight) files: `label [qid:group] index:value index:value ... # comment`, one row a line.
 
 Indices may be unsorted and repeated; repeated ones add up. Blank lines and comments are no rows. A qid
-becomes the row's `group`, for ranking. Values become float32 and labels float64, each the nearest one. Not read: several labels a row, and bare
-indices without a value.
+becomes the row's `group`, for ranking. Values become float32 and labels float64, each the nearest one. Not read:
+several labels a row, and bare indices without a value.
 
 Reference: Chang and Lin, LIBSVM: a library for support vector machines, 2011.
 """

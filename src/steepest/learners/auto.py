@@ -39,9 +39,8 @@ class Problem:
     @property
     def sparse(self) -> bool:
         """Whether most values are zero, as far as is known."""
-        if None in (self.n_rows, self.n_features, self.n_entries):
+        if self.n_rows is None or self.n_features is None or self.n_entries is None:
             return not self.in_memory
-        assert self.n_rows is not None and self.n_features is not None and self.n_entries is not None
         return self.n_entries < SPARSE_SHARE * self.n_rows * max(1, self.n_features)
 
 

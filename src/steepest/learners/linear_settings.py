@@ -139,7 +139,7 @@ def _strengths(params: Mapping[str, Any], alpha: float) -> tuple[float, float, f
 
 
 def penalty_kind(params: Mapping[str, Any], n_rows: int | None) -> tuple[str, float, float]:
-    """(kind, alpha, p) of the penalty as it acts: without strength it is "none", and "lp" only if p is neither 1 nor 2."""
+    """(kind, alpha, p) of the penalty as it acts: "none" without strength, "lp" only if p is neither 1 nor 2."""
     alpha = _alpha(params, n_rows)
     l1, l2, p = _strengths({**params, "solver": "lbfgs"}, alpha)
     return _kind(l1, l2, p), alpha, p
