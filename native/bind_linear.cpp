@@ -141,15 +141,16 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
       width_of(v, static_cast<int64_t>(n_outputs), static_cast<size_t>(entries_per_weight), table_bits);
   const size_t n_features = static_cast<size_t>(count_features(
       v.size(), static_cast<int64_t>(n_outputs), width, entries_per_weight, table_bits, choices.n_columns));
+  require(table_bits == 0 || entries_per_weight <= 2, "a shared table has no room for coins");
   require(table_bits == 0 || !shrunk, "a shared table has no clocks of shrinkage");
   require(bias_square.size() == n_outputs && bias_average.size() == n_outputs, "the biases differ in length");
   require(clock.size() == kClockSize, "the clock has another length");
   require(choices.batch_size >= 1, "batch_size must be at least 1");
   require((choices.average != kNoAverage) == average.has_value(), "averaging needs its array");
-  require((choices.l1 > 0) == shrunk.has_value() || entries_per_weight == 2, "l1 needs its clocks");
+  require((choices.l1 > 0) == shrunk.has_value() || entries_per_weight > 1, "l1 needs its clocks");
   // A weight that decays between two visits may pass the threshold there, which shrinkage paid late cannot
   // see.
-  require(entries_per_weight == 2 || choices.l2 == 0 ||
+  require(entries_per_weight > 1 || choices.l2 == 0 ||
               choices.threshold == std::numeric_limits<double>::infinity(),
           "a truncation threshold needs l2 = 0");
   if (average)
@@ -355,6 +356,7 @@ void bind_linear(nb::module_& module) {
   LEARNER("linear_sgd", sgd, 1);
   LEARNER("linear_adagrad", adagrad, 2);
   LEARNER("linear_ftrl", ftrl, 2);
+  LEARNER("linear_coin", coin, 4);
   module.def(
       "linear_scores",
       [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,

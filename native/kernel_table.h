@@ -92,6 +92,7 @@ struct KernelTable {
   LearnFunction sgd[2];
   LearnFunction adagrad[2];
   LearnFunction ftrl[2];
+  LearnFunction coin[2];
   ScoreFunction scores[2];       // returns the first row with an index out of range, or n
   SettleFunction settle_sgd[2];  // applies the owed shrinkage and the scale to v
   LossesFunction losses;         // the losses as the rules see them, one score at a time

@@ -81,7 +81,7 @@ def test_what_training_holds_fits_the_budget_and_fills_it(options, n_classes):
     model = st.LinearClassifier(hasher=hasher, memory_budget=budget, epochs=2, random_state=0, **options).fit(X, y)
     assert budget / 3 < held(model) <= budget + 2000  # biases, clocks and the like are not counted
     assert model.score(X, y) > 0.9
-    (reason,) = model.history_.events
+    reason = model.history_.events[0]
     assert reason.startswith(f"memory_budget=300 KB: n_bits={model.hasher_.n_bits}, ")
 
 
@@ -140,7 +140,7 @@ def test_what_was_asked_for_is_kept():
     model = st.LinearClassifier(hasher=hasher, memory_budget="10MB", random_state=0).fit(X, y)
     assert (model.hasher_.n_bits, model.hasher_.copies, model.hasher_.names) == (14, 3, 77)
     assert "as asked for" in model.history_.events[0]
-    assert st.LinearClassifier(hasher=hasher, random_state=0).fit(X, y).history_.events == []
+    assert st.LinearClassifier(hasher=hasher, random_state=0).fit(X, y).history_.events[0].startswith("solver=")
 
 
 def test_partial_fit_plans_once_and_tells_of_more_classes():
@@ -156,7 +156,7 @@ def test_partial_fit_plans_once_and_tells_of_more_classes():
 def test_columns_that_are_as_many_as_they_are():
     X = np.eye(1000, dtype=np.float32)
     model = st.LinearRegressor(memory_budget="1MB", random_state=0).fit(X, np.arange(1000.0))
-    assert model.history_.events == ["memory_budget=1 MB: 1,000 columns and 1 output take 20 KB"]
+    assert model.history_.events[0] == "memory_budget=1 MB: 1,000 columns and 1 output take 20 KB"
     with pytest.raises(st.ParameterError, match="too small for 1,000 columns and 1 output, which need 20 KB; raise it"):
         st.LinearRegressor(memory_budget="5KB").fit(X, np.arange(1000.0))
 

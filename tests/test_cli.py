@@ -62,6 +62,7 @@ def test_json_is_one_object_a_line(files, capsys):
     ]
     assert main(arguments) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines.pop(0)["event"].startswith("solver='auto' chose 'asgd'")
     assert [line["epoch"] for line in lines[:2]] == [1, 2]
     assert {"loss", "holdout_loss", "objective", "eta", "nonzeros", "rows", "rows_per_second", "seconds"} <= set(
         lines[0]

@@ -16,11 +16,16 @@ from hypothesis import strategies as st
 
 from steepest import kernels
 from steepest.kernels import reference
+from steepest.learners.linear import bets
 from steepest.learners.losses import get_loss
 from steepest.learners.schedules import schedule_code, step_size
 
 RULES = {"sgd": kernels.linear_sgd, "adagrad": kernels.linear_adagrad, "ftrl": kernels.linear_ftrl}
+RULES |= {"coin": kernels.linear_coin}
+ENTRIES = {"sgd": 1, "adagrad": 2, "ftrl": 2, "coin": 4}  # numbers a weight
+UNBOUNDED = {"squared": 1.0, "squared_hinge": 2.0}  # losses whose steps are kept from overshooting
 REFERENCES = {"sgd": reference.linear_sgd, "adagrad": reference.linear_adagrad, "ftrl": reference.linear_ftrl}
+REFERENCES |= {"coin": reference.linear_coin}
 TARGET_KINDS = {"targets": 0, "one_vs_rest": 1, "softmax": 2}
 AVERAGES = {"none": 0, "uniform": 1, "by_step": 2, "polynomial": 3}
 T, STEPS, SCALE, SHRINK, SHRINK_DEBT, AVERAGE_SCALE, AVERAGE_WEIGHT = range(7)
@@ -79,6 +84,7 @@ class Setup:
             average=self.average,
             batch_size=self.batch_size,
             bias_scale=self.bias_scale,
+            curvature=UNBOUNDED.get(self.loss, 0.0),
         )
 
 
@@ -126,7 +132,7 @@ class Learned:
 
     @classmethod
     def zeros(cls, setup: Setup, n_features: int, n_outputs: int, dtype=np.float64) -> Learned:
-        shape = (n_features, n_outputs) if setup.rule == "sgd" else (n_features, 2, n_outputs)
+        shape = (n_features, n_outputs) if setup.rule == "sgd" else (n_features, ENTRIES[setup.rule], n_outputs)
         shrunk = np.zeros(n_features) if setup.rule == "sgd" and setup.l1 > 0 else None
         average = np.zeros(shape, dtype) if setup.average != "none" else None
         clock = np.zeros(7)
@@ -141,6 +147,8 @@ class Learned:
 
     def weights(self, setup: Setup) -> np.ndarray:
         """n_features x n_outputs weights, all debts paid."""
+        if setup.rule == "coin":
+            return bets(self.v.astype(float), setup.eta0)
         if setup.rule != "sgd":
             sums, squares = self.v[:, 0].astype(float), self.v[:, 1].astype(float)
             t = self.clock[T]
@@ -596,10 +604,22 @@ def test_trouble_in_a_batch_learns_nothing_from_the_batch():
 
 
 def test_divergence_is_reported():
-    setup, rows = Setup(loss="squared", eta0=100.0), make_rows(20, n=3000, loss="squared")
+    setup, rows = Setup(loss="poisson", eta0=100.0), make_rows(20, n=3000, loss="poisson")
     n, status, *_ = learn(setup, rows, np.float32).outcomes[0]
     assert status == 2
     assert 0 < n < 3000
+
+
+@pytest.mark.parametrize("loss", UNBOUNDED)
+def test_no_step_overshoots_the_row_it_learns(loss):
+    setup, rows = Setup(loss=loss, eta0=100.0, bias_scale=-1.0), make_rows(20, n=3000, loss=loss)
+    learned = learn(setup, rows, np.float32)
+    assert learned.outcomes[0][:2] == (3000, 0)
+    last = int(np.flatnonzero(np.diff(rows.indptr))[-1])
+    score = float((rows.dense()[last] @ learned.weights(setup))[0])
+    if loss == "squared":
+        assert score == pytest.approx(rows.y[last], abs=1e-4)  # the step ends exactly at its own minimum
+    assert np.abs(learned.weights(setup)).max() < 1e3
 
 
 @pytest.mark.parametrize("batch_size", [2**40, 2**62, 2**63 - 1])
@@ -615,7 +635,7 @@ def test_tables_beyond_two_to_the_thirty(rule):
     """An index times two outgrows 32 bits. The pages that are never touched cost nothing."""
     n_features = 2**30 + 10
     try:
-        v = np.zeros((n_features, 1 if rule == "sgd" else 2), np.float32)
+        v = np.zeros((n_features, ENTRIES[rule]), np.float32)
     except MemoryError:
         pytest.skip("no address space for 8 GB")
     last = n_features - 1

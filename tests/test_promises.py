@@ -23,6 +23,7 @@ VARIANTS = {
     "asgd": dict(solver="asgd"),
     "asgd-eta": dict(solver="asgd", average="eta"),
     "adagrad": dict(solver="adagrad"),
+    "coin": dict(solver="coin"),
     "ftrl-l1": dict(solver="ftrl", penalty="l1", alpha=1e-4),
     "sgd-l1": dict(solver="sgd", penalty="l1", alpha=1e-3),
     "sgd-elasticnet": dict(solver="sgd", penalty="elasticnet", alpha=1e-3),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from steepest.neural import NetworkClassifier, NetworkRegressor
     from steepest.racing import race
     from steepest.radial import RBFClassifier, RBFRegressor
+    from steepest.ranking import LinearRanker
     from steepest.selection import cross_validate
     from steepest.sparsity import path
     from steepest.tuning import tune
@@ -44,6 +45,7 @@ __all__ = [
     "KMeans",
     "Learner",
     "LinearClassifier",
+    "LinearRanker",
     "LinearRegressor",
     "MatrixFactorization",
     "NetworkClassifier",
@@ -81,6 +83,7 @@ _HOMES = {
     "KMeans": "cluster",
     "Learner": "learners.base",
     "LinearClassifier": "linear",
+    "LinearRanker": "ranking",
     "LinearRegressor": "linear",
     "MatrixFactorization": "factorization",
     "NetworkClassifier": "neural",

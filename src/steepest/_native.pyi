@@ -110,6 +110,22 @@ def linear_ftrl(
     clock: Floats,
     choices: Choices,
 ) -> tuple[int, int, float, float]: ...
+def linear_coin(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    y: Floats,
+    weight: Floats | None,
+    order: Ints | None,
+    v: Table,
+    shrunk: Floats | None,
+    average: Table | None,
+    bias: Floats,
+    bias_square: Floats,
+    bias_average: Floats,
+    clock: Floats,
+    choices: Choices,
+) -> tuple[int, int, float, float]: ...
 def linear_scores(
     indptr: Ints,
     indices: Indices,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.parameters import ParameterError
-from steepest.learners.linear_settings import ADAPTIVE, LinearSettings
+from steepest.learners.linear_settings import ACCUMULATORS, ADAPTIVE, LinearSettings
 
 LEAST_BITS, MOST_BITS = 10, 30
 # Unknown data gets no more: larger tables are slow to visit, and few data fill them.
@@ -44,7 +44,7 @@ class Need:
     def bucket_bytes(self) -> int:
         """Bytes that training holds for each bucket."""
         s = self.settings
-        tables = 1 + (s.rule in ADAPTIVE) + (s.average != "no")
+        tables = ACCUMULATORS.get(s.rule, 1) + (s.average != "no")
         lazy = s.l1 > 0 and s.rule not in ADAPTIVE
         columns = 1 if s.multi_class == "hashed" else self.n_outputs
         return columns * np.dtype(s.dtype).itemsize * (2 * tables + 1) + 16 * lazy + 4 * self.counts

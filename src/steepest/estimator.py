@@ -19,6 +19,7 @@ from steepest.data.parameters import ParameterError
 # Which module holds the class that wrote a file; a name that is not here is never imported.
 HOMES: dict[str, str] = {
     "LinearClassifier": "linear",
+    "LinearRanker": "ranking",
     "LinearRegressor": "linear",
     "NetworkClassifier": "neural",
     "NetworkRegressor": "neural",

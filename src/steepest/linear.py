@@ -37,10 +37,12 @@ class LinearClassifier(LinearModel):
         R(w). "elasticnet" mixes by `l1_ratio`; "lp" is Σ|w|^p / p, for `p` 1 or 2, or any p >= 1 in batch.
     alpha : float
         Strength of the penalty. `C` may be given instead, the view of support vector machines: alpha = 1 / (n C).
-    solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "truncated", "gd", "closed_form", "cg", "lbfgs", "newton_cg"}
+    solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "coin", "truncated", or a batch solver}
         "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate; "truncated" is the truncated
-        gradient, which shrinks weights up to `truncate_below` towards zero every `truncate_every` steps. The last five
-        minimise over all rows at once, for up to `max_iter` iterations; see the page on solvers.
+        gradient, which shrinks weights up to `truncate_below` towards zero every `truncate_every` steps; "coin" needs
+        no step size. "gd", "closed_form", "cg", "lbfgs", "newton_cg", "dual_cd", "saga" and "cd" minimise over all
+        rows at once, for up to `max_iter` iterations. "auto" is stochastic unless `tol` is below 1e-4, and says in
+        `history_.events` what it chose and why; see the page on solvers.
     schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
         How the step size falls from `eta0`; see the guide. eta0="auto" tries step sizes on the first thousand rows.
     epochs : int
@@ -48,11 +50,11 @@ class LinearClassifier(LinearModel):
     batch_size : int
         Rows whose slopes are taken at the same weights and added up.
     tol : float or None
-        Training stops when the loss improves by less than this share for `patience` epochs; a batch solver when
+        Training stops when the objective improves by less than this share for `patience` epochs; a batch solver when
         what `tol_on` names ("gradient", "objective" or "parameters") falls to it, 1e-6 if None.
-    early_stopping : bool
+    early_stopping : bool or "refit"
         Holds out `validation_fraction` of the rows, stops after `patience` epochs without improvement on them, and
-        keeps the best model.
+        keeps the best model. "refit" then learns from all rows for as many epochs as were best.
     average : {"auto", False, True, "uniform", "eta", "poly"}
         Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size.
     multi_class : {"ovr", "softmax", "hashed"}
@@ -123,7 +125,7 @@ class LinearClassifier(LinearModel):
         epochs: int = 5,
         batch_size: int = 1,
         tol: float | None = None,
-        early_stopping: bool = False,
+        early_stopping: bool | str = False,
         average: bool | str = "auto",
         fit_intercept: bool = True,
         multi_class: str = "ovr",
@@ -378,7 +380,7 @@ class LinearRegressor(LinearModel):
         epochs: int = 5,
         batch_size: int = 1,
         tol: float | None = None,
-        early_stopping: bool = False,
+        early_stopping: bool | str = False,
         average: bool | str = "auto",
         fit_intercept: bool = True,
         shuffle: str = "blocks",

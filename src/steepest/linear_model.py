@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -26,22 +26,40 @@ from steepest.engine.history import History
 from steepest.engine.loop import Monitor, mean_loss, train
 from steepest.engine.stopping import Plan
 from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
+from steepest.learners.auto import Choice, Problem, choose
 from steepest.learners.base import join_words, split_words
 from steepest.learners.batch import BATCH_SOLVERS, FINDINGS, SOLVERS, SolverOptions
 from steepest.learners.linear import LinearLearner
-from steepest.learners.linear_settings import LinearSettings, resolve_settings
+from steepest.learners.linear_settings import LinearSettings, penalty_kind, resolve_settings
 from steepest.model import NAMES, StreamModel, threads
 from steepest.names import NameBook
 
 SURVEY_ROWS = 1 << 14  # looked at to see how many features there are
 DEFAULT_TOL = 1e-6  # of the batch solvers
+# Parameters that only stochastic gradients have, and their defaults.
+STOCHASTIC = {"schedule": "auto", "eta0": "auto", "batch_size": 1, "average": "auto", "memory_budget": None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Who is told of a fit, and where its state is kept."""
+
+    monitor: Monitor | None
+    checkpoint: str | Path | None
+    resume: bool
+
+    def phase(self, name: str) -> _Run:
+        """The same for a part of the fit that keeps its state by itself."""
+        return replace(self, checkpoint=None if self.checkpoint is None else Path(self.checkpoint) / name)
 
 
 class LinearModel(StreamModel):
     """What classifier and regressor share."""
 
     _task: ClassVar[str]
+    _fixed: ClassVar[Mapping[str, Any]] = {}  # parameters that users of a kind of model cannot choose
     _learner: LinearLearner
+    history_: History
 
     loss: str
     penalty: str
@@ -53,7 +71,7 @@ class LinearModel(StreamModel):
     epochs: int
     batch_size: int
     tol: float | None
-    early_stopping: bool
+    early_stopping: bool | str
     average: bool | str
     fit_intercept: bool
     shuffle: str
@@ -73,6 +91,7 @@ class LinearModel(StreamModel):
 
     _plan: MemoryPlan | None = None  # what the memory budget led to
     _warm: LinearLearner | None = None  # where the next fit starts
+    _choice: Choice | None = None  # what solver="auto" led to
 
     # -------------------------------------------------------------------------------------------------- learning
 
@@ -113,18 +132,90 @@ class LinearModel(StreamModel):
         resume: bool = False,
     ) -> Self:
         seed = self._seed()
+        if self.early_stopping not in (False, True, "refit"):
+            raise ParameterError(f"early_stopping={self.early_stopping!r} is unknown; give True, False or 'refit'")
+        if self.early_stopping == "refit" and validation is not None:
+            raise ParameterError(
+                "early_stopping='refit' holds out rows itself, to learn from them in the end; leave the validation "
+                "source out, or give early_stopping=True"
+            )
         if validation is not None:
             shared = _share_a_cache(source, validation)
-        source = self._hashed(source, learn=True)
+        source = self._training_rows(self._hashed(source, learn=True), seed)
+        self._choice = self._choose(source) if self.solver == "auto" else None
         settings = self._settings(source.n_rows)
         if validation is not None:
-            validation = self._hashed(validation, learn=shared)
-        elif self.early_stopping:
-            source, validation = source.holdout(self.validation_fraction, seed)
-        if settings.rule in SOLVERS:
-            return self._fit_batch(settings, keep_rows(source), validation, monitor, checkpoint, resume)
+            validation = self._training_rows(self._hashed(validation, learn=shared), seed)
+        run = _Run(monitor or self._monitor(), checkpoint, resume)
+        if self._plan is not None and run.monitor is not None:
+            run.monitor.event(self._plan.reason)
+        if self._choice is not None and run.monitor is not None:
+            run.monitor.choice(self._choice.sentence(settings.rule))
+        learn = self._fit_batch if settings.rule in SOLVERS else self._fit_stochastic
+        if self.early_stopping == "refit":
+            self._fit_twice(learn, settings, source, run, seed)
+        else:
+            if validation is None and self.early_stopping:
+                source, validation = source.holdout(self.validation_fraction, seed)
+            learn(settings, source, validation, run, seed)
+        if self._choice is not None:
+            place = 0 if self._plan is None else 1  # behind the reason of the memory plan
+            self.history_.events.insert(place, self._choice.sentence(settings.rule))
+        return self
+
+    def _training_rows(self, source: Source, seed: int) -> Source:
+        """What the learner sees of the rows."""
+        return source
+
+    def _fit_twice(self, learn: Any, settings: LinearSettings, source: Source, run: _Run, seed: int) -> None:
+        """The rule of two samples: learns from A until B gets no better, then as often from all rows."""
+        source = keep_rows(source)
+        part, held_out = source.holdout(self.validation_fraction, seed)
+        learn(settings, part, held_out, run.phase("part"), seed)
+        first = self.history_
+        losses = first.column("holdout_loss")
+        rounds = 1 + losses.index(min(losses, key=lambda loss: math.inf if math.isnan(loss) else loss))
+        event = f"held-out rows were best after {rounds} of {len(first)}: once more {rounds} from all rows"
+        if run.monitor is not None:
+            run.monitor.event(event)
+        learn(settings, source, None, run.phase("all"), seed, rounds)
+        self.history_ = History([*first.records, *self.history_.records], [*first.events, event, *self.history_.events])
+        self.n_iter_ = rounds
+
+    def _choose(self, source: Source) -> Choice:
+        """The solver that "auto" stands for here."""
+        params = {**self._fixed, **self.get_params(deep=False)}
+        wishes = [name for name, default in STOCHASTIC.items() if params[name] != default]
+        n_entries = len(source.block.indices) if isinstance(source, ArraySource) else None
+        kind, alpha, p = penalty_kind(params, source.n_rows)
+        return choose(
+            Problem(
+                loss=str(self.loss),
+                penalty=kind,
+                alpha=alpha,
+                p=p,
+                tol=None if self.tol is None else at_least("tol", self.tol, 0.0),
+                multi_class=str(params.get("multi_class", "ovr")),
+                stochastic_wish=f"{wishes[0]}={params[wishes[0]]!r}" if wishes else "",
+                n_rows=source.n_rows,
+                n_features=source.n_features,
+                n_entries=n_entries,
+                in_memory=isinstance(source, ArraySource),
+            )
+        )
+
+    def _fit_stochastic(
+        self,
+        settings: LinearSettings,
+        source: Source,
+        validation: Source | None,
+        run: _Run,
+        seed: int,
+        rounds: int | None = None,
+    ) -> None:
+        """Epoch after epoch by the update rule; `rounds` of them and no rule to stop, if given."""
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
-        epochs = whole("epochs", self.epochs, 1)
+        epochs = whole("epochs", self.epochs, 1) if rounds is None else rounds
         if epochs > 1:
             source = keep_rows(source)
             validation = None if validation is None else keep_rows(validation)
@@ -136,46 +227,48 @@ class LinearModel(StreamModel):
             encoder.heaviness = learner.heaviness
         plan = Plan(
             epochs=epochs,
-            tol=None if self.tol is None else at_least("tol", self.tol, 0.0),
+            tol=None if self.tol is None or rounds else at_least("tol", self.tol, 0.0),
             patience=whole("patience", self.patience, 1),
-            early_stopping=bool(self.early_stopping),
+            early_stopping=bool(self.early_stopping) and rounds is None,
             lower_step_on_stall=self.schedule == "adaptive",
         )
         checkpoints = None
-        if checkpoint is not None:
+        if run.checkpoint is not None:
             fingerprint = {"settings": learner.settings.as_dict(), "seed": seed, "data": source.fingerprint()}
             checkpoints = Checkpoints(
-                checkpoint, lambda state: LinearLearner.from_state(learner.settings, state), fingerprint, resume=resume
+                run.checkpoint,
+                lambda state: LinearLearner.from_state(learner.settings, state),
+                fingerprint,
+                resume=run.resume,
             )
-        monitor = monitor or self._monitor()
-        if self._plan is not None and monitor is not None:
-            monitor.event(self._plan.reason)
-        learner, history = train(learner, source, plan, validation=validation, monitor=monitor, checkpoints=checkpoints)
+        learner, history = train(
+            learner, source, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints
+        )
         if self._plan is not None and self._plan.reason not in history.events:
             history.events.insert(0, self._plan.reason)
         self._check_learned(learner)
         self._adopt(learner, history, source)
         self._keep_names()
-        return self
 
     def _fit_batch(
         self,
         settings: LinearSettings,
         source: Source,
         validation: Source | None,
-        monitor: Monitor | None,
-        checkpoint: str | Path | None,
-        resume: bool,
-    ) -> Self:
-        """Minimises over all rows at once by the solver of the table."""
+        run: _Run,
+        seed: int,
+        rounds: int | None = None,
+    ) -> None:
+        """Minimises over all rows at once by the solver of the table; `rounds` limits the iterations, if given."""
         from steepest.learners.objective import BatchData, Objective
 
+        source = keep_rows(source)
         tol = DEFAULT_TOL if self.tol is None else at_least("tol", self.tol, 0.0)
         plan = BatchPlan(
-            max_iter=whole("max_iter", self.max_iter, 1),
+            max_iter=whole("max_iter", self.max_iter, 1) if rounds is None else rounds,
             tol=tol,
             tol_on=choice("tol_on", self.tol_on, TOLERANCES),
-            early_stopping=bool(self.early_stopping),
+            early_stopping=bool(self.early_stopping) and rounds is None,
             patience=whole("patience", self.patience, 1),
         )
         learner = self._new_learner(settings, source)
@@ -183,14 +276,16 @@ class LinearModel(StreamModel):
         learner.rows_learned = data.n_rows
         self._check_learned(learner)
         objective = Objective(data, threads(self.n_jobs))
+        if self._choice is not None and self._choice.warm:
+            objective.warm = self._one_pass(learner, source, seed)
         if self._warm is not None:
             weights, bias = self._warm.weights()
             objective.warm = np.vstack([weights, bias]).astype(np.float64)
-        solver = SOLVERS[settings.rule](objective, SolverOptions(str(self.schedule), settings.eta0, tol, self._seed()))
+        solver = SOLVERS[settings.rule](objective, SolverOptions(str(self.schedule), settings.eta0, tol, seed))
         checkpoints = None
-        if checkpoint is not None:
+        if run.checkpoint is not None:
             fingerprint = {"settings": learner.settings.as_dict(), "plan": asdict(plan), "data": source.fingerprint()}
-            checkpoints = BatchCheckpoints(checkpoint, fingerprint, resume=resume)
+            checkpoints = BatchCheckpoints(run.checkpoint, fingerprint, resume=run.resume)
 
         def validate(w: Array) -> float:
             assert validation is not None
@@ -202,13 +297,23 @@ class LinearModel(StreamModel):
             objective,
             plan,
             validate=None if validation is None else validate,
-            monitor=monitor or self._monitor(),
+            monitor=run.monitor,
             checkpoints=checkpoints,
         )
         learner.take_weights(w[:-1], w[-1])
         self._adopt(learner, history, source)
         vars(self).update(getattr(solver, "findings", {}))
-        return self
+
+    def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> Array:
+        """Weights, with a last row for the bias, after one stochastic pass over the rows."""
+        settings = self._settings(source.n_rows, "stochastic")
+        settings = replace(settings, class_weight=learner.settings.class_weight)
+        pupil = LinearLearner(settings, learner.n_features, learner.book.labels)
+        for chunk in source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed).epoch(0):
+            pupil.step(chunk)
+        pupil.learn_pending()
+        weights, bias = pupil.weights()
+        return np.concatenate([weights, bias[None]]).astype(np.float64)
 
     def _check_learned(self, learner: LinearLearner) -> None:
         if learner.rows_learned == 0:
@@ -216,6 +321,8 @@ class LinearModel(StreamModel):
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner stands."""
+        if not hasattr(self, "_learner"):
+            self._choice = None
         rule = self.solver if not hasattr(self, "_learner") else self._learner.settings.rule
         if rule in BATCH_SOLVERS:
             raise ParameterError(
@@ -337,10 +444,13 @@ class LinearModel(StreamModel):
             return int(hasher.names)
         return max(1, min(NAMES, NAMES * budget // (NAMES_SHARE * NameBook(NAMES).n_bytes)))
 
-    def _settings(self, n_rows: int | None) -> LinearSettings:
-        """The constructor's arguments, checked and resolved."""
+    def _settings(self, n_rows: int | None, chosen: str | None = None) -> LinearSettings:
+        """The constructor's arguments, checked and resolved; what "auto" chose takes the place of the solver."""
         choice("parallel", self.parallel, ("serial",))
-        params = self.get_params(deep=False)
+        params = {**self._fixed, **self.get_params(deep=False)}
+        chosen = chosen or ("stochastic" if self._choice is None else self._choice.solver)
+        if self.solver == "auto" and chosen != "stochastic":
+            params["solver"] = chosen
         if self._plan is not None:
             params["dtype"] = self._plan.settings.dtype
             params["average"] = params["average"] if self._plan.settings.average != "no" else False

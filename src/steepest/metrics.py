@@ -137,14 +137,12 @@ class RankingMetrics:
             return
         listed = np.asarray(recommended)[: self.k]
         hits = (np.isin(listed, relevant) & (listed >= 0)).astype(np.float64)
-        places = np.arange(1, len(hits) + 1)
-        gains = 1 / np.log2(places + 1)
-        best = float((1 / np.log2(np.arange(1, min(len(relevant), self.k) + 1) + 1)).sum())
+        best = float(discounts(min(len(relevant), self.k)).sum())
         self.users += 1
         self.precision += float(hits.sum()) / self.k
         self.recall += float(hits.sum()) / len(relevant)
-        self.ndcg += float((hits * gains).sum()) / best
-        self.average_precision += float((hits * np.cumsum(hits) / places).sum()) / min(len(relevant), self.k)
+        self.ndcg += float((hits * discounts(len(hits))).sum()) / best
+        self.average_precision += average_precision(hits, min(len(relevant), self.k))
 
     def add_scores(self, scores: Array, relevant: Array, excluded: Array | None = None) -> None:
         """One user's scores of all items, for the AUC; ties count half."""
@@ -171,6 +169,65 @@ class RankingMetrics:
         if self._auc_users:
             found["auc"] = self.auc / self._auc_users
         return found
+
+
+class GroupRankingMetrics:
+    """NDCG, NDCG at k and MAP of scores within groups, averaged over the groups with something to find."""
+
+    def __init__(self, k: int = 10) -> None:
+        self.k = k
+        self.rows = self.groups = 0
+        self.ndcg = self.ndcg_at_k = self.average_precision = self.loss = 0.0
+        self.pairs = 0
+
+    def add(self, relevance: Array, scores: Array, losses: Array) -> None:
+        """One group: how relevant its rows are, their scores, and the losses of pairs of them."""
+        self.rows += len(scores)
+        self.pairs += len(losses)
+        self.loss += float(losses.sum())
+        if not (relevance > 0).any():
+            return
+        self.groups += 1
+        self.ndcg += ndcg(relevance, scores)
+        self.ndcg_at_k += ndcg(relevance, scores, self.k)
+        hits = (relevance[np.argsort(-scores, kind="stable")] > 0).astype(np.float64)
+        self.average_precision += average_precision(hits, int(hits.sum()))
+
+    def result(self) -> dict[str, Any]:
+        """All of it."""
+        n = self.groups or math.nan
+        return {
+            "rows": self.rows,
+            "groups": self.groups,
+            "loss": self.loss / (self.pairs or math.nan),
+            "ndcg": self.ndcg / n,
+            f"ndcg@{self.k}": self.ndcg_at_k / n,
+            "map": self.average_precision / n,
+        }
+
+
+def discounts(n: int) -> Array:
+    """1 / log2(place + 1) of the first n places."""
+    return np.asarray(1 / np.log2(np.arange(2, n + 2)))
+
+
+def ndcg(relevance: Array, scores: Array, k: int | None = None) -> float:
+    """Discounted gains (2^relevance - 1) of the k best scores, as a share of the best order's.
+
+    Rows of equal score share the mean of their gains; relevance below 0 counts as 0; nothing to find is NaN.
+    """
+    gains = 2.0 ** np.maximum(relevance, 0) - 1
+    n = len(gains) if k is None else min(k, len(gains))
+    best = float(np.sort(gains)[::-1][:n] @ discounts(n))
+    _, ties, counts = np.unique(-np.asarray(scores), return_inverse=True, return_counts=True)
+    shared = np.bincount(ties, gains) / counts
+    found = float(np.repeat(shared, counts)[:n] @ discounts(n))
+    return found / best if best > 0 else math.nan
+
+
+def average_precision(hits: Array, n_relevant: int) -> float:
+    """Mean precision at the places of the relevant rows: sum of h_r (hits so far / r), over n_relevant."""
+    return float((hits * np.cumsum(hits) / np.arange(1, len(hits) + 1)).sum()) / n_relevant
 
 
 def plain(label: Any) -> Any:

@@ -16,6 +16,8 @@ ALIASES = {
     "memory_budget": "--memory",
     "n_clusters": "--clusters",
 }
+# Switches that have values beyond true and false, each with a flag of its own.
+MORE_THAN_TRUE = {"early_stopping": ("refit",)}
 # Parameters that have no meaning on the command line, or a flag of their own.
 ELSEWHERE = ("hasher", "verbose", "class_weight", "seed", "text", "categorical", "numeric", "stop_words")
 
@@ -39,6 +41,8 @@ def _add_flag(group: Any, name: str, default: Any) -> None:
     unset = argparse.SUPPRESS  # a flag that is not given leaves no trace; None is a value (--penalty none)
     if isinstance(default, bool):
         group.add_argument(*names, dest=name, action=argparse.BooleanOptionalAction, default=unset, help=help_text)
+        for value in MORE_THAN_TRUE.get(name, ()):
+            group.add_argument(f"{flag}-{value}", dest=name, action="store_const", const=value, default=unset)
     else:
         group.add_argument(*names, dest=name, type=parse_value, default=unset, metavar="VALUE", help=help_text)
 

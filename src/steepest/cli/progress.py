@@ -40,6 +40,8 @@ class JsonMonitor(Monitor):
         """Prints the event."""
         print(json.dumps({"event": text}), flush=True)
 
+    choice = event
+
 
 class BarMonitor(Monitor):
     """A bar with rows a second and the time left, then a line an epoch."""
@@ -77,6 +79,8 @@ class BarMonitor(Monitor):
         """Says it above the bar."""
         self._close()
         print(f"steepest: {text}", file=sys.stderr)
+
+    choice = event
 
     def _close(self) -> None:
         if self._bar is not None:

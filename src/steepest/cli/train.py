@@ -14,13 +14,15 @@ import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
+from steepest.data.groups import holdout_groups
 
-Linear = st.LinearClassifier | st.LinearRegressor
+Linear = st.LinearClassifier | st.LinearRegressor | st.LinearRanker
 Model = Linear | st.KMeans | st.MatrixFactorization | st.NetworkClassifier | st.NetworkRegressor
 ROLES = ("text", "categorical", "numeric")  # also flags of reading, which are None if not given
 TASKS: dict[str, type[Model]] = {
     "classify": st.LinearClassifier,
     "regress": st.LinearRegressor,
+    "rank": st.LinearRanker,
     "cluster": st.KMeans,
     "rate": st.MatrixFactorization,
     "network": st.NetworkClassifier,
@@ -56,7 +58,8 @@ def run(options: argparse.Namespace) -> int:
     started = time.perf_counter()
     source, validation = open_data(options, **reading(options)), None
     if options.holdout:
-        source, validation = source.holdout(options.holdout, int(estimator.random_state or 0))
+        hold_out = holdout_groups if options.task == "rank" else type(source).holdout
+        source, validation = hold_out(source, options.holdout, int(estimator.random_state or 0))
     monitor = choose_monitor(options.json, options.quiet)
     estimator.fit_stream(source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume)
     estimator.save(options.model)

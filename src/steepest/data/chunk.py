@@ -3,6 +3,7 @@
 Row i holds the features indices[indptr[i]:indptr[i+1]] with the values beside them. Invariants: indptr int64, indices
 int32, values float32, y and weight float64 (y may hold strings until a label book has coded them), all contiguous.
 `order`, if given, names the rows to visit and their sequence; the arrays themselves are then never copied.
+`group`, if given, names the query each row belongs to, for ranking.
 `first_id` is the stable number of the block's first row, which splits use, so that a row keeps its side of a split
 whatever the chunk size or the epoch.
 """
@@ -35,6 +36,7 @@ class Chunk:
     weight: Array | None = None
     order: Array | None = None
     first_id: int = 0
+    group: Array | None = None
 
     @property
     def n_rows(self) -> int:
@@ -64,6 +66,7 @@ class Chunk:
             indptr=self.indptr[start : stop + 1],
             y=None if self.y is None else self.y[start:stop],
             weight=None if self.weight is None else self.weight[start:stop],
+            group=None if self.group is None else self.group[start:stop],
             first_id=self.first_id + start,
         )
 
@@ -89,6 +92,7 @@ class Chunk:
             values=self.values[entries],
             y=None if self.y is None else self.y[rows].copy(),
             weight=None if self.weight is None else self.weight[rows].copy(),
+            group=None if self.group is None else self.group[rows].copy(),
             order=None,
         )
 
@@ -110,4 +114,5 @@ def concatenate(chunks: Sequence[Chunk]) -> Chunk:
         weight=np.concatenate([np.ones(p.n_rows) if p.weight is None else p.weight for p in parts])
         if weighted
         else None,
+        group=None if any(p.group is None for p in parts) else np.concatenate([p.group for p in parts]),
     )

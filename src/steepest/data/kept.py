@@ -27,7 +27,8 @@ CHUNK_ENTRIES = 1 << 18
 
 def keep_rows(source: Source) -> Source:
     """The same rows, parsed once if they fit; sources that are as fast as memory already are returned as they are."""
-    return source if isinstance(source, ArraySource | CachedSource | Kept) else Kept(source)
+    at_hand = source.renewed or isinstance(source, ArraySource | CachedSource | Kept)
+    return source if at_hand else Kept(source)
 
 
 class Kept(Derived):
@@ -85,7 +86,7 @@ class _Shelf:
         for file, entries in zip(self._files, (chunk.indices, chunk.values), strict=True):
             _write_fully(file, entries[first:last])
         indptr = chunk.indptr - first + self.n_entries
-        self._parts.append(Chunk(indptr, *_NO_ENTRIES, chunk.n_features, chunk.y, chunk.weight))
+        self._parts.append(Chunk(indptr, *_NO_ENTRIES, chunk.n_features, chunk.y, chunk.weight, group=chunk.group))
         self.n_rows += chunk.n_rows
         self.n_entries += last - first
 
@@ -100,6 +101,7 @@ class _Shelf:
             max(part.n_features for part in parts),
             _joined([part.y for part in parts]),
             _weights(parts),
+            group=_joined([part.group for part in parts]),
         )
         at_once = max(1, CHUNK_ENTRIES * self.n_rows // max(1, self.n_entries))
         self._source = ArraySource(rows, chunk_rows=at_once)

@@ -1,8 +1,8 @@
 """libsvm (svmlight) files: `label [qid:group] index:value index:value ... # comment`, one row a line.
 
-Indices may be unsorted and repeated; repeated ones add up. Blank lines and comments are no rows. A qid is checked and
-then dropped. Values become float32 and labels float64, each the nearest one. Not read: several labels a row, and bare
-indices without a value.
+Indices may be unsorted and repeated; repeated ones add up. Blank lines and comments are no rows. A qid
+becomes the row's `group`, for ranking. Values become float32 and labels float64, each the nearest one. Not read:
+several labels a row, and bare indices without a value.
 
 Reference: Chang and Lin, LIBSVM: a library for support vector machines, 2011.
 """
@@ -126,14 +126,14 @@ class LibsvmSource(LineSource):
 
     def parse(self, texts: list[Text]) -> Parsed:
         """Blocks of lines."""
-        indptr, indices, values, y, _, n_features, rows, n_bad, bad = parse_libsvm(
+        indptr, indices, values, y, group, n_features, rows, n_bad, bad = parse_libsvm(
             texts,
             zero_based=bool(self._base.zero_based),
             with_labels=self.with_labels,
             skip_bad=self.on_bad_line == "skip",
             n_features=self.n_features or MAX_FEATURES,
         )
-        chunk = Chunk(indptr, indices, values, self.n_features or n_features, y)
+        chunk = Chunk(indptr, indices, values, self.n_features or n_features, y, group=group)
         return Parsed(chunk, rows, n_bad, [self._bad_line(texts, *place) for place in bad])
 
     def _bad_line(self, texts: list[Text], text: int, line: int, token: int, length: int, fault: str) -> BadLine:

@@ -97,6 +97,7 @@ class Source(ABC):
     labels: Array | None = None
     order: Order = Order()
     signature: str = ""
+    renewed: bool = False  # whether every epoch has rows of its own, so that keeping those of one would lose the others
 
     @property
     def recipe(self) -> dict[str, Any]:

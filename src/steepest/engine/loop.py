@@ -29,6 +29,9 @@ class Monitor:
     def event(self, text: str) -> None:
         """Something worth telling happened."""
 
+    def choice(self, text: str) -> None:
+        """What "auto" chose: worth telling to whoever watches."""
+
 
 def train(
     learner: Learner,
@@ -54,7 +57,7 @@ def train(
         record["objective"] = watched + run.learner.penalty()
         run.history.records.append(record)
         run.monitor.epoch_done(record)
-        run.watch.see(watched, run.learner, plan)
+        run.watch.see(watched if plan.early_stopping else record["objective"], run.learner, plan)
         if run.watch.stalled and plan.lower_step_on_stall:
             run.learner.lower_step(2.0)
         if plan.may_stop and run.watch.stalled >= plan.patience:

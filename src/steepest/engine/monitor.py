@@ -32,3 +32,5 @@ class PrintMonitor(Monitor):
     def event(self, text: str) -> None:
         """Prints the event."""
         print(text, file=sys.stderr, flush=True)
+
+    choice = event

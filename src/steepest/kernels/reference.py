@@ -2,12 +2,15 @@
 
 sgd      w <- prox(w - eta sum(g x)), eagerly for every weight at every step:
          prox divides by 1 + eta l2 mass, then moves |w| down by eta l1 mass / (1 + eta l2 mass) and not below zero
+         A row's slope is first scaled down so that its step does not pass the least loss of the row (`curvature`).
 adagrad  w = -soft(sum g, t l1) / ((1 + sqrt(sum g^2)) / eta0 + t l2)      (Duchi, Hazan and Singer 2011; Xiao 2010)
 ftrl     the same, with (sqrt(new sum g^2) - sqrt(old)) / eta0 times w taken from sum g at every change, so that the
          pull is towards the weights used and not towards zero             (McMahan et al. 2013)
 A step serves a batch of rows, all scored with the same weights; `mass` is the sum of their weights and t the mass seen.
 Rows are n x features, or n x outputs x table where all outputs share one table (`hashed_rows`); then w has one column.
 A loss here is any function (scores, targets) -> (values, slopes): names and codes belong to steepest.learners.
+coin     w = S / (L max(A + L, 10 L)) (L eta0 + R), with S the sum of -g, A of |g|, L the largest |g|, R what the bets
+         -g w have won so far, not below zero; g includes l2 w             (Orabona and Tommasi 2017, without sigmoids)
 Left out: every trick that makes it fast, and the checks of the input.
 """
 
@@ -25,6 +28,7 @@ Array = npt.NDArray[Any]
 Update = Callable[["State", "Choices", Array, Array, float], None]
 
 WINDOW = 64  # outputs that stand beside each other in a shared table
+LEAST_POT = 10.0  # of coin betting: how small the first bets are
 MOST_REPEATS = 128  # a heavy row is learned in at most this many steps
 
 
@@ -43,6 +47,7 @@ class Choices:
     average: Literal["none", "uniform", "by_step", "polynomial"] = "none"
     batch_size: int = 1
     bias_scale: float = 0.0
+    curvature: float = 0.0  # of a loss whose slope grows without bound, else 0
 
     def eta(self, t: float) -> float:
         """The step after t rows."""
@@ -57,7 +62,9 @@ class State:
     bias: Array
     bias_square: Array
     gradient_sum: Array  # adagrad and ftrl
-    gradient_square: Array
+    gradient_square: Array  # of coin: the sum of |g|
+    largest: Array  # coin
+    reward: Array
     total: Array  # sum of the iterates, each times its weight in the average
     total_bias: Array
     total_weight: float = 0.0
@@ -70,13 +77,15 @@ class State:
     @classmethod
     def zeros(cls, n_features: int, n_outputs: int, *, shared: bool = False) -> State:
         """The state before the first row; a shared table has one column, and as many biases as ever."""
-        tables, rows = np.zeros((4, n_features, 1 if shared else n_outputs)), np.zeros((3, n_outputs))
+        tables, rows = np.zeros((6, n_features, 1 if shared else n_outputs)), np.zeros((3, n_outputs))
         return cls(
             w=tables[0],
             bias=rows[0],
             bias_square=rows[1],
             gradient_sum=tables[1],
             gradient_square=tables[2],
+            largest=tables[4],
+            reward=tables[5],
             total=tables[3],
             total_bias=rows[2],
         )
@@ -149,11 +158,18 @@ def linear_ftrl(rows: Array, y: Array, weight: Array | None, state: State, choic
     _learn(_ftrl_update, rows, y, weight, state, choices)
 
 
+def linear_coin(rows: Array, y: Array, weight: Array | None, state: State, choices: Choices) -> None:
+    """One pass of coin betting."""
+    _learn(_coin_update, rows, y, weight, state, choices)
+
+
 def _learn(update: Update, rows: Array, y: Array, weight: Array | None, state: State, choices: Choices) -> None:
     weight = np.ones(len(rows)) if weight is None else weight
     for batch, share, first in _steps(weight, choices.batch_size):
         scores = linear_scores(rows[batch], state.w, state.bias)
         losses, slopes = _losses(scores, y[batch], choices)
+        if update is _sgd_update and rows.ndim == 2:
+            slopes = slopes * _safe_shares(rows[batch], share, choices, state.t)[:, None]
         if first:
             state.loss_sum += float(weight[batch] @ losses)
             state.weight_sum += float(weight[batch].sum())
@@ -189,6 +205,12 @@ def _losses(scores: Array, y: Array, choices: Choices) -> tuple[Array, Array]:
         targets = y.reshape(scores.shape)
     values, slopes = choices.loss(scores, targets)
     return values.sum(axis=1), slopes
+
+
+def _safe_shares(rows: Array, share: Array, choices: Choices, t: float) -> Array:
+    """How much of its step keeps each row from passing its own least loss."""
+    reach = choices.eta(t) * choices.curvature * len(rows) * share * (rows**2).sum(axis=1)
+    return np.asarray(1 / np.maximum(1.0, reach))
 
 
 def _soft_threshold(w: Array, amount: float) -> Array:
@@ -257,6 +279,22 @@ def _ftrl_update(state: State, choices: Choices, rows: Array, slopes: Array, mas
             state.gradient_sum = state.gradient_sum + g - sigma * _adaptive_weights(state, choices, state.t)
             state.gradient_square = grown
     _finish_adaptive_step(state, choices, slopes, mass)
+
+
+def _coin_update(state: State, choices: Choices, rows: Array, slopes: Array, mass: float) -> None:
+    for x, slope in zip(rows, slopes, strict=True):
+        for g in _gradients(x, slope):
+            g = np.where(g != 0, g + choices.l2 * state.w, 0.0)
+            state.gradient_sum = state.gradient_sum - g
+            state.gradient_square = state.gradient_square + np.abs(g)
+            state.largest = np.maximum(state.largest, np.abs(g))
+            state.reward = np.maximum(state.reward - state.w * g, 0.0)
+            pot = state.largest * np.maximum(state.gradient_square + state.largest, LEAST_POT * state.largest)
+            wealth = state.largest * choices.eta0 + state.reward
+            state.w = np.where(pot > 0, state.gradient_sum * wealth / np.where(pot > 0, pot, 1.0), 0.0)
+    _move_bias(state, choices, slopes, choices.eta0)
+    state.t += mass
+    state.steps += 1
 
 
 def _finish_adaptive_step(state: State, choices: Choices, slopes: Array, mass: float) -> None:

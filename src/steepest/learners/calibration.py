@@ -35,6 +35,9 @@ def calibrate(learner: LinearLearner, rows: Chunk) -> None:
     sample = replace(coded, indices=indices, n_features=max(1, n_columns), values=finite)
     if settings.fit_intercept:
         _start_bias(learner, sample)
+    if settings.rule == "coin":  # bets need no step size
+        learner.eta0 = 1.0
+        return
     square = float(np.square(finite.astype(np.float64)).sum()) / max(1, sample.n_rows)
     eta = 1.0 / max(1e-12, square * (learner.loss.curvature or 1.0))
     if settings.rule in ADAPTIVE:

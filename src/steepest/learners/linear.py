@@ -22,7 +22,7 @@ from steepest.data.chunk import Array, Chunk, DataError, concatenate
 from steepest.learners.base import Progress, State
 from steepest.learners.calibration import CALIBRATION_ROWS, calibrate
 from steepest.learners.labels import LabelBook
-from steepest.learners.linear_settings import ADAPTIVE, AVERAGES, LinearSettings
+from steepest.learners.linear_settings import ACCUMULATORS, ADAPTIVE, AVERAGES, LinearSettings
 from steepest.learners.losses import LOSSES, Loss
 from steepest.learners.schedules import step_size_by_code
 
@@ -32,6 +32,7 @@ KERNELS = {
     "truncated": kernels.linear_sgd,
     "adagrad": kernels.linear_adagrad,
     "ftrl": kernels.linear_ftrl,
+    "coin": kernels.linear_coin,
 }
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
 # The last good state is kept after 2^16 rows, 2^17, ...: copies cost little, and at most half the work can be lost.
@@ -39,6 +40,7 @@ FIRST_SNAPSHOT_ROWS = 1 << 16
 LARGEST_TABLE_BYTES = 1 << 33
 MOST_ROLLBACKS = 60
 BLOCK = 1 << 16  # weights that are added up at once
+LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
 WIDE = ("v", "average")  # a column an output
 BIASES = ("bias", "bias_square", "bias_average", "bias_start")
 CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "average_weight")
@@ -255,6 +257,11 @@ class LinearLearner:
 
     def _plain_weights(self) -> tuple[Array, Array]:
         v = self._live(self.arrays["v"])
+        if self.settings.rule == "coin":
+            w = np.empty((len(v), v.shape[-1]), v.dtype)
+            for block in self._blocks(len(w)):
+                w[block] = bets(v[block].astype(np.float64), 1.0 if self.eta0 is None else self.eta0)
+            return w, self.arrays["bias"]
         if self.settings.rule in ADAPTIVE:
             z, square = (v[0], v[1]) if self.shared else (v[:, 0], v[:, 1])
             w = np.empty(z.shape, v.dtype)
@@ -600,7 +607,7 @@ class LinearLearner:
                 self.arrays[name][..., 0], self.arrays[name][..., 1] = -first, first
         squares = [self.arrays["bias_square"]]
         if self.settings.rule in ADAPTIVE:
-            squares.append(self.arrays["v"][:, 1])
+            squares.append(self.arrays["v"][:, 1:])
         for square in squares:
             np.abs(square, out=square)
 
@@ -640,7 +647,9 @@ class LinearLearner:
     def _new_arrays(self, n_features: int, width: int | None = None) -> dict[str, Array]:
         s, k = self.settings, self.n_outputs
         width = k if width is None else width
-        shape: tuple[int, ...] = (n_features, 2, width) if s.rule in ADAPTIVE else (n_features, width)
+        shape: tuple[int, ...] = (
+            (n_features, ACCUMULATORS[s.rule], width) if s.rule in ADAPTIVE else (n_features, width)
+        )
         if self.shared:
             entries = (1 << s.table_bits) + kernels.class_window - 1
             shape = (2, entries) if s.rule in ADAPTIVE else (entries,)
@@ -787,6 +796,13 @@ class LinearLearner:
 
     def _clock(self, name: str) -> float:
         return float(self.arrays["clock"][CLOCK.index(name)])
+
+
+def bets(coins: Array, eta0: float) -> Array:
+    """The weights of solver="coin", from the four numbers of each, in the second axis from the left."""
+    total, size, largest, reward = np.moveaxis(coins, 1, 0)
+    pot = largest * np.maximum(size + largest, LEAST_POT * largest)
+    return np.asarray(np.where(largest > 0, total * (largest * eta0 + reward) / np.where(pot > 0, pot, 1.0), 0.0))
 
 
 def _all_finite(table: Array) -> bool:

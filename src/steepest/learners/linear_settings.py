@@ -20,8 +20,10 @@ from steepest.learners.losses import LOSSES
 from steepest.learners.penalties import Penalty, check_alpha, get_penalty
 from steepest.learners.schedules import resolve, schedule_code, typical_eta0
 
-RULES = ("sgd", "asgd", "adagrad", "ftrl", "truncated")
-ADAPTIVE = ("adagrad", "ftrl")
+RULES = ("sgd", "asgd", "adagrad", "ftrl", "truncated", "coin")
+# Rules with several numbers a weight, and how many.
+ACCUMULATORS = {"adagrad": 2, "ftrl": 2, "coin": 4}
+ADAPTIVE = tuple(ACCUMULATORS)
 TABLE_BITS, LEAST_TABLE_BITS, MOST_TABLE_BITS = 22, 6, 30
 AVERAGES = {"no": 0, "uniform": 1, "eta": 2, "poly": 3}
 
@@ -136,9 +138,19 @@ def _strengths(params: Mapping[str, Any], alpha: float) -> tuple[float, float, f
     return (*penalty.split(alpha), 0.0)
 
 
+def penalty_kind(params: Mapping[str, Any], n_rows: int | None) -> tuple[str, float, float]:
+    """(kind, alpha, p) of the penalty as it acts: "none" without strength, "lp" only if p is neither 1 nor 2."""
+    alpha = _alpha(params, n_rows)
+    l1, l2, p = _strengths({**params, "solver": "lbfgs"}, alpha)
+    return _kind(l1, l2, p), alpha, p
+
+
+def _kind(l1: float, l2: float, p: float) -> str:
+    return "lp" if p else "l1" if l1 > 0 and l2 == 0 else "elasticnet" if l1 > 0 else "l2" if l2 > 0 else "none"
+
+
 def _refuse_pairs(params: Mapping[str, Any], loss: str, l1: float, l2: float, p: float) -> None:
-    kind = "lp" if p else "l1" if l1 > 0 and l2 == 0 else "elasticnet" if l1 > 0 else "l2" if l2 > 0 else "none"
-    reason = refusal(params["solver"], loss, kind, p)
+    reason = refusal(params["solver"], loss, _kind(l1, l2, p), p)
     if reason is not None:
         raise ParameterError(reason)
 
@@ -150,6 +162,9 @@ def _rule(params: Mapping[str, Any], l1: float, l2: float) -> str:
         if params["average"] is False:
             return "sgd"
         return "ftrl" if l1 > 0 and params["average"] == "auto" else "asgd"
+    if rule == "coin" and l1 > 0:
+        penalty = params["penalty"]
+        raise ParameterError(f"solver='coin' makes no zeros, so penalty={penalty!r} has no meaning; use solver='ftrl'")
     if rule == "truncated" and l2 > 0:
         penalty = params["penalty"]
         raise ParameterError(f"solver='truncated' shrinks by the 1-norm only; give penalty='l1', not {penalty!r}")
@@ -208,6 +223,8 @@ def _multi_class(params: Mapping[str, Any], loss: str, rule: str, l1: float) -> 
         raise ParameterError(f"multi_class='softmax' is a form of loss='log'; loss={loss!r} needs 'ovr'")
     if kind == "hashed" and rule in BATCH_SOLVERS:
         raise ParameterError(f"multi_class='hashed' learns row by row; solver={rule!r} needs 'ovr' or 'softmax'")
+    if kind == "hashed" and rule == "coin":
+        raise ParameterError("multi_class='hashed' has two numbers a weight, and solver='coin' needs four; use 'ftrl'")
     if kind == "hashed" and l1 > 0 and rule not in ADAPTIVE:
         raise ParameterError(
             f"multi_class='hashed' has no room for the clocks with which solver={rule!r} shrinks weights; "
