@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "dual_table.h"
+#include "embedding_table.h"
 #include "factor_table.h"
 #include "kernel_table.h"
 #include "kmeans_table.h"
@@ -18,6 +19,7 @@ extern const KernelTable table;
 extern const DualTable dual_table;
 extern const FactorKernels factor_table;
 extern const KMeansTable kmeans_table;
+extern const EmbeddingTable embedding_table;
 }  // namespace baseline
 #if defined(STEEPEST_HAS_V3)
 namespace v3 {
@@ -25,6 +27,7 @@ extern const KernelTable table;
 extern const DualTable dual_table;
 extern const FactorKernels factor_table;
 extern const KMeansTable kmeans_table;
+extern const EmbeddingTable embedding_table;
 }  // namespace v3
 
 static bool can_run_v3() {
@@ -67,6 +70,11 @@ const FactorKernels& factor_kernels() {
 
 const KMeansTable& kmeans_kernels() {
   static const KMeansTable& chosen = CHOOSE(kmeans_table);
+  return chosen;
+}
+
+const EmbeddingTable& embedding_kernels() {
+  static const EmbeddingTable& chosen = CHOOSE(embedding_table);
   return chosen;
 }
 
