@@ -57,7 +57,7 @@ Rows rows_of(const In<int64_t>& indptr, const In<int32_t>& indices, const In<flo
   return rows;
 }
 
-// Visits first..last; targets and weights are those of the block, so they move along without an order.
+// Visits first..last; weights are those of the block, targets those of the visits.
 struct Part {
   Rows rows;
   Targets targets;
@@ -68,10 +68,10 @@ Part part_of(const Rows& rows, const Targets& targets, int64_t first, int64_t la
   part.rows.n = last - first;
   if (rows.order) {
     part.rows.order += first;
-    return part;
+  } else {
+    part.rows.indptr += first;
+    if (rows.weight) part.rows.weight += first;
   }
-  part.rows.indptr += first;
-  if (rows.weight) part.rows.weight += first;
   if (targets.start) {
     part.targets.start += first;
   } else if (targets.target) {
@@ -193,7 +193,7 @@ nb::tuple learn(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
   const int64_t n_labels = loss == kHierarchical ? tree.n_nodes + 1 : n_outputs;
   require(loss == kHierarchical || n_outputs > 0, "there is no output to learn");
   require(loss != kHierarchical || tree.n_nodes > 0, "a tree needs two labels");
-  const Targets known = targets_of(target_start, targets, n_rows, n_labels);
+  const Targets known = targets_of(target_start, targets, rows.n, n_labels);
   for (int64_t e = 0; e < size_of(sample); ++e)
     require(0 <= sample.data()[e] && sample.data()[e] < n_labels, "a label to draw is out of range");
   const EmbeddingRule rule = {loss, eta0, total, half, negatives, seed, sample.data(), size_of(sample)};

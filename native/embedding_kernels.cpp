@@ -147,10 +147,9 @@ struct Labels {
   int64_t size;
 };
 
-static inline Labels labels_of(const Targets& targets, int64_t row) {
-  if (targets.start)
-    return {targets.target + targets.start[row], targets.start[row + 1] - targets.start[row]};
-  return {targets.target + row, targets.target[row] >= 0 ? 1 : 0};
+static inline Labels labels_of(const Targets& targets, int64_t q) {
+  if (targets.start) return {targets.target + targets.start[q], targets.start[q + 1] - targets.start[q]};
+  return {targets.target + q, targets.target[q] >= 0 ? 1 : 0};
 }
 
 template <int V>
@@ -319,7 +318,7 @@ static EmbeddingOutcome learn_rows(const Rows& rows, const Targets& targets, con
     const int64_t i = row_at(rows, q);
     const Text text = text_of(rows, q);
     const double weight = rows.weight ? rows.weight[i] : 1.0;
-    const Labels labels = labels_of(targets, i);
+    const Labels labels = labels_of(targets, q);
     outcome.rows_done = q;
     if (!indices_fit(text, model.n_features)) {
       outcome.status = kBadIndex;

@@ -18,8 +18,8 @@ struct Embedding {
   int64_t stride;
 };
 
-// Targets of the block's rows: the labels target[start[i]] .. target[start[i + 1]], or the one label
-// target[i].
+// Targets of the rows in visiting order: the labels target[start[q]] .. target[start[q + 1]], or the one
+// label target[q].
 struct Targets {
   const int64_t* start;  // null: one label a row
   const int32_t* target;

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from steepest.hashing import Hasher
     from steepest.learners.base import Learner, Progress
     from steepest.linear import LinearClassifier, LinearRegressor
+    from steepest.text import TextClassifier
 
     __version__: str
 
@@ -41,6 +42,7 @@ __all__ = [
     "ParameterError",
     "Progress",
     "Source",
+    "TextClassifier",
     "__version__",
     "from_arrays",
     "from_ratings",
@@ -69,6 +71,7 @@ _HOMES = {
     "ParameterError": "data.parameters",
     "Progress": "learners.base",
     "Source": "data.source",
+    "TextClassifier": "text",
     "from_arrays": "data.source",
     "from_ratings": "data.ratings",
     "load": "estimator",

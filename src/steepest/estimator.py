@@ -23,6 +23,7 @@ HOMES: dict[str, str] = {
     "Hasher": "hashing",
     "KMeans": "cluster",
     "MatrixFactorization": "factorization",
+    "TextClassifier": "text",
 }
 
 
