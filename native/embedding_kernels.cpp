@@ -121,26 +121,39 @@ static ALWAYS_INLINE void answer(float g, float step, const float* h, float* row
   }
 }
 
-// exp for x <= 0, to about 1e-7, in a form that compilers make vectors of.
-static void exponentials(float* x, int64_t n) {
-  for (int64_t k = 0; k < n; ++k) {
-    const float clipped = x[k] < -87.0f ? -87.0f : x[k];
-    const int32_t power = static_cast<int32_t>(clipped * 1.44269504f - 0.5f);
-    const float whole = static_cast<float>(power);
-    const float r = (clipped - whole * 0.693359375f) + whole * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    const int32_t bits = (power + 127) << 23;
-    float scale;
-    memcpy(&scale, &bits, 4);
-    x[k] = p * scale;
-  }
+// exp for -87 <= x <= 0, to about 1e-7 (after Cephes): x = n log 2 + r, a polynomial in r, and n into the
+// exponent.
+#if defined(__AVX2__)
+static ALWAYS_INLINE Eight exponential(Eight x) {
+  x = larger(x, all(-87.0f));
+  const __m256i n = _mm256_cvtps_epi32(mul(x, all(1.44269504f)));
+  const Eight whole = _mm256_cvtepi32_ps(n);
+  const Eight r = fma(whole, all(2.12194440e-4f), fnma(whole, all(0.693359375f), x));
+  Eight p = fma(all(1.9875691500e-4f), r, all(1.3981999507e-3f));
+  p = fma(p, r, all(8.3334519073e-3f));
+  p = fma(p, r, all(4.1665795894e-2f));
+  p = fma(p, r, all(1.6666665459e-1f));
+  p = fma(p, r, all(5.0000001201e-1f));
+  p = add(fma(mul(p, r), r, r), all(1.0f));
+  return mul(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23)));
 }
+// The sums of eight vectors, side by side.
+static ALWAYS_INLINE Eight sums_of(const Eight* a) {
+  const Eight low = _mm256_hadd_ps(_mm256_hadd_ps(a[0], a[1]), _mm256_hadd_ps(a[2], a[3]));
+  const Eight high = _mm256_hadd_ps(_mm256_hadd_ps(a[4], a[5]), _mm256_hadd_ps(a[6], a[7]));
+  return add(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+}
+#else
+static ALWAYS_INLINE Eight exponential(Eight x) {
+  for (int j = 0; j < 8; ++j) x.lane[j] = expf(x.lane[j] < -87.0f ? -87.0f : x.lane[j]);
+  return x;
+}
+static ALWAYS_INLINE Eight sums_of(const Eight* a) {
+  Eight r;
+  for (int j = 0; j < 8; ++j) r.lane[j] = sum(a[j]);
+  return r;
+}
+#endif
 
 struct Labels {
   const int32_t* label;
@@ -152,16 +165,47 @@ static inline Labels labels_of(const Targets& targets, int64_t q) {
   return {targets.target + q, targets.target[q] >= 0 ? 1 : 0};
 }
 
+// Eight outputs at a time; there is room for eight more numbers behind the scores of a scratch.
 template <int V>
 static void all_scores(const Embedding& model, const float* h, float* scores) {
-  const int64_t width = width_of<V>(model);
-  for (int64_t k = 0; k < model.n_outputs; ++k) scores[k] = dot<V>(model.head + k * model.stride, h, width);
+  const int64_t width = width_of<V>(model), stride = model.stride;
+  int64_t k = 0;
+  for (; k + kVector <= model.n_outputs; k += kVector) {
+    Eight sums[kVector];
+    const float* const row = model.head + k * stride;
+    for (int j = 0; j < kVector; ++j) sums[j] = mul(load(row + j * stride), load(h));
+    for (int64_t p = kVector; p < width; p += kVector) {
+      const Eight part = load(h + p);
+      for (int j = 0; j < kVector; ++j) sums[j] = fma(load(row + j * stride + p), part, sums[j]);
+    }
+    store(scores + k, sums_of(sums));
+  }
+  for (; k < model.n_outputs; ++k) scores[k] = dot<V>(model.head + k * stride, h, width);
 }
 
-static float largest_of(const float* x, int64_t n) {
-  float most = x[0];
-  for (int64_t k = 1; k < n; ++k) most = x[k] > most ? x[k] : most;
-  return most;
+// Replaces scores by exp(score - largest); returns the sum and the largest. Numbers behind the last are
+// padding.
+struct Exponentials {
+  float most;
+  float total;
+};
+
+static Exponentials exponentials(float* s, int64_t n) {
+  Eight most = all(s[0]);
+  const int64_t padded = (n + kVector - 1) / kVector * kVector;
+  for (int64_t k = n; k < padded; ++k) s[k] = s[0];
+  for (int64_t k = 0; k < padded; k += kVector) most = larger(most, load(s + k));
+  float lanes[kVector];
+  store(lanes, most);
+  Exponentials found = {lanes[0], 0.0f};
+  for (int j = 1; j < kVector; ++j) found.most = lanes[j] > found.most ? lanes[j] : found.most;
+  const Eight shift = all(-found.most);
+  for (int64_t k = 0; k < padded; k += kVector) store(s + k, exponential(add(load(s + k), shift)));
+  for (int64_t k = n; k < padded; ++k) s[k] = 0.0f;
+  Eight total = all(0.0f);
+  for (int64_t k = 0; k < padded; k += kVector) total = add(total, load(s + k));
+  found.total = sum(total);
+  return found;
 }
 
 // Each loss below fills dh with sum g_k W_k, moves the head, and returns the loss; infinity: a score is out
@@ -175,27 +219,47 @@ struct Lesson {
   int64_t width;
 };
 
+// All outputs answer with their slopes.
+template <int V>
+static void answer_all(const Lesson& a, const float* slopes) {
+  const int64_t stride = a.model.stride;
+  if (V == 0 || V > 4) {
+    for (int64_t k = 0; k < a.model.n_outputs; ++k)
+      answer<V>(slopes[k], a.step, a.h, a.model.head + k * stride, a.dh, a.width);
+    return;
+  }
+  Eight h[V ? V : 1], sums[V ? V : 1];
+  for (int p = 0; p < V; ++p) {
+    h[p] = load(a.h + p * kVector);
+    sums[p] = all(0.0f);
+  }
+  for (int64_t k = 0; k < a.model.n_outputs; ++k) {
+    float* const row = a.model.head + k * stride;
+    const Eight slope = all(slopes[k]), move = all(-a.step * slopes[k]);
+    for (int p = 0; p < V; ++p) {
+      const Eight w = load(row + p * kVector);
+      sums[p] = fma(slope, w, sums[p]);
+      store(row + p * kVector, fma(move, h[p], w));
+    }
+  }
+  for (int p = 0; p < V; ++p) store(a.dh + p * kVector, sums[p]);
+}
+
 template <int V>
 static double softmax(const Lesson& a, const Labels& labels) {
   const int64_t n = a.model.n_outputs;
   float* const s = a.scores;
   all_scores<V>(a.model, a.h, s);
-  const float most = largest_of(s, n);
-  if (!(fabsf(most) < kTooLarge)) return INFINITY;
   const float share = 1.0f / static_cast<float>(labels.size);
   double loss = 0;
-  for (int64_t l = 0; l < labels.size; ++l) loss -= share * (s[labels.label[l]] - most);
-  for (int64_t k = 0; k < n; ++k) s[k] -= most;
-  exponentials(s, n);
-  double total = 0;
-  for (int64_t k = 0; k < n; ++k) total += s[k];
-  if (!(total < 1e30)) return INFINITY;
-  const float scale = static_cast<float>(1 / total);
-  for (int64_t k = 0; k < n; ++k) s[k] *= scale;
+  for (int64_t l = 0; l < labels.size; ++l) loss -= share * s[labels.label[l]];
+  const Exponentials found = exponentials(s, n);
+  if (!(fabsf(found.most) < kTooLarge) || !(fabs(loss) < kTooLarge) || !(found.total > 0)) return INFINITY;
+  const Eight scale = all(1 / found.total);
+  for (int64_t k = 0; k < n; k += kVector) store(s + k, mul(load(s + k), scale));
   for (int64_t l = 0; l < labels.size; ++l) s[labels.label[l]] -= share;
-  for (int64_t k = 0; k < n; ++k)
-    answer<V>(s[k], a.step, a.h, a.model.head + k * a.model.stride, a.dh, a.width);
-  return loss + log(total);
+  answer_all<V>(a, s);
+  return loss + found.most + log(static_cast<double>(found.total));
 }
 
 // The logistic loss of one row of the head; side +1 or -1.
@@ -223,9 +287,9 @@ static double one_versus_all(const Lesson& a, const Labels& labels) {
   for (int64_t k = 0; k < n; ++k) {
     const LossAndSlope l = logistic<false>(static_cast<double>(sides[k]) * a.scores[k]);
     loss += l.value;
-    answer<V>(static_cast<float>(sides[k] * l.slope), a.step, a.h, a.model.head + k * a.model.stride, a.dh,
-              a.width);
+    sides[k] *= static_cast<float>(l.slope);
   }
+  answer_all<V>(a, sides);
   return loss;
 }
 
@@ -393,16 +457,18 @@ static int64_t hidden_rows(const Rows& rows, const Embedding& model, float* out)
   return rows.n;
 }
 
-#define BY_WIDTH(function, ...)        \
-  switch (model.stride / kVector) {    \
-    case 1:                            \
-      return function<1>(__VA_ARGS__); \
-    case 2:                            \
-      return function<2>(__VA_ARGS__); \
-    case 4:                            \
-      return function<4>(__VA_ARGS__); \
-    default:                           \
-      return function<0>(__VA_ARGS__); \
+#define BY_WIDTH(function, ...)         \
+  switch (model.stride / kVector) {     \
+    case 1:                             \
+      return function<1>(__VA_ARGS__);  \
+    case 2:                             \
+      return function<2>(__VA_ARGS__);  \
+    case 4:                             \
+      return function<4>(__VA_ARGS__);  \
+    case 13:                            \
+      return function<13>(__VA_ARGS__); \
+    default:                            \
+      return function<0>(__VA_ARGS__);  \
   }
 
 static EmbeddingOutcome learn(const Rows& rows, const Targets& targets, const Embedding& model,
