@@ -153,7 +153,7 @@ class TextClassifier(StreamModel):
     # -------------------------------------------------------------------------------------------------- learning
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learns from texts X (or dicts, a DataFrame, an Arrow table) and y: a label each, several each, or 0/1 columns."""
+        """Learns from texts (or dicts, a DataFrame, an Arrow table); y holds a label each, several each, or 0/1 columns."""
         self._settings()
         vars(self).pop("hasher_", None)
         targets, names = _targets(y)
@@ -452,7 +452,8 @@ class TextClassifier(StreamModel):
     def _known_rows(self, source: Source, chunk: Chunk) -> tuple[Chunk, Array]:
         """The coded rows whose labels were seen in training, and which they are; the source says what of the others."""
         coded = self._learner.code_for_scoring(chunk)
-        assert coded.y is not None and chunk.y is not None
+        assert coded.y is not None
+        assert chunk.y is not None
         known = coded.visited(coded.y) >= 0
         if not known.all():
             labels = chunk.visited(chunk.y)[~known].tolist()

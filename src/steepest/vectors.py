@@ -1,4 +1,4 @@
-"""Word vectors as `.vec` text files: a line `words dim`, then a word and its dim numbers a line, as fastText writes them."""
+"""Word vectors as `.vec` text files, as fastText writes them: a line `words dim`, then a word and its numbers a line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,5 @@ def read_vectors(path: str | Path, dim: int) -> tuple[list[str], Array]:
 def _header(path: str | Path, line: str) -> tuple[int, int]:
     parts = line.split()
     if len(parts) != 2 or not all(part.isdecimal() for part in parts):
-        raise DataError(
-            f"{path}, line 1: {line[:60]!r} must be the number of words and their dimension, as in '1000 16'"
-        )
+        raise DataError(f"{path}, line 1: {line[:60]!r} must be two numbers, of words and of their dimension")
     return int(parts[0]), int(parts[1])

@@ -37,13 +37,13 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
     """Everything worth knowing, as plain values."""
     clusters = hasattr(model, "cluster_centers_")
     weights = model.cluster_centers_ if clusters else model._learner.weights()[0]
-    intercept = [] if clusters else [float(b) for b in model.intercept_]
+    intercept = [float(b) for b in getattr(model, "intercept_", [])]
     return {
         "model": repr(model),
         "bytes": Path(path).stat().st_size,
         "features": int(model.n_features_in_),
         "nonzeros": int(model.n_nonzero_),
-        "outputs": len(model.cluster_centers_) if clusters else len(intercept),
+        "outputs": len(weights) if clusters else len(intercept) or len(model.classes_),
         "norm": float(np.linalg.norm(weights.astype(np.float64))),
         "intercept": intercept,
         "clusters": [float(count) for count in model.counts_] if clusters else [],

@@ -14,13 +14,14 @@ from steepest.cli import flags
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
 
-Model = st.LinearClassifier | st.LinearRegressor | st.KMeans | st.MatrixFactorization
+Model = st.LinearClassifier | st.LinearRegressor | st.KMeans | st.MatrixFactorization | st.TextClassifier
 ROLES = ("text", "categorical", "numeric")  # also flags of reading, which are None if not given
 TASKS: dict[str, type[Model]] = {
     "classify": st.LinearClassifier,
     "regress": st.LinearRegressor,
     "cluster": st.KMeans,
     "rate": st.MatrixFactorization,
+    "text": st.TextClassifier,
 }
 
 
@@ -73,12 +74,13 @@ def _reading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _estimator(kind: type[Model], arguments: dict[str, Any], options: argparse.Namespace) -> Model:
-    if not issubclass(kind, st.MatrixFactorization):
+    if not issubclass(kind, st.MatrixFactorization | st.TextClassifier):
         return kind(**arguments, hasher=_hasher(options))
+    why = "ids are not hashed" if options.task == "rate" else "it makes its own features"
     wishes = flags.estimator_arguments(options, st.Hasher)
     for name in wishes:
-        if wishes[name] is not None and name not in arguments:
-            raise st.ParameterError(f"--{name.replace('_', '-')} has no meaning with --task rate: ids are not hashed")
+        if wishes[name] is not None and name not in (*arguments, *ROLES[: 3 * (options.task == "text")]):
+            raise st.ParameterError(f"--{name.replace('_', '-')} has no meaning with --task {options.task}: {why}")
     return kind(**arguments)
 
 

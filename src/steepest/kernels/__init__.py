@@ -1,9 +1,8 @@
 """The kernel table: typed Python names for the native inner loops.
 
 `steepest.kernels.reference` holds the slow, obvious NumPy definition of each, `steepest.kernels.reference_text` that of
-the text kernel, and `reference_batch`, `reference_dual`, `reference_embedding`,
-`reference_factors` and `reference_kmeans` those of theirs;
-the tests compare the two.
+the text kernel, and `reference_batch`, `reference_dual`, `reference_embedding`, `reference_factors` and
+`reference_kmeans` those of theirs; the tests compare the two.
 """
 
 from __future__ import annotations

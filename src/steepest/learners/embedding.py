@@ -3,8 +3,8 @@
     h = (E_end + Σ v_j E_j) / (1 + Σ|v_j|),  scores = W h
     W_k <- W_k - eta g_k h,  E_j <- E_j - eta v_j / (1 + Σ|v|) Σ_k g_k W_k,  g = d loss / d score
 
-Joulin, Grave, Bojanowski and Mikolov (2016), "Bag of tricks for efficient text classification". Embeddings start at zero
-and the head at random, so that features which were never seen add nothing, take no memory and are not stored.
+Joulin, Grave, Bojanowski and Mikolov (2016), "Bag of tricks for efficient text classification". Embeddings start at
+zero and the head at random, so that features which were never seen add nothing, take no memory and are not stored.
 A row's step depends on how many rows came before it, not on chunks. Left out: averaging, penalties.
 """
 

@@ -1,7 +1,7 @@
 """Rows of a table in 8-bit numbers: E_j ≈ scale_j codes_j, with a half-precision scale for each row.
 
-The largest number of a row becomes ±127, so that no number is off by more than 1/254 of it. Of a table that must shrink,
-those rows stay that can move a score most: by the largest spread of W E_j over the outputs.
+The largest number of a row becomes ±127, so that no number is off by more than 1/254 of it. Of a table that must
+shrink, those rows stay that can move a score most: by the largest spread of W E_j over the outputs.
 """
 
 from __future__ import annotations
