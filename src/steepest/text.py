@@ -153,7 +153,7 @@ class TextClassifier(StreamModel):
     # -------------------------------------------------------------------------------------------------- learning
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learns from texts (or dicts, a DataFrame, an Arrow table); y holds a label each, several each, or 0/1 columns."""
+        """Learns from texts (or dicts, a DataFrame, an Arrow table); y: a label each, several each, or 0/1 columns."""
         self._settings()
         vars(self).pop("hasher_", None)
         targets, names = _targets(y)
@@ -408,7 +408,7 @@ class TextClassifier(StreamModel):
         best = np.argsort(-p, axis=1, kind="stable")[:, :k]
         return np.asarray(self.classes_.take(best)), np.take_along_axis(p, best, axis=1)
 
-    def transform(self, X: Any) -> Array:
+    def embed(self, X: Any) -> Array:
         """The texts as points, shape (n, dim): the mean of the rows of their n-grams."""
         return self._learner.hidden(self._chunk(X), threads(self.n_jobs))
 

@@ -1,4 +1,4 @@
-"""Word vectors as `.vec` text files, as fastText writes them: a line `words dim`, then a word and its numbers a line."""
+"""Word vectors as `.vec` text files, as fastText writes them: a line `words dim`, then a word and its numbers."""
 
 from __future__ import annotations
 
