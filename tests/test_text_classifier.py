@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 
@@ -13,6 +14,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import steepest as st
 from steepest.cli import main
+from steepest.engine.checkpoint import Checkpoints
+from steepest.engine.loop import Monitor
 from steepest.learners.embedding import LOSSES
 
 TOPICS = {
@@ -104,7 +107,7 @@ def test_any_cuts_of_partial_fit_give_the_same_bits(cuts, loss):
     whole = small(loss=loss, names=0).partial_fit(X, y)
     pieces = small(loss=loss, names=0)
     edges = [0, *sorted(cuts), 120]
-    for a, b in zip(edges[:-1], edges[1:], strict=True):
+    for a, b in itertools.pairwise(edges):
         pieces.partial_fit(X[a:b], y[a:b])
     same_bits(whole, pieces)
 
@@ -129,8 +132,6 @@ def test_save_and_load_between_pieces_change_no_bit(tmp_path):
 
 
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch):
-    from steepest.engine.checkpoint import Checkpoints
-
     X, y = make_texts()
     path = tmp_path / "train.txt"
     path.write_text("".join(f"__label__{label} {text}\n" for text, label in zip(X, y, strict=True)))
@@ -138,14 +139,11 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoints, "maybe_save", Checkpoints.save)
     calls = []
 
-    class Killed(st.engine.loop.Monitor if hasattr(st, "engine") else object):
+    class Killed(Monitor):
         def chunk_done(self, *_):
             calls.append(1)
             if len(calls) == 5:
                 raise KeyboardInterrupt
-
-        def epoch_done(self, record): ...
-        def event(self, text): ...
 
     with pytest.raises(KeyboardInterrupt):
         small().fit_stream(st.scan_text(path), monitor=Killed(), checkpoint=tmp_path / "c")
@@ -164,7 +162,7 @@ def test_classes_may_appear_at_any_time():
 
 def test_divergence_rolls_back_and_says_so():
     X, y = make_texts()
-    model = small(eta0=1e12).fit(X, y)
+    model = small(eta0=1e6).fit(X, y)
     assert any("halved the step size" in event for event in model.history_.events)
     assert np.isfinite(model.predict_proba(X)).all()
 
@@ -180,7 +178,9 @@ def test_hogwild_learns_as_well():
 def test_words_of_one_topic_are_nearest_and_vectors_travel(tmp_path):
     X, y = make_texts(600)
     model = small().fit(X, y)
-    assert {word for word, _ in model.nearest("bread", 5)} <= set(TOPICS["food"])
+    near = [word for word, _ in model.nearest("bread", 5)]
+    assert near[0] in TOPICS["food"]
+    assert not set(near) & {*TOPICS["code"], *TOPICS["sport"]}
     model.save_vectors(tmp_path / "words.vec", ["bread", "python"])
     first = (tmp_path / "words.vec").read_text().split("\n")
     assert first[0] == "2 16"
@@ -272,6 +272,14 @@ def test_bad_targets_are_told():
         model.partial_fit(X, [["a"], ["b"], ["c"], ["a"]])
 
 
+def test_infinite_numbers_are_refused():
+    model = small(names=0).fit([[0.0, 1.0], [1.0, 0.0]], ["a", "b"])
+    with pytest.raises(ValueError, match="infinity"):
+        model.predict([[np.inf, 1.0]])
+    with pytest.raises(ValueError, match="infinity"):
+        small().fit([[np.inf, 1.0], [1.0, 0.0]], ["a", "b"])
+
+
 def test_empty_and_unknown_texts_are_predicted():
     model = small().fit(*make_texts())
     assert np.isfinite(model.predict_proba(["", "zzz qqq", "\0"])).all()
@@ -315,7 +323,6 @@ def test_a_table_with_a_text_column(tmp_path):
 # --------------------------------------------------------------------------------------------------- scikit-learn
 
 ORDER = "a stochastic pass depends on the order of the rows, and repeating rows changes that order"
-TEXTS = "a column of numbers is one feature whose embedding is scaled by it, made for texts and not for such data"
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": ORDER,
 }

@@ -365,6 +365,7 @@ class TextClassifier(StreamModel):
         return scores if self._learner.several_targets else scores[:, self._label_order]
 
     def _raw_scores(self, X: Any) -> Array:
+        self._check_fitted()
         return self._learner.scores(self._chunk(X), threads(self.n_jobs))
 
     def decision_function(self, X: Any) -> Array:
@@ -410,6 +411,7 @@ class TextClassifier(StreamModel):
 
     def embed(self, X: Any) -> Array:
         """The texts as points, shape (n, dim): the mean of the rows of their n-grams."""
+        self._check_fitted()
         return self._learner.hidden(self._chunk(X), threads(self.n_jobs))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -558,7 +560,7 @@ class TextClassifier(StreamModel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
-        tags.input_tags.string = tags.input_tags.dict = tags.input_tags.categorical = True
+        tags.input_tags.string = tags.input_tags.dict = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         return tags
 
     # --------------------------------------------------------------------------------------------------- files

@@ -136,6 +136,9 @@ class EmbeddingLearner:
         )
         if done < chunk.n_rows:
             self._refuse(chunk, done)
+        if not math.isfinite(out.sum()):
+            for visit in np.flatnonzero(~np.isfinite(out).all(axis=1)).tolist():
+                self._refuse(chunk, visit)
         return out
 
     def hidden(self, chunk: Chunk, n_threads: int = 1) -> Array:
