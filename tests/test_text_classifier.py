@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,9 +179,8 @@ def test_hogwild_learns_as_well():
 def test_words_of_one_topic_are_nearest_and_vectors_travel(tmp_path):
     X, y = make_texts(600)
     model = small().fit(X, y)
-    near = [word for word, _ in model.nearest("bread", 5)]
-    assert near[0] in TOPICS["food"]
-    assert not set(near) & {*TOPICS["code"], *TOPICS["sport"]}
+    near = [word for word, _ in model.nearest("bread", 60) if not word.startswith("the")]
+    assert set(near[:7]) == set(TOPICS["food"]) - {"bread"}
     model.save_vectors(tmp_path / "words.vec", ["bread", "python"])
     first = (tmp_path / "words.vec").read_text().split("\n")
     assert first[0] == "2 16"
@@ -333,3 +333,32 @@ EXPECTED_FAILURES = {
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+# ------------------------------------------------------------------------------------------------------ golden file
+
+GOLDEN = Path(__file__).parent / "golden"
+OLD_TEXTS = ["fresh bread", "a python bug", "the referee", ""]
+
+
+@pytest.mark.parametrize("name", ["text-softmax-1", "text-hs-quantized-1"])
+def test_golden_models_load_and_predict_the_stored_numbers(name):
+    stored = json.loads((GOLDEN / f"{name}.json").read_text())
+    model = st.load(GOLDEN / f"{name}.steepest")
+    assert model.classes_.tolist() == stored["classes"]
+    np.testing.assert_allclose(model.predict_proba(OLD_TEXTS), stored["probabilities"], rtol=1e-4, atol=1e-6)
+    model.partial_fit(OLD_TEXTS[:2], ["food", "code"])  # and they can go on learning
+
+
+def write_golden():
+    """Run once a format version, never to make a failing test pass."""
+    for name, options in (("text-softmax-1", {}), ("text-hs-quantized-1", {"loss": "hs", "char_ngrams": (2, 3)})):
+        model = small(names=50, **options).fit(*make_texts(60))
+        model.save(GOLDEN / f"{name}.steepest", quantize="quantized" in name)
+        probabilities = st.load(GOLDEN / f"{name}.steepest").predict_proba(OLD_TEXTS).tolist()
+        plain = {"classes": model.classes_.tolist(), "probabilities": probabilities}
+        (GOLDEN / f"{name}.json").write_text(json.dumps(plain, indent=1))
+
+
+if __name__ == "__main__":
+    write_golden()

@@ -7,6 +7,7 @@ linear head tells its labels: P = softmax(W h), or one of the other losses for m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -319,9 +320,10 @@ class TextClassifier(StreamModel):
         self.n_features_in_ = self.hasher_.n_features_in_
         if self._learner.several_targets:
             self.classes_ = np.array(self._learner.book.labels)
-            self._label_order = np.arange(len(self.classes_))
+            self._label_order = self._places = np.arange(len(self.classes_))
             return
         labels, self._label_order = self._learner.book.sorted_labels()
+        self._places = np.argsort(self._label_order)  # where in classes_ each output stands
         dtype = getattr(self, "_label_dtype", None)
         self.classes_ = labels if dtype is None or dtype.kind not in "biuf" else labels.astype(dtype)
 
@@ -348,11 +350,10 @@ class TextClassifier(StreamModel):
         return self._learner.settings.loss in ("softmax", "hs")
 
     def _probabilities(self, scores: Array) -> Array:
-        z = scores.astype(np.float64) / self.temperature_
         if self._is_softmax:
-            e = np.exp(z - z.max(axis=1, keepdims=True))
-            return np.asarray(e / e.sum(axis=1, keepdims=True))
-        p = 0.5 * (1 + np.tanh(z / 2))
+            e = np.exp((scores - scores.max(axis=1, keepdims=True)) * np.float32(1 / self.temperature_))
+            return np.asarray(e / e.sum(axis=1, keepdims=True, dtype=np.float64))
+        p = 0.5 * (1 + np.tanh(scores.astype(np.float64) / (2 * self.temperature_)))
         if self._learner.several_targets:
             return np.asarray(p)
         total = p.sum(axis=1, keepdims=True)
@@ -391,23 +392,23 @@ class TextClassifier(StreamModel):
     def _labels_of(self, scores: Array) -> Array:
         if not self._learner.several_targets:
             return np.asarray(self.classes_.take(self._places[scores.argmax(axis=1)]))
-        p = self._probabilities(scores)
-        least = SHARE_OF_BEST * p.max(axis=1, keepdims=True) if self._is_softmax else SHARE_OF_BEST
-        return (p >= least).astype(np.int64)
-
-    @property
-    def _places(self) -> Array:
-        """Where in `classes_` each output stands."""
-        return np.argsort(self._label_order)
+        if not self._is_softmax:
+            return (scores >= 0).astype(np.int64)
+        behind = -self.temperature_ * math.log(SHARE_OF_BEST)
+        return (scores >= scores.max(axis=1, keepdims=True) - behind).astype(np.int64)
 
     def predict_top(self, X: Any, k: int = 5) -> tuple[Array, Array]:
         """(labels, probabilities) of the k most likely labels of each text, best first."""
-        p = self.predict_proba(X)
-        return self._top(p, whole("k", k, 1))
-
-    def _top(self, p: Array, k: int) -> tuple[Array, Array]:
-        best = np.argsort(-p, axis=1, kind="stable")[:, :k]
-        return np.asarray(self.classes_.take(best)), np.take_along_axis(p, best, axis=1)
+        k = min(whole("k", k, 1), len(self.classes_)) if hasattr(self, "classes_") else 1
+        z = self._ordered(self._raw_scores(X))
+        if k == 1:
+            best = z.argmax(axis=1)[:, None]
+        else:
+            best = np.argpartition(-z, k - 1, axis=1)[:, :k] if k < z.shape[1] else np.tile(np.arange(k), (len(z), 1))
+            order = np.argsort(-np.take_along_axis(z, best, axis=1), axis=1, kind="stable")
+            best = np.take_along_axis(best, order, axis=1)
+        p = np.take_along_axis(self._probabilities(z), best, axis=1)
+        return np.asarray(self.classes_.take(best)), p
 
     def embed(self, X: Any) -> Array:
         """The texts as points, shape (n, dim): the mean of the rows of their n-grams."""
@@ -485,7 +486,7 @@ class TextClassifier(StreamModel):
 
     def vector(self, word: str) -> Array:
         """The mean of the rows of a word and its character n-grams; zeros if none was ever seen."""
-        return self._word_vectors([word])[0]
+        return np.asarray(self._word_vectors([word])[0])
 
     def _word_vectors(self, words: Sequence[str]) -> Array:
         self._check_fitted()
@@ -553,7 +554,7 @@ class TextClassifier(StreamModel):
         scores = scores - scores.mean(axis=1, keepdims=True)
         found = {}
         for place, label in enumerate(self.classes_.tolist()):
-            best = np.argsort(-scores[:, place], kind="stable")[:k] if words else []
+            best = np.argsort(-scores[:, place], kind="stable")[:k].tolist() if words else []
             found[label] = [(words[n], float(scores[n, place])) for n in best]
         return found
 

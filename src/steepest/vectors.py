@@ -41,8 +41,8 @@ def read_vectors(path: str | Path, dim: int) -> tuple[list[str], Array]:
         try:
             vectors[number] = np.array(numbers, np.float32)
         except ValueError:
-            wrong = len(numbers) != dim
-            fault = f"has {len(numbers)} numbers, not {dim}" if wrong else "holds something that is no number"
+            other = len(numbers) != dim
+            fault = f"has {len(numbers)} numbers, not {dim}" if other else "holds something that is no number"
             raise DataError(f"{path}, line {number + 2}: {word!r} {fault}; take a complete copy") from None
         words.append(word)
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))

@@ -75,7 +75,7 @@ class EmbeddingLearner:
         self.label_counts = None if counts is None else np.asarray(counts, np.float64)
         self.tree = LabelTree()
         if settings.loss == "hs":
-            self.tree = LabelTree.huffman(np.ones(len(self.book)) if counts is None else counts)
+            self.tree = LabelTree.huffman([1.0] * len(self.book) if counts is None else counts)
         self.eta0 = settings.eta0
         self.rows_learned = self.rollbacks = 0
         self.stride = -(-settings.dim // LANES) * LANES
@@ -355,6 +355,7 @@ class EmbeddingLearner:
     def _block_targets(self, chunk: Chunk) -> tuple[Array | None, Array]:
         """Targets of all rows of the block, coded once for the many chunks that look at it."""
         assert chunk.y is not None
+        coded: tuple[Array | None, Array]
         key, n_labels, coded = self._coded
         if key is not chunk.y or n_labels != len(self.book):
             coded = self._code(chunk.y)
