@@ -1,11 +1,11 @@
 """TextClassifier beside fastText on real texts: accuracy, training time, file size, documents a second, one document.
 
-`python benchmarks/text_classifier.py [data set ...]`: one line a data set; runs are interleaved, ratios are steepest over
-fastText (documents a second: how many times as many), two threads for both (steepest learns with one, so that its bits
-do not change, and reads with two). fastText gets its documented settings: those of its tutorial for
+`python benchmarks/text_classifier.py [data set ...]`: one line a data set; runs are interleaved, ratios are steepest
+over fastText (documents a second: how many times as many), two threads for both (steepest learns with one, so that its
+bits do not change, and reads with two). fastText gets its documented settings: those of its tutorial for
 cooking-stackexchange, of its language identification for debian-langid, and of its classification results for the
-others; texts are prepared as the tutorial says. Ours are the same but for `dim`, 16 where theirs is 10 and 32 where it is
-100, and eta0 in debian-langid. Files: 8-bit rows within a twelfth of its .bin.
+others; texts are prepared as the tutorial says. Ours are the same but for `dim`, 16 where theirs is 10 and 32 where
+it is 100, and eta0 in debian-langid. Files: 8-bit rows within a twelfth of its .bin.
 """
 
 from __future__ import annotations

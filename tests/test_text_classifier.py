@@ -178,13 +178,13 @@ def test_hogwild_learns_as_well():
 
 def test_words_of_one_topic_are_nearest_and_vectors_travel(tmp_path):
     X, y = make_texts(600)
-    model = small().fit(X, y)
+    model = small(n_bits=20).fit(X, y)
     near = [word for word, _ in model.nearest("bread", 60) if not word.startswith("the")]
     assert set(near[:7]) == set(TOPICS["food"]) - {"bread"}
     model.save_vectors(tmp_path / "words.vec", ["bread", "python"])
     first = (tmp_path / "words.vec").read_text().split("\n")
     assert first[0] == "2 16"
-    warm = small(pretrained=tmp_path / "words.vec", eta0=0.0).fit(X, y)
+    warm = small(n_bits=20, pretrained=tmp_path / "words.vec", eta0=0.0).fit(X, y)
     np.testing.assert_allclose(warm.vector("bread"), model.vector("bread"), rtol=1e-4)
     assert not warm.vector("goal").any()
     with pytest.raises(ValueError, match="never seen"):

@@ -395,7 +395,7 @@ class TextClassifier(StreamModel):
         if not self._is_softmax:
             return (scores >= 0).astype(np.int64)
         behind = -self.temperature_ * math.log(SHARE_OF_BEST)
-        return (scores >= scores.max(axis=1, keepdims=True) - behind).astype(np.int64)
+        return np.asarray(scores >= scores.max(axis=1, keepdims=True) - behind, np.int64)
 
     def predict_top(self, X: Any, k: int = 5) -> tuple[Array, Array]:
         """(labels, probabilities) of the k most likely labels of each text, best first."""
