@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "dual_table.h"
+#include "embedding_table.h"
 #include "factor_table.h"
 #include "kernel_table.h"
 #include "kmeans_table.h"
@@ -20,6 +21,7 @@ extern const DualTable dual_table;
 extern const FactorKernels factor_table;
 extern const KMeansTable kmeans_table;
 extern const NetworkTable network_table;
+extern const EmbeddingTable embedding_table;
 }  // namespace baseline
 #if defined(STEEPEST_HAS_V3)
 namespace v3 {
@@ -28,6 +30,7 @@ extern const DualTable dual_table;
 extern const FactorKernels factor_table;
 extern const KMeansTable kmeans_table;
 extern const NetworkTable network_table;
+extern const EmbeddingTable embedding_table;
 }  // namespace v3
 
 static bool can_run_v3() {
@@ -75,6 +78,11 @@ const KMeansTable& kmeans_kernels() {
 
 const NetworkTable& network_kernels() {
   static const NetworkTable& chosen = CHOOSE(network_table);
+  return chosen;
+}
+
+const EmbeddingTable& embedding_kernels() {
+  static const EmbeddingTable& chosen = CHOOSE(embedding_table);
   return chosen;
 }
 

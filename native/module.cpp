@@ -9,6 +9,7 @@ namespace nb = nanobind;
 void bind_batch(nb::module_& module);
 void bind_dual(nb::module_& module);
 void bind_dense(nb::module_& module);
+void bind_embedding(nb::module_& module);
 void bind_kmeans(nb::module_& module);
 void bind_factors(nb::module_& module);
 void bind_libsvm(nb::module_& module);
@@ -23,6 +24,7 @@ NB_MODULE(_native, module) {
   bind_batch(module);
   bind_dual(module);
   bind_dense(module);
+  bind_embedding(module);
   bind_kmeans(module);
   bind_factors(module);
   bind_libsvm(module);

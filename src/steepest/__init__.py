@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from steepest.ranking import LinearRanker
     from steepest.selection import cross_validate
     from steepest.sparsity import path
+    from steepest.text import TextClassifier
     from steepest.tuning import tune
 
     __version__: str
@@ -55,6 +56,7 @@ __all__ = [
     "RBFClassifier",
     "RBFRegressor",
     "Source",
+    "TextClassifier",
     "__version__",
     "cross_validate",
     "from_arrays",
@@ -94,6 +96,7 @@ _HOMES = {
     "RBFRegressor": "radial",
     "Source": "data.source",
     "cross_validate": "selection",
+    "TextClassifier": "text",
     "from_arrays": "data.source",
     "from_ratings": "data.ratings",
     "load": "estimator",

@@ -366,6 +366,58 @@ def split_words(document: str | bytes, lowercase: bool, min_letters: int) -> lis
 def first_no_text(texts: list[Any]) -> int: ...
 def first_too_large(numbers: Floats) -> int: ...
 def write_integers(numbers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+def embedding_learn(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    weight: npt.NDArray[np.float64] | None,
+    order: npt.NDArray[np.int64] | None,
+    target_start: npt.NDArray[np.int64] | None,
+    targets: npt.NDArray[np.int32],
+    table: npt.NDArray[np.float32],
+    head: npt.NDArray[np.float32],
+    n_outputs: int,
+    way_start: npt.NDArray[np.int64],
+    way_node: npt.NDArray[np.int32],
+    way_side: npt.NDArray[np.float32],
+    children: npt.NDArray[np.int32],
+    top_down: npt.NDArray[np.int32],
+    sample: npt.NDArray[np.int32],
+    loss: int,
+    eta0: float,
+    total: float,
+    half: float,
+    negatives: int,
+    seed: int,
+    t: float,
+    fresh: npt.NDArray[np.int32],
+    n_threads: int,
+) -> tuple[int, int, float, float, int]: ...
+def embedding_scores(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    order: npt.NDArray[np.int64] | None,
+    table: npt.NDArray[np.float32],
+    head: npt.NDArray[np.float32],
+    n_outputs: int,
+    way_start: npt.NDArray[np.int64],
+    way_node: npt.NDArray[np.int32],
+    way_side: npt.NDArray[np.float32],
+    children: npt.NDArray[np.int32],
+    top_down: npt.NDArray[np.int32],
+    out: npt.NDArray[np.float32],
+    n_threads: int,
+) -> int: ...
+def embedding_hidden(
+    indptr: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    order: npt.NDArray[np.int64] | None,
+    table: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32],
+    n_threads: int,
+) -> int: ...
 def dual_sweep(
     indptr: npt.NDArray[np.int64],
     indices: npt.NDArray[np.int32],

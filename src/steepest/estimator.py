@@ -28,6 +28,7 @@ HOMES: dict[str, str] = {
     "Hasher": "hashing",
     "KMeans": "cluster",
     "MatrixFactorization": "factorization",
+    "TextClassifier": "text",
 }
 
 
@@ -115,7 +116,7 @@ class Estimator:
     def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         raise TypeError(f"{cls.__name__} cannot be loaded")
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path) -> Any:
         """Writes the model to one file: complete, checked and free of code; an old file stays if writing fails."""
         self._check_fitted()
         header, arrays = self._file_parts()

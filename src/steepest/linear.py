@@ -169,7 +169,7 @@ class LinearClassifier(LinearModel):
             raise _one_class(learner.book.labels)
 
     def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        targets = None if y is None else _class_targets(y)
+        targets = None if y is None else class_targets(y)
         source = super()._source(X, targets, sample_weight)
         if targets is not None and targets.ndim == 1:
             source.labels = distinct(targets)
@@ -450,7 +450,7 @@ class LinearRegressor(LinearModel):
         return metrics.result()
 
 
-def _class_targets(y: Any) -> Array:
+def class_targets(y: Any) -> Array:
     """Targets of a classifier, checked as scikit-learn checks them; a column is warned about and flattened."""
     targets = np.asarray(y)
     if targets.ndim == 2 and targets.shape[1] == 1:

@@ -362,7 +362,7 @@ class LinearModel(StreamModel):
         for name in FINDINGS:
             vars(self).pop(name, None)
         self.recipe_ = source.recipe
-        self._target_names = _target_names(source)
+        self._target_names = target_names(source)
         self.history_ = history
         self.n_iter_ = len(history)
         self._refresh()
@@ -596,7 +596,7 @@ def _share_a_cache(a: Source, b: Source) -> bool:
     return cache_of(a) is not None and cache_of(a) == cache_of(b)
 
 
-def _target_names(source: Source) -> list[str] | None:
+def target_names(source: Source) -> list[str] | None:
     """What the columns of a multi-label target stand for, where the source knows."""
     while isinstance(source, Derived | CachedSource):
         source = source.parent

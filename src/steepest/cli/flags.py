@@ -71,6 +71,10 @@ def estimator_arguments(options: argparse.Namespace, estimator: type[Estimator])
 
 def foreign_arguments(options: argparse.Namespace, estimator: type[Estimator], others: list[type[Any]]) -> list[str]:
     """Flags that were given but belong to another estimator."""
-    known = inspect.signature(estimator).parameters
-    foreign = {name for other in others for name in inspect.signature(other).parameters} - set(known)
+    known = set(inspect.signature(estimator).parameters)
+    if "hasher" in known:
+        from steepest.hashing import Hasher
+
+        known |= set(inspect.signature(Hasher).parameters)
+    foreign = {name for other in others for name in inspect.signature(other).parameters} - known
     return sorted(name for name in foreign if vars(options).get(name) is not None)

@@ -65,7 +65,8 @@ def _weights(model: Any) -> tuple[Any, int]:
         return model.votes_, model.votes_.shape[1]
     if hasattr(model, "cluster_centers_"):
         return model.cluster_centers_, len(model.cluster_centers_)
-    return model._learner.weights()[0], len(model.intercept_)
+    outputs = model.intercept_ if hasattr(model, "intercept_") else model.classes_
+    return model._learner.weights()[0], len(outputs)
 
 
 def as_text(facts: dict[str, Any]) -> str:

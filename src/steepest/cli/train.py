@@ -17,7 +17,8 @@ from steepest.cli.progress import choose_monitor
 from steepest.data.groups import holdout_groups
 
 Linear = st.LinearClassifier | st.LinearRegressor | st.LinearRanker
-Model = Linear | st.KMeans | st.MatrixFactorization | st.NetworkClassifier | st.NetworkRegressor
+Network = st.NetworkClassifier | st.NetworkRegressor | st.TextClassifier
+Model = Linear | Network | st.KMeans | st.MatrixFactorization
 ROLES = ("text", "categorical", "numeric")  # also flags of reading, which are None if not given
 TASKS: dict[str, type[Model]] = {
     "classify": st.LinearClassifier,
@@ -26,6 +27,7 @@ TASKS: dict[str, type[Model]] = {
     "cluster": st.KMeans,
     "rate": st.MatrixFactorization,
     "network": st.NetworkClassifier,
+    "text": st.TextClassifier,
 }
 NUMBER_LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "poisson")
 
@@ -98,12 +100,13 @@ def reading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _estimator(kind: type[Model], arguments: dict[str, Any], options: argparse.Namespace) -> Model:
-    if not issubclass(kind, st.MatrixFactorization):
+    if not issubclass(kind, st.MatrixFactorization | st.TextClassifier):
         return kind(**arguments, hasher=_hasher(options))
+    why = "ids are not hashed" if options.task == "rate" else "it makes its own features"
     wishes = flags.estimator_arguments(options, st.Hasher)
     for name in wishes:
-        if wishes[name] is not None and name not in arguments:
-            raise st.ParameterError(f"--{name.replace('_', '-')} has no meaning with --task rate: ids are not hashed")
+        if wishes[name] is not None and name not in (*arguments, *ROLES[: 3 * (options.task == "text")]):
+            raise st.ParameterError(f"--{name.replace('_', '-')} has no meaning with --task {options.task}: {why}")
     return kind(**arguments)
 
 

@@ -189,10 +189,16 @@ def cache_of(source: Source) -> str | None:
     return source.path if isinstance(source, CachedSource) else None
 
 
-def encoder_of(source: Source) -> Any:
-    """The encoder at the bottom of a source, if there is one."""
+def root_of(source: Source) -> Source:
+    """The source below limits, splits and caches."""
     while isinstance(source, Limited | Selected | CachedSource | Kept):
         source = source.parent
+    return source
+
+
+def encoder_of(source: Source) -> Any:
+    """The encoder at the bottom of a source, if there is one."""
+    source = root_of(source)
     return source.encoder if isinstance(source, RawSource) else None
 
 

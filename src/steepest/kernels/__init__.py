@@ -1,8 +1,8 @@
 """The kernel table: typed Python names for the native inner loops.
 
 `steepest.kernels.reference` holds the slow, obvious NumPy definition of each, `steepest.kernels.reference_text` that of
-the text kernel, and `reference_batch`, `reference_dual`, `reference_factors` and `reference_kmeans` those of theirs;
-the tests compare the two.
+the text kernel, and `reference_batch`, `reference_dual`, `reference_embedding`, `reference_factors` and
+`reference_kmeans` those of theirs; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from steepest._native import (
     class_window,
     dual_gather,
     dual_sweep,
+    embedding_hidden,
+    embedding_learn,
+    embedding_scores,
     factor_als,
     factor_bpr,
     factor_gram,
@@ -83,6 +86,9 @@ __all__ = [
     "class_window",
     "dual_gather",
     "dual_sweep",
+    "embedding_hidden",
+    "embedding_learn",
+    "embedding_scores",
     "factor_als",
     "factor_bpr",
     "factor_gram",

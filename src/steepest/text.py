@@ -1,0 +1,729 @@
+"""Text classifiers that learn their words: a scikit-learn face on a source, the embedding learner and the loop.
+
+Words, word n-grams and character n-grams are hashed to rows of `dim` numbers, a text is the mean of its rows, and a
+linear head tells its labels: P = softmax(W h), or one of the other losses for many labels or several of them.
+`fit(X, y)` is exactly `fit_stream` over the same rows. Vectors of words come out, and in from `.vec` files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from steepest import model_file
+from steepest.budget import parse_bytes, shown
+from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.kept import keep_rows
+from steepest.data.parameters import ParameterError, at_least, choice, inside, whole
+from steepest.data.raw import root_of
+from steepest.data.source import SHUFFLES, ArraySource, Order, Source
+from steepest.engine.checkpoint import Checkpoints
+from steepest.engine.history import History
+from steepest.engine.loop import Monitor, train
+from steepest.engine.stopping import Plan
+from steepest.hashing import Hasher
+from steepest.learners.base import join_words, split_words
+from steepest.learners.embedding import LOSSES, EmbeddingLearner, EmbeddingSettings
+from steepest.learners.quantized import bytes_of_rows, pack_rows, rows_by_weight, unpack_rows
+from steepest.linear import class_targets
+from steepest.linear_model import target_names
+from steepest.metrics import ClassificationMetrics
+from steepest.model import NAMES, StreamModel, threads
+from steepest.vectors import read_vectors, write_vectors
+
+LONGEST_ROW = 4096
+PARALLEL = ("serial", "hogwild")
+SCHEDULES = ("auto", "linear", "invsqrt")
+SHARE_OF_BEST = 0.5  # several labels under "softmax" and "hs": told if at least this share as likely as the best
+
+
+class TextClassifier(StreamModel):
+    """A text classifier with learned embeddings: P = softmax(W h), h the mean of the rows of a text's n-grams.
+
+    Parameters
+    ----------
+    dim : int
+        Numbers in a row. 16 fill a cache line.
+    ngrams : (low, high) or None
+        Word n-grams.
+    char_ngrams : (low, high), optional
+        Character n-grams inside words; (2, 4) tells languages apart and forgives misspellings.
+    loss : {"softmax", "ova", "ns", "hs"}
+        One soft maximum; one against all, for several labels a text; the same with `negatives` labels drawn by chance;
+        or a soft maximum along Huffman's tree of the labels. The last two do not slow down with thousands of labels.
+    n_bits : int
+        The table has 2**n_bits rows; those never seen take no room in files.
+    epochs : int
+        Passes over the data.
+    eta0 : float
+        Step size at the start.
+    schedule : {"auto", "linear", "invsqrt"}
+        "linear" falls to zero at the end of the data; "invsqrt" needs no end. "auto" is linear where the number of rows
+        can be known.
+    negatives : int
+        Labels drawn for each text under loss="ns".
+    calibrate : float
+        Share of the rows to hold out; after training, probabilities are softened or sharpened to fit them.
+    pretrained : path, optional
+        A `.vec` file of word vectors to start from.
+    lowercase : bool
+        Fold letters of all alphabets to lower case.
+    names : int
+        Words to keep by name, for `nearest` and `save_vectors`.
+    shuffle : {"rows", "blocks", "once", "never"}
+        Order of the rows in every epoch.
+    parallel : {"serial", "hogwild"}
+        "hogwild" lets `n_jobs` threads learn at once without locks: faster, and never twice the same.
+    n_jobs : int
+        Threads; -1 for all. Under "serial" the result does not depend on it.
+    random_state : int, generator or None
+        A number gives the same bits every time.
+    verbose : int
+        1 prints a line an epoch to stderr.
+
+    Attributes
+    ----------
+    classes_ : array of labels
+    temperature_ : float
+        What scores are divided by before they become probabilities.
+    n_iter_, n_features_in_, history_
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> texts = ["cheap pills", "lunch at noon", "cheap cash", "see you at lunch"] * 5
+    >>> model = st.TextClassifier(n_bits=12, epochs=20, random_state=0).fit(texts, ["spam", "ham"] * 10)
+    >>> model.predict(["pills for cash", "noon?"]).tolist()
+    ['spam', 'ham']
+
+    References
+    ----------
+    Joulin, A., Grave, E., Bojanowski, P. and Mikolov, T. (2016). Bag of tricks for efficient text classification.
+    """
+
+    _kind = "classifier"
+    _task = "text"
+
+    hasher = None  # it follows from the parameters below
+    dim: int
+    ngrams: tuple[int, int] | None
+    char_ngrams: tuple[int, int] | None
+    loss: str
+    n_bits: int
+    epochs: int
+    eta0: float
+    schedule: str
+    negatives: int
+    calibrate: float
+    pretrained: Any
+    lowercase: bool
+    names: int
+    shuffle: str
+    parallel: str
+    _learner: EmbeddingLearner
+
+    def __init__(
+        self,
+        dim: int = 16,
+        *,
+        ngrams: tuple[int, int] | None = (1, 2),
+        char_ngrams: tuple[int, int] | None = None,
+        loss: str = "softmax",
+        n_bits: int = 21,
+        epochs: int = 5,
+        eta0: float = 0.5,
+        schedule: str = "auto",
+        negatives: int = 5,
+        calibrate: float = 0.0,
+        pretrained: Any = None,
+        lowercase: bool = True,
+        names: int = NAMES,
+        shuffle: str = "rows",
+        parallel: str = "serial",
+        n_jobs: int = 1,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self._store(locals())
+
+    # -------------------------------------------------------------------------------------------------- learning
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learns from texts (or dicts, a DataFrame, an Arrow table); y: a label each, several each, or 0/1 columns."""
+        self._settings()
+        vars(self).pop("hasher_", None)
+        targets, names = _targets(y)
+        return self._fit(self._array_source(X, targets, sample_weight), names=names)
+
+    def fit_stream(
+        self,
+        source: Source,
+        validation: Source | None = None,
+        *,
+        monitor: Monitor | None = None,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Learns from a source of raw rows, `epochs` times over it.
+
+        `validation` is measured after every epoch. `checkpoint` names a folder in which the state is saved now and
+        then; `resume=True` goes on from there, to the same bits as if nothing had happened.
+        """
+        self._settings()
+        vars(self).pop("hasher_", None)
+        return self._fit(source, validation, monitor, checkpoint, resume)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learns these texts once, in order, from where the model stands.
+
+        Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
+        """
+        targets, names = _targets(y, getattr(self, "_target_names", None))
+        source = self._array_source(X, targets, sample_weight)
+        if not hasattr(self, "_learner"):
+            labels = [] if classes is None else np.unique(np.asarray(classes)).tolist()
+            if targets.ndim == 2:
+                labels = list(range(targets.shape[1])) if names is None else names
+            learner = EmbeddingLearner(
+                self._settings(), source.n_features or 0, labels, several_targets=targets.ndim == 2
+            )
+            self._use_pretrained(learner)
+            self._adopt(learner, History(), source, names)
+        self._learner.go_on()
+        self._learner.n_threads = self._learning_threads()
+        for chunk in source:
+            self.history_.events += self._learner.step(chunk).events
+        self.n_iter_ += 1
+        self._refresh()
+        return self
+
+    def _fit(
+        self,
+        source: Source,
+        validation: Source | None = None,
+        monitor: Monitor | None = None,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+        names: list[Any] | None = None,
+    ) -> Self:
+        settings, epochs = self._settings(), whole("epochs", self.epochs, 1)
+        once = any(file.once for file in getattr(root_of(source), "files", ()))
+        source = self._hashed(source, learn=True)
+        source = source if once else keep_rows(source)
+        held = None
+        if self.calibrate:
+            source, held = source.holdout(self.calibrate, settings.seed)
+        if validation is not None:
+            validation = keep_rows(self._hashed(validation, learn=False))
+        seen = _Seen() if once else _look(source)
+        if self.schedule != "invsqrt" and not once:
+            settings = replace(settings, total=float(epochs * seen.n_rows))
+        elif self.schedule == "linear":
+            raise ParameterError("schedule='linear' needs data that can be read twice; choose 'invsqrt' for a stream")
+        names = names or target_names(source)
+        learner = self._new_learner(settings, source, seen, names)
+        learner, history = train(
+            learner,
+            source.shuffle(self.shuffle, settings.seed),
+            Plan(epochs=epochs),
+            validation=validation,
+            monitor=monitor or self._monitor(),
+            checkpoints=self._checkpoints(learner, source, checkpoint, resume),
+        )
+        if learner.rows_learned == 0:
+            raise DataError("the data holds no rows; nothing can be learned from it")
+        if len(learner.book) < 2 and not learner.several_targets:
+            raise DataError(f"y holds one class only, {learner.book.labels}; a classifier needs at least two classes")
+        self._adopt(learner, history, source, names)
+        if held is not None:
+            self._calibrate(held)
+        return self
+
+    def _new_learner(
+        self, settings: EmbeddingSettings, source: Source, seen: _Seen, names: list[Any] | None
+    ) -> EmbeddingLearner:
+        several = seen.n_columns > 0
+        labels = (names or list(range(seen.n_columns))) if several else seen.labels
+        counts = seen.counts if len(labels) else None
+        n_features = source.n_features or 1 << self.n_bits
+        learner = EmbeddingLearner(settings, n_features, labels, counts, several_targets=several)
+        learner.n_threads = self._learning_threads()
+        self._use_pretrained(learner)
+        return learner
+
+    def _checkpoints(
+        self, learner: EmbeddingLearner, source: Source, folder: str | Path | None, resume: bool
+    ) -> Checkpoints | None:
+        if folder is None:
+            return None
+
+        def restore(state: dict[str, Array]) -> EmbeddingLearner:
+            restored = EmbeddingLearner.from_state(learner.settings, state)
+            restored.n_threads = learner.n_threads
+            return restored
+
+        fingerprint = {"settings": learner.settings.as_dict(), "data": source.fingerprint(), "shuffle": self.shuffle}
+        return Checkpoints(folder, restore, fingerprint, resume=resume)
+
+    def _settings(self) -> EmbeddingSettings:
+        """The constructor's arguments, checked."""
+        choice("parallel", self.parallel, PARALLEL)
+        choice("schedule", self.schedule, SCHEDULES)
+        choice("shuffle", self.shuffle, SHUFFLES)
+        if self.calibrate:
+            inside("calibrate", self.calibrate, 0.0, 1.0)
+        dim = whole("dim", self.dim, 1)
+        if dim > LONGEST_ROW:
+            raise ParameterError(f"dim={dim} is too large; {LONGEST_ROW} is the most, and 16 to 100 is usual")
+        eta0 = at_least("eta0", self.eta0, 0.0)
+        negatives = whole("negatives", self.negatives, 1)
+        loss = choice("loss", self.loss, LOSSES)
+        return EmbeddingSettings(dim, loss, eta0, negatives=negatives, seed=self._seed())
+
+    def _learning_threads(self) -> int:
+        return threads(self.n_jobs) if self.parallel == "hogwild" else 1
+
+    def _hasher_wish(self) -> Hasher:
+        return Hasher(
+            self.n_bits,
+            ngrams=self.ngrams,
+            char_ngrams=self.char_ngrams,
+            signed=False,
+            weighting="count",
+            norm=None,
+            lowercase=self.lowercase,
+            names=self.names,
+        )
+
+    def _array_source(self, X: Any, targets: Array, sample_weight: Any) -> ArraySource:
+        chunk = self._own_hasher().to_chunk(X, targets, sample_weight, learn=True)
+        if chunk.n_rows == 0:
+            raise DataError("Found array with 0 sample(s): X has no rows; at least one is needed")
+        self._label_dtype = targets.dtype
+        return ArraySource(chunk)
+
+    def _adopt(self, learner: EmbeddingLearner, history: History, source: Source, names: list[Any] | None) -> None:
+        self._learner = learner
+        self.recipe_ = source.recipe
+        self._target_names = names
+        self.history_ = history
+        self.n_iter_ = len(history)
+        self.temperature_ = 1.0
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self.n_features_in_ = self.hasher_.n_features_in_
+        if self._learner.several_targets:
+            self.classes_ = np.array(self._learner.book.labels)
+            self._label_order = self._places = np.arange(len(self.classes_))
+            return
+        labels, self._label_order = self._learner.book.sorted_labels()
+        self._places = np.argsort(self._label_order)  # where in classes_ each output stands
+        dtype = getattr(self, "_label_dtype", None)
+        self.classes_ = labels if dtype is None or dtype.kind not in "biuf" else labels.astype(dtype)
+
+    # ------------------------------------------------------------------------------------------------ probabilities
+
+    def calibrate_on(self, X: Any, y: Any) -> Self:
+        """Divides scores by the temperature under which the labels of these texts, not learned, are most likely."""
+        self._check_fitted()
+        targets, _ = _targets(y, self._target_names)
+        self._calibrate(ArraySource(replace(self._chunk(X), y=targets)))
+        return self
+
+    def _calibrate(self, source: Source) -> None:
+        chunks = [self._learner.code_for_scoring(chunk) for chunk in source]
+        scores = [self._learner.scores(chunk).astype(np.float64) for chunk in chunks]
+        wanted = [self._learner._indicators(chunk.visited(chunk.y)) for chunk in chunks if chunk.y is not None]
+        if not scores:
+            raise DataError("there are no rows to calibrate on; give some that were not learned")
+        z, shares = np.concatenate(scores), np.concatenate(wanted)
+        self.temperature_ = 1.0 / _best_sharpness(z, shares, self._is_softmax)
+
+    @property
+    def _is_softmax(self) -> bool:
+        return self._learner.settings.loss in ("softmax", "hs")
+
+    def _probabilities(self, scores: Array) -> Array:
+        if self._is_softmax:
+            e = np.exp((scores - scores.max(axis=1, keepdims=True)) * np.float32(1 / self.temperature_))
+            return np.asarray(e / e.sum(axis=1, keepdims=True, dtype=np.float64))
+        p = 0.5 * (1 + np.tanh(scores.astype(np.float64) / (2 * self.temperature_)))
+        if self._learner.several_targets:
+            return np.asarray(p)
+        total = p.sum(axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, p / np.where(total > 0, total, 1), 1 / p.shape[1]))
+
+    # ------------------------------------------------------------------------------------------------- prediction
+
+    def _ordered(self, scores: Array) -> Array:
+        """Scores in the order of `classes_`."""
+        return scores if self._learner.several_targets else scores[:, self._label_order]
+
+    def _raw_scores(self, X: Any) -> Array:
+        self._check_fitted()
+        return self._learner.scores(self._chunk(X), threads(self.n_jobs))
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores W h before any link: shape (n, classes), or (n,) for two; under "hs" logarithms of probabilities."""
+        scores = self._ordered(self._raw_scores(X))
+        if scores.shape[1] == 2 and not self._learner.several_targets:
+            return np.asarray(scores[:, 1] - scores[:, 0])
+        return scores
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes, shape (n, classes)."""
+        return self._probabilities(self._ordered(self._raw_scores(X)))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the probabilities."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict(self, X: Any) -> Array:
+        """The most likely label of every text, or 0/1 columns for several labels."""
+        return self._labels_of(self._raw_scores(X))
+
+    def _labels_of(self, scores: Array) -> Array:
+        if not self._learner.several_targets:
+            return np.asarray(self.classes_.take(self._places[scores.argmax(axis=1)]))
+        if not self._is_softmax:
+            return (scores >= 0).astype(np.int64)
+        behind = -self.temperature_ * math.log(SHARE_OF_BEST)
+        return np.asarray(scores >= scores.max(axis=1, keepdims=True) - behind, np.int64)
+
+    def predict_top(self, X: Any, k: int = 5) -> tuple[Array, Array]:
+        """(labels, probabilities) of the k most likely labels of each text, best first."""
+        k = min(whole("k", k, 1), len(self.classes_)) if hasattr(self, "classes_") else 1
+        z = self._ordered(self._raw_scores(X))
+        if k == 1:
+            best = z.argmax(axis=1)[:, None]
+        else:
+            best = np.argpartition(-z, k - 1, axis=1)[:, :k] if k < z.shape[1] else np.tile(np.arange(k), (len(z), 1))
+            order = np.argsort(-np.take_along_axis(z, best, axis=1), axis=1, kind="stable")
+            best = np.take_along_axis(best, order, axis=1)
+        p = np.take_along_axis(self._probabilities(z), best, axis=1)
+        return np.asarray(self.classes_.take(best)), p
+
+    def embed(self, X: Any) -> Array:
+        """The texts as points, shape (n, dim): the mean of the rows of their n-grams."""
+        self._check_fitted()
+        return self._learner.hidden(self._chunk(X), threads(self.n_jobs))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; with several labels a text, the share of texts whose first label is one of theirs (P@1)."""
+        targets, _ = _targets(y, getattr(self, "_target_names", None))
+        if targets.ndim == 1:
+            return float(np.average(self.predict(X) == targets, weights=sample_weight))
+        first = self._raw_scores(X).argmax(axis=1)
+        return float(np.average(targets[np.arange(len(first)), first] > 0, weights=sample_weight))
+
+    def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
+        self._check_fitted()
+        for chunk in self._hashed(source, learn=False):
+            yield chunk, self._learner.scores(chunk, threads(self.n_jobs))
+
+    def predict_stream(self, source: Source, *, proba: bool = False) -> Iterator[Array]:
+        """The most likely label of every text (or all probabilities), chunk by chunk."""
+        for _, scores in self._stream_scores(source):
+            if proba:
+                yield self._probabilities(self._ordered(scores))
+            else:
+                yield np.asarray(self.classes_.take(self._places[scores.argmax(axis=1)]))
+
+    def evaluate_stream(self, source: Source) -> dict[str, Any]:
+        """Rows, loss, accuracy and more over a source of labelled texts; P@1 and R@1 with several labels."""
+        self._check_fitted()
+        if self._learner.several_targets:
+            return self._evaluate_labels(source)
+        metrics = ClassificationMetrics(self.classes_)
+        for chunk, scores in self._stream_scores(source):
+            rows, kept = self._known_rows(source, chunk)
+            losses, weight = self._learner.losses(rows)
+            assert rows.y is not None
+            codes = rows.visited(rows.y).astype(np.int64)
+            metrics.add(self._places[codes], self._places[scores[kept].argmax(axis=1)], losses, weight)
+        if metrics.rows == 0:
+            raise DataError("the data holds no rows to evaluate on")
+        return metrics.result()
+
+    def _known_rows(self, source: Source, chunk: Chunk) -> tuple[Chunk, Array]:
+        """The coded rows whose labels were seen in training, and which they are; the source says what of the others."""
+        coded = self._learner.code_for_scoring(chunk)
+        assert coded.y is not None
+        assert chunk.y is not None
+        known = coded.visited(coded.y) >= 0
+        if not known.all():
+            labels = chunk.visited(chunk.y)[~known].tolist()
+            faults = [f"the label {label!r} was never seen in training" for label in labels]
+            classes = ", ".join(repr(label) for label in self.classes_[:10].tolist())
+            remedy = f'the classes are {classes}; correct the label or pass on_bad_line="skip"'
+            source.refuse_rows(chunk.row_ids[~known].tolist(), faults, remedy)
+            coded = coded.visit(chunk.row_numbers[known])
+        return coded, known
+
+    def _evaluate_labels(self, source: Source) -> dict[str, Any]:
+        rows, weight_sum, loss, hits, labels = 0, 0.0, 0.0, 0.0, 0.0
+        for chunk, scores in self._stream_scores(source):
+            losses, weight = self._learner.losses(self._learner.code_for_scoring(chunk))
+            assert chunk.y is not None
+            truth = chunk.visited(chunk.y) > 0
+            rows, weight_sum, loss = rows + len(truth), weight_sum + float(weight.sum()), loss + float(weight @ losses)
+            hits += float(weight @ truth[np.arange(len(truth)), scores.argmax(axis=1)])
+            labels += float(weight @ truth.sum(axis=1))
+        if not weight_sum:
+            raise DataError("the data holds no rows to evaluate on")
+        precision = hits / weight_sum
+        found = {"rows": rows, "loss": loss / weight_sum, "accuracy": precision}
+        return {**found, "precision_at_1": precision, "recall_at_1": hits / labels if labels else 0.0}
+
+    # ------------------------------------------------------------------------------------------------------- words
+
+    def vector(self, word: str) -> Array:
+        """The mean of the rows of a word and its character n-grams; zeros if none was ever seen."""
+        return np.asarray(self._word_vectors([word])[0])
+
+    def _word_vectors(self, words: Sequence[str]) -> Array:
+        self._check_fitted()
+        column = next((name for name, kind in self.hasher_.columns_ if kind == "text"), None)
+        if column is None:
+            raise DataError("this model was trained on columns without texts, so it has no words")
+        single = len(self.hasher_.columns_) == 1
+        chunk = self.hasher_.to_chunk(list(words) if single else [{column: word} for word in words])
+        mass = np.add.reduceat(np.append(np.abs(chunk.values), 0.0), chunk.indptr[:-1])
+        mass = np.where(np.diff(chunk.indptr) > 0, mass, 0.0)[:, None]
+        hidden = self._learner.hidden(chunk) * (1 + mass) - self._learner.weights()[1]
+        return np.asarray(np.where(mass > 0, hidden / np.maximum(mass, 1e-30), 0.0), np.float32)
+
+    def words(self) -> list[str]:
+        """The words that are known by name, in alphabetical order."""
+        self._check_fitted()
+        book = getattr(self.hasher_, "names_", None)
+        if book is None:
+            raise DataError(f"names={self.names} keeps no words by name; train with names=10000, say")
+        found = {name for names in book.names_of(book.buckets()) for name in names}
+        return sorted(name for name in found if name.isprintable() and not set(name) & set(" '=:#<"))
+
+    def nearest(self, word: str, k: int = 10) -> list[tuple[str, float]]:
+        """The k known words whose vectors point most in the same direction, with the cosines."""
+        words = [other for other in self.words() if other != word]
+        here = self.vector(word).astype(np.float64)
+        if not here.any():
+            raise DataError(f"the word {word!r} was never seen in training; choose another")
+        vectors = self._word_vectors(words).astype(np.float64)
+        norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(here)
+        cosines = np.where(norms > 0, vectors @ here / np.where(norms > 0, norms, 1), -1.0)
+        best = np.argsort(-cosines, kind="stable")[: whole("k", k, 1)]
+        return [(words[n], float(cosines[n])) for n in best]
+
+    def save_vectors(self, path: str | Path, words: Iterable[str] | None = None) -> None:
+        """Writes vectors of words (those known by name, if none are given) as a `.vec` text file."""
+        chosen = self.words() if words is None else list(words)
+        write_vectors(path, chosen, self._word_vectors(chosen))
+
+    def _use_pretrained(self, learner: EmbeddingLearner) -> None:
+        if self.pretrained is None:
+            return
+        words, vectors = read_vectors(self.pretrained, learner.settings.dim)
+        places = {word: place for place, word in enumerate(words)}
+        rows = {}
+        for word, place in places.items():
+            try:
+                rows[self.hasher_.bucket(word)] = place
+            except DataError:  # no word in our sense, a punctuation mark for example
+                continue
+        buckets = np.array(sorted(rows), np.int32)
+        learner.put_rows(buckets, vectors[[rows[bucket] for bucket in buckets.tolist()]])
+
+    # --------------------------------------------------------------------------------------------- looking inside
+
+    @property
+    def n_nonzero_(self) -> int:
+        """Numbers that were learned."""
+        return self._learner.count_nonzero()
+
+    def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
+        """The k known words that speak most for each label, with the score of a text that holds nothing else."""
+        words = self.words()
+        scores = self._ordered(self._learner.scores(self.hasher_.to_chunk(words))) if words else np.zeros((0, 1))
+        scores = scores - scores.mean(axis=1, keepdims=True)
+        found = {}
+        for place, label in enumerate(self.classes_.tolist()):
+            best = np.argsort(-scores[:, place], kind="stable")[:k].tolist() if words else []
+            found[label] = [(words[n], float(scores[n, place])) for n in best]
+        return found
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        tags.input_tags.string = tags.input_tags.dict = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+        return tags
+
+    # --------------------------------------------------------------------------------------------------- files
+
+    def save(
+        self, path: str | Path, *, quantize: bool = False, size: int | str | None = None, check: Any = None
+    ) -> dict[str, Any]:
+        """Writes the model to one file and tells its `bytes` and `rows`.
+
+        `quantize` stores each row in 8-bit numbers with a scale; such a file predicts and goes on learning as any
+        other. `size`, "5MB" for example, keeps the rows that weigh most within so many bytes, as 8-bit numbers.
+        `check=(X, y)`: rows to measure the cost on; `accuracy` and `accuracy_before` are then told as well.
+        """
+        self._check_fitted()
+        header, arrays = self._file_parts()
+        if quantize or size is not None:
+            arrays = self._smaller(header, arrays, size)
+        head = {"kind": "model", "class": type(self).__name__, **header}
+        told: dict[str, Any] = {"bytes": model_file.write(path, head, arrays), "rows": len(arrays["rows"])}
+        if check is not None:
+            from steepest.estimator import load
+
+            told |= {"accuracy_before": self.score(*check), "accuracy": load(path).score(*check)}
+        return told
+
+    def _smaller(self, header: dict[str, Any], arrays: dict[str, Array], size: int | str | None) -> dict[str, Array]:
+        arrays = dict(arrays)
+        rows, table = arrays.pop("rows"), arrays.pop("table")
+        if size is not None:
+            names = sum(a.nbytes for name, a in arrays.items() if name.startswith("hasher."))
+            fixed = 4096 + sum(a.nbytes for a in arrays.values()) + len(str(header))
+            budget = parse_bytes(size, "size")
+            if names > budget // 4:  # names of words are the first to go
+                arrays = {name: a for name, a in arrays.items() if not name.startswith("hasher.names")}
+                header["hasher"]["params"]["names"] = 0
+                header["params"]["names"] = 0
+                fixed = 4096 + sum(a.nbytes for a in arrays.values()) + len(str(header))
+            n = (budget - fixed) // bytes_of_rows(1, table.shape[1])
+            if n < 1:
+                raise ParameterError(
+                    f"size={size!r} is too small: all but the rows takes {shown(fixed, up=True)}; give more"
+                )
+            kept = rows_by_weight(table, arrays["head"], int(n))
+            rows, table = rows[kept], table[kept]
+        return arrays | {"rows": rows, **pack_rows(table)}
+
+    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        params = self.get_params(deep=False)
+        params = {k: (v.item() if isinstance(v, np.generic) else v) for k, v in params.items()}
+        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
+        params["pretrained"] = None  # it is in the rows now
+        hasher_header, hasher_arrays = self._hasher_parts()
+        words, arrays = split_words(self._learner.state)
+        header = {
+            "words": words,
+            "hasher": hasher_header,
+            "params": params,
+            "settings": self._learner.settings.as_dict(),
+            "history": self.history_.as_dict(),
+            "n_iter": self.n_iter_,
+            "temperature": self.temperature_,
+            "recipe": self.recipe_,
+            "target_names": self._target_names,
+            "label_kind": getattr(getattr(self, "_label_dtype", None), "str", None),
+        }
+        return header, arrays | hasher_arrays
+
+    @classmethod
+    def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        params = header["params"]
+        for name in ("ngrams", "char_ngrams"):
+            params[name] = None if params[name] is None else tuple(params[name])
+        estimator = cls(**params)
+        estimator._restore_hasher(header["hasher"], arrays)
+        vars(estimator).pop("hasher", None)
+        settings = EmbeddingSettings.from_dict(header["settings"])
+        if "codes" in arrays:
+            arrays = arrays | {"table": unpack_rows(arrays)}
+        estimator._learner = EmbeddingLearner.from_state(settings, join_words(header["words"], arrays))
+        estimator.recipe_ = header["recipe"]
+        estimator._target_names = header["target_names"]
+        estimator.history_ = History.from_dict(header["history"])
+        estimator.n_iter_ = int(header["n_iter"])
+        estimator.temperature_ = float(header["temperature"])
+        if header["label_kind"] is not None:
+            estimator._label_dtype = np.dtype(header["label_kind"])
+        estimator._refresh()
+        return estimator
+
+
+class _Seen:
+    """What one pass over the labels tells before learning."""
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self.n_columns = 0  # of a target with a 0/1 column for each label
+        self.column_counts: Array = np.zeros(0)
+        self.label_counts: dict[Any, float] = {}
+
+    def add(self, y: Array) -> None:
+        self.n_rows += len(y)
+        if y.ndim == 2:
+            self.n_columns = y.shape[1]
+            self.column_counts = (self.column_counts if len(self.column_counts) else 0.0) + (y > 0).sum(axis=0)
+            return
+        values, counts = np.unique(y, return_counts=True)
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            self.label_counts[value] = self.label_counts.get(value, 0.0) + count
+
+    @property
+    def labels(self) -> list[Any]:
+        return sorted(self.label_counts)
+
+    @property
+    def counts(self) -> list[float]:
+        if self.n_columns:
+            return [float(count) for count in self.column_counts]
+        return [self.label_counts[label] for label in self.labels]
+
+
+def _look(source: Source) -> _Seen:
+    seen = _Seen()
+    for chunk in source.read(Order(), 0):
+        if chunk.y is None:
+            raise DataError("the data holds no labels to learn; name their column")
+        seen.add(chunk.visited(chunk.y))
+    return seen
+
+
+def _targets(y: Any, names: list[Any] | None = None) -> tuple[Array, list[Any] | None]:
+    """(labels or 0/1 columns, what the columns stand for); y may be a list of lists of labels."""
+    if y is None:
+        raise DataError("TextClassifier requires y to be passed, but the target y is None")
+    if not isinstance(y, list | tuple) or not y or not all(isinstance(row, list | tuple | set) for row in y):
+        return class_targets(y), None
+    if not all(isinstance(label, str) for row in y for label in row):
+        return class_targets(y), None
+    known = sorted({label for row in y for label in row}) if names is None else names
+    columns = {label: place for place, label in enumerate(known)}
+    matrix = np.zeros((len(y), len(known)))
+    for number, row in enumerate(y):
+        for label in row:
+            if label not in columns:
+                raise DataError(f"row {number}: the label {label!r} was never seen in training; the labels are fixed")
+            matrix[number, columns[label]] = 1.0
+    return matrix, known
+
+
+def _best_sharpness(z: Array, shares: Array, is_softmax: bool) -> float:
+    """One over the temperature of least loss: the loss is convex in it, so a bracket is narrowed until it is tight."""
+    shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1) if is_softmax else shares
+
+    def loss(log_sharpness: float) -> float:
+        s = z * np.exp(log_sharpness)
+        if not is_softmax:
+            return float(np.logaddexp(0, np.where(shares > 0, -s, s)).sum())
+        most = s.max(axis=1, keepdims=True)
+        totals = most[:, 0] + np.log(np.exp(s - most).sum(axis=1))
+        return float((shares.sum(axis=1) * totals - (shares * s).sum(axis=1)).sum())
+
+    low, high, golden = -4.0, 4.0, (5**0.5 - 1) / 2
+    while high - low > 1e-4:
+        a, b = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, b) if loss(a) < loss(b) else (a, high)
+    return float(np.exp((low + high) / 2))
