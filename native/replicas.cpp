@@ -79,20 +79,24 @@ double weight_at(const Rows& rows, int64_t q) {
   return rows.weight ? rows.weight[rows.order ? rows.order[q] : q] : 1.0;
 }
 
-void tick(const Choices& c, bool adaptive, double mass, Clock& k) {
+// `unit` is that of the average, which stays the same during a pass; see `obstacle`.
+void tick(const Choices& c, bool adaptive, double mass, double unit, Clock& k) {
   const double eta = adaptive ? 0 : plain::step_size(c, k.t);
   k.t += mass;
   k.steps += 1;
   if (adaptive) return;
   k.scale *= 1 / (1 + eta * c.l2 * mass);
   if (c.average == kNoAverage) return;
-  const double weight = mass * plain::average_weight(c, k.t, eta);
+  const double late = 1.0 + k.t;
+  const double weight = mass * (c.average == kPolynomial ? late * late * late * unit
+                                                         : plain::average_weight(c, k.t, eta));
   k.average_weight += weight;
   k.average_scale += weight * k.scale;
 }
 
 // The clock after visits from..to, as the kernels move it.
 void pass_time(const Rows& rows, const Choices& c, bool adaptive, int64_t from, int64_t to, Clock& k) {
+  const double unit = std::ldexp(1.0, -plain::average_unit(c, k.t));
   for (int64_t q = from; q < to; q += c.batch_size) {
     const int64_t n = std::min(c.batch_size, to - q);
     const double first = weight_at(rows, q);
@@ -100,7 +104,7 @@ void pass_time(const Rows& rows, const Choices& c, bool adaptive, int64_t from, 
         c.batch_size > 1 || first <= 1 ? 1 : std::ceil(std::min(first, kMostRepeats));
     double mass = 0;
     for (int64_t i = 0; i < n; ++i) mass += weight_at(rows, q + i) / repeats;
-    for (double repeat = 0; repeat < repeats && mass > 0; ++repeat) tick(c, adaptive, mass, k);
+    for (double repeat = 0; repeat < repeats && mass > 0; ++repeat) tick(c, adaptive, mass, unit, k);
   }
 }
 
@@ -144,8 +148,9 @@ void settle_common(const SettleFunction& settle, const Rows& rows, const Choices
 struct Biases {
   std::vector<double> bias, square, average, scratch;
 
-  Biases(int64_t n_outputs, int64_t batch_size)
-      : bias(n_outputs), square(n_outputs), average(n_outputs), scratch((batch_size + 1) * n_outputs) {}
+  // With room behind each, so that no two threads write to one cache line.
+  Biases(int64_t n, int64_t batch_size)
+      : bias(n + kLine), square(n + kLine), average(n + kLine), scratch((batch_size + 1) * n + kLine) {}
 
   void take(const LinearState& s, int64_t n) {
     std::copy_n(s.bias, n, bias.begin());
@@ -288,9 +293,10 @@ class Rounds {
   void learn_part(int64_t r) {
     const int64_t first = from_ + r * p_.rows_each;
     const Rows mine = part_of(rows_, c_, first, first + p_.rows_each);
-    ends_[r] = starts_[r];
+    Clock clock = starts_[r];  // on this thread's own stack: it moves with every row
     void* u = base_u_ ? table(tables_.average, r) : nullptr;
-    outcomes_[r] = learn_(mine, c_, own_[r].state(s_, table(tables_.v, r), u, &ends_[r]));
+    outcomes_[r] = learn_(mine, c_, own_[r].state(s_, table(tables_.v, r), u, &clock));
+    ends_[r] = clock;
     if (sparse_ && outcomes_[r].status == kFine) touch(mine);
   }
 
