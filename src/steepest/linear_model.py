@@ -160,7 +160,7 @@ class LinearModel(StreamModel):
         monitor = monitor or self._monitor()
         if self._plan is not None and monitor is not None:
             monitor.event(self._plan.reason)
-        watching: dict[str, Any] = dict(validation=validation, monitor=monitor, checkpoints=checkpoints)
+        watching: dict[str, Any] = {"validation": validation, "monitor": monitor, "checkpoints": checkpoints}
         voters: list[LinearLearner] = []
         if parallel == "mixing":
             mixing = self._mix_plan(epochs)
@@ -184,7 +184,7 @@ class LinearModel(StreamModel):
         """(the way of learning in parallel, why if that was chosen here)."""
         kind = choice("parallel", self.parallel, KINDS)
         if kind != "auto":
-            return kind, None
+            return "serial" if kind == "mixing" and self.n_shards == 1 else kind, None
         n_weights = row_length = None
         if settings.table_bits:
             n_weights = 1 << settings.table_bits
@@ -228,8 +228,8 @@ class LinearModel(StreamModel):
 
     def _mix_plan(self, epochs: int) -> MixPlan:
         rounds = epochs if self.rounds is None else whole("rounds", self.rounds, 1)
-        if rounds > epochs:
-            raise ParameterError(f"rounds={rounds} is more than epochs={epochs}; a round is one epoch or more")
+        if rounds > epochs and rounds % epochs:
+            raise ParameterError(f"rounds={rounds} is no multiple of epochs={epochs}; an epoch is cut in equal rounds")
         if self.vote not in (False, True, "ensemble"):
             raise ParameterError(f"vote={self.vote!r} is unknown; give True, False or 'ensemble'")
         if self.vote and self._task != "classify":
@@ -591,7 +591,7 @@ class LinearModel(StreamModel):
 
 def _voters_from(settings: LinearSettings, state: Mapping[str, Array]) -> list[LinearLearner]:
     """The shards' models that vote, from the arrays of a file."""
-    voters = []
+    voters: list[LinearLearner] = []
     while f"{VOTER}{len(voters)}.counters" in state:
         mark = f"{VOTER}{len(voters)}."
         own = {name.removeprefix(mark): array for name, array in state.items() if name.startswith(mark)}

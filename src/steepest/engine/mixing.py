@@ -29,10 +29,11 @@ from steepest.engine.loop import Monitor, mean_loss
 from steepest.engine.stopping import Plan, Watch
 from steepest.learners.base import Progress
 from steepest.learners.calibration import CALIBRATION_ROWS, calibrate
-from steepest.learners.linear import WIDE, LinearLearner
+from steepest.learners.linear import CLOCK, WIDE, LinearLearner
 
 MIXES = ("evidence", "uniform")
 SENDS = ("full", "delta", "topk", "float16")
+GAIN = 1.5  # by evidence, a feature that all shards know moves so many times their mean change
 TOP_SHARE = 0.1  # of the entries that moved, sent by "topk"
 SHARD_SEED = 0x9E3779B1  # shard s shuffles by the seed + s times this; shard 0 as a single learner would
 Residual = dict[str, Array]  # by the name of a table, what was not sent yet
@@ -78,6 +79,22 @@ def shard_sources(source: Source, n: int) -> list[Source]:
     for shard, part in enumerate(parts):
         part.order = Order(source.order.shuffle, source.order.seed + shard * SHARD_SEED)
     return parts
+
+
+def part_of_epoch(source: Source, epoch: int, part: int, parts: int) -> Iterator[Chunk]:
+    """The rows of one of several equal parts of an epoch."""
+    if parts == 1:
+        yield from source.epoch(epoch)
+        return
+    n_rows = source.n_rows if source.n_rows is not None else sum(chunk.n_rows for chunk in source.epoch(epoch))
+    first, last, at = n_rows * part // parts, n_rows * (part + 1) // parts, 0
+    for chunk in source.epoch(epoch):
+        start, stop = max(first - at, 0), min(last - at, chunk.n_rows)
+        if start < stop:
+            yield chunk.span(start, stop)
+        at += chunk.n_rows
+        if at >= last:
+            return
 
 
 def prepare(learner: LinearLearner, chunks: Iterable[Chunk], all_rows: Iterable[Chunk] | None) -> None:
@@ -139,9 +156,8 @@ def _compress(change: Array, how: str, itemsize: int) -> tuple[Array, int]:
     if how == "full":
         return change, change.size * itemsize
     if how == "float16":
-        with np.errstate(over="ignore"):
-            half = change.astype(np.float16).astype(np.float64)
-        return np.where(np.isfinite(half), half, 0.0), change.size * 2
+        largest = float(np.abs(change).max(initial=0.0)) or 1.0  # travels along; the others are parts of it
+        return (change / largest).astype(np.float16).astype(np.float64) * largest, change.size * 2 + 8
     moved = np.flatnonzero(change)
     if how == "delta":
         return change, len(moved) * (itemsize + 4)
@@ -163,24 +179,32 @@ def count_evidence(chunks: Iterable[Chunk], n_features: int) -> Array:
 def mix(common: LinearLearner, messages: Iterable[Message], shares: Sequence[Array | float]) -> Progress:
     """The common state takes in the shards' changes, each by its share (a number, or one a feature); in their order.
 
-    The clock goes on by the mean of the shards' rows: each has taken that many steps.
+    Each shard took its steps for 1/n of the rows; the clock goes on by their mean times sqrt(n), measured as the best
+    between that and the rows of all: steps must fall for the mixture to settle, and not before it has come far.
     """
+    t_before = float(common.arrays["clock"][0])
     tables: dict[str, Array] = {}
     small: dict[str, Array] = {}
-    progress, rows, weights = Progress(), 0, 0.0
+    progress, rows, weights, t_after = Progress(), 0, 0.0, t_before
     for message, share in zip(messages, shares, strict=True):
         for name, change in message.tables.items():
-            part = change * (share if np.ndim(share) == 0 else _by_entry(np.asarray(share), change))
+            part = change * _by_entry(share, change)
             tables[name] = part if name not in tables else tables[name] + part
         weight = float(message.rows)
         for name, array in message.small.items():
             small[name] = weight * array if name not in small else small[name] + weight * array
         weights, rows = weights + weight, rows + message.rows
+        t_after += float(message.small["clock"][0]) - t_before
         progress.add(message.progress)
+    if "average" in tables:
+        weight = float(small["clock"][-1] / max(weights, 1e-300) - common.arrays["clock"][-1])
+        tables["average"] = tables["average"] + _average_of_larger_steps(common, shares, weight)
     for name, change in tables.items():
         common.arrays[name][...] += change.astype(common.arrays[name].dtype)
     for name, total in small.items():
         common.arrays[name] = total / max(weights, 1e-300)
+    if t_after > t_before:
+        _set_time(common, t_before + (t_after - t_before) / math.sqrt(len(shares)))
     if "shrunk" in common.arrays:
         common.arrays["shrunk"][...] = 0
     common.rows_learned += rows
@@ -188,19 +212,46 @@ def mix(common: LinearLearner, messages: Iterable[Message], shares: Sequence[Arr
     return progress
 
 
-def _by_entry(share: Array, change: Array) -> Array:
-    return share.reshape(-1, *([1] * (change.ndim - 1)))
+def _set_time(common: LinearLearner, t: float) -> None:
+    """Moves the clock on; sums of late iterates are counted in a unit that grows with it (see schedules.h)."""
+    clock = common.arrays["clock"]
+    if common.settings.average == "poly":
+        unit = 2.0 ** (40 * (math.frexp(1.0 + clock[0])[1] // 10 - math.frexp(1.0 + t)[1] // 10))
+        for name in ("average_scale", "average_weight"):
+            clock[CLOCK.index(name)] *= unit
+        common.arrays["average"] *= common.arrays["average"].dtype.type(unit)
+    clock[0] = t
 
 
-def shares_of(rows: Sequence[int], evidence: Sequence[Array] | None) -> list[Array | float]:
-    """How much each shard counts: by its rows, or for each feature by the rows in which it has seen it."""
+def _by_entry(share: Array | float, change: Array) -> Array:
+    """A share a feature, brought to the shape of a table, which may have room for more features."""
+    if np.ndim(share) == 0:
+        return np.asarray(share)
+    padded = np.pad(np.asarray(share), (0, len(change) - len(np.asarray(share))))
+    return padded.reshape(-1, *([1] * (change.ndim - 1)))
+
+
+def _average_of_larger_steps(common: LinearLearner, shares: Sequence[Array | float], weight: float) -> Array:
+    """What the sum of iterates lacks where the shares add up to more than one: iterates beyond those that were seen."""
+    v = common.arrays["v"].astype(np.float64)
+    total = sum((_by_entry(share, v) for share in shares), np.zeros(1))
+    return np.asarray((total - 1.0) * weight * v)
+
+
+def shares_of(rows: Sequence[int], evidence: Sequence[Array] | None, gain: float = 1.0) -> list[Array | float]:
+    """How much each shard counts: by its rows, or for each feature by the rows in which it has seen it.
+
+    Evidence adds up to more than one for a feature that several shards have seen, to at most `gain`.
+    """
     total = max(1, sum(rows))
     uniform = [n / total for n in rows]
     if evidence is None:
         return list(uniform)
     seen = sum(evidence, np.zeros_like(evidence[0]))
     safe = np.where(seen > 0, seen, 1.0)
-    return [np.where(seen > 0, own / safe, part) for own, part in zip(evidence, uniform, strict=True)]
+    voices = safe**2 / np.maximum(sum((own**2 for own in evidence), np.zeros_like(seen)), 1e-300)  # 1 to n
+    factor = np.clip(voices, 1.0, gain) / safe
+    return [np.where(seen > 0, own * factor, part) for own, part in zip(evidence, uniform, strict=True)]
 
 
 @dataclass(slots=True)
@@ -255,9 +306,14 @@ def train_by_mixing(
         evidence = [count_evidence(shard.read(Order(), 0), common.learner.n_features) for shard in shards]
     for number in range(place.epoch, mixing.rounds):
         started = time.perf_counter()
-        epochs = range(number * plan.epochs // mixing.rounds, (number + 1) * plan.epochs // mixing.rounds)
+        parts = max(1, mixing.rounds // plan.epochs)  # rounds in an epoch
+        epoch = number // parts
+        epochs = range(epoch, epoch + 1)
+        if parts == 1:
+            epochs = range(number * plan.epochs // mixing.rounds, (number + 1) * plan.epochs // mixing.rounds)
+        passes = [(epoch, number % parts, parts) for epoch in epochs]
         common.learner.keep_good_state()
-        progress, n_bytes = _round(common, shards, epochs, mixing, evidence, keep_voters)
+        progress, n_bytes = _round(common, shards, passes, mixing, evidence, keep_voters)
         record = _record(common.learner, number, epochs, progress, n_bytes, mixing.n_shards, started)
         watched = record["loss"]
         if validation is not None:
@@ -282,7 +338,7 @@ def train_by_mixing(
 def _round(
     common: Common,
     shards: Sequence[Source],
-    epochs: Iterable[int],
+    passes: Sequence[tuple[int, int, int]],
     mixing: MixPlan,
     evidence: Sequence[Array] | None,
     keep_voters: bool,
@@ -292,7 +348,7 @@ def _round(
     base._settle()
 
     def work(shard: int) -> tuple[Message, Residual, LinearLearner | None]:
-        own, progress = learn_shard(base, (shards[shard].epoch(epoch) for epoch in epochs))
+        own, progress = learn_shard(base, (part_of_epoch(shards[shard], *which) for which in passes))
         return (*send(base, own, progress, mixing.send, common.residuals[shard]), own if keep_voters else None)
 
     # Rows that are read and hashed on the way come one shard after the other: a hasher learns names as it goes.
@@ -303,7 +359,9 @@ def _round(
     common.residuals = [left for _, left, _ in results]
     common.voters = [own for _, _, own in results if own is not None]
     down = len(shards) * sum(base.arrays[name].nbytes for name in WIDE if name in base.arrays)
-    progress = mix(base, messages, shares_of([message.rows for message in messages], evidence))
+    before, after = base.arrays["clock"][-1], messages[0].small["clock"][-1]
+    gain = GAIN if after >= before else 1.0  # the sums of iterates have changed their unit
+    progress = mix(base, messages, shares_of([message.rows for message in messages], evidence, gain))
     return progress, (down, sum(message.n_bytes for message in messages))
 
 
