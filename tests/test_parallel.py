@@ -123,7 +123,8 @@ def test_bytes_of_every_round_stand_in_the_history():
 def test_what_is_not_sent_waits():
     change = np.array([[3.0], [0.0], [-5.0], [0.1], [0.2]])
     sent, n_bytes = _compress(change, "topk", 4)
-    assert sent.ravel().tolist() == [0, 0, -5, 0, 0] and n_bytes == 8
+    assert sent.ravel().tolist() == [0, 0, -5, 0, 0]
+    assert n_bytes == 8
     half, _ = _compress(change, "float16", 4)
     np.testing.assert_allclose(half, change, rtol=1e-3)
 
@@ -227,4 +228,5 @@ def test_what_cannot_work_is_refused_in_one_sentence(options, message):
     X, y = sparse_problem(n_rows=100, seed=12)
     with pytest.raises(ValueError, match=message) as caught:
         st.LinearClassifier(random_state=0, **options).fit(X, y)
-    assert "\n" not in str(caught.value) and ". " not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert ". " not in str(caught.value)

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -264,11 +263,13 @@ class Common:
 
     @property
     def state(self) -> Mapping[str, Array]:
+        """The learner's arrays, and those that wait, by shard."""
         waiting = {f"waits {s} {name}": a for s, r in enumerate(self.residuals) for name, a in r.items()}
         return {**self.learner.state, **waiting}
 
     @classmethod
     def restored(cls, learner: LinearLearner, state: Mapping[str, Array], n_shards: int) -> Common:
+        """What `state` described."""
         residuals: list[Residual] = [{} for _ in range(n_shards)]
         for name, array in state.items():
             if name.startswith("waits "):
@@ -277,6 +278,7 @@ class Common:
         return cls(learner, residuals)
 
     def clone(self) -> Common:
+        """An independent copy of the learner."""
         return Common(self.learner.clone(), self.residuals)
 
 
