@@ -362,7 +362,8 @@ def _round(
     common.voters = [own for _, _, own in results if own is not None]
     down = len(shards) * sum(base.arrays[name].nbytes for name in WIDE if name in base.arrays)
     before, after = base.arrays["clock"][-1], messages[0].small["clock"][-1]
-    gain = GAIN if after >= before else 1.0  # the sums of iterates have changed their unit
+    # One-shot mixing is a mean; and sums of iterates that have changed their unit cannot be stretched.
+    gain = GAIN if after >= before and mixing.rounds > 1 else 1.0
     progress = mix(base, messages, shares_of([message.rows for message in messages], evidence, gain))
     return progress, (down, sum(message.n_bytes for message in messages))
 
