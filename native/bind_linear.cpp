@@ -18,6 +18,7 @@
 
 #include "class_hash.h"
 #include "kernel_table.h"
+#include "replicas.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -131,9 +132,18 @@ int64_t count_features(size_t table_size, int64_t n_outputs, int64_t width, int6
   return n_columns;
 }
 
+// How many learn at once, and the replicas' own weights.
+struct Parallel {
+  ParallelChoices choices = {0, 0, 0, 1, 1};
+  std::optional<Table> v;
+  std::optional<Table> average;
+  bool synced = false;
+};
+
 nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, const Block& block, Table v,
                 std::optional<Out<double>> shrunk, std::optional<Table> average, Out<double> bias,
-                Out<double> bias_square, Out<double> bias_average, Out<double> clock, Choices choices) {
+                Out<double> bias_square, Out<double> bias_average, Out<double> clock, Choices choices,
+                const Parallel& parallel) {
   const int type = float_type(v);
   const size_t n_outputs = bias.size();
   const int32_t table_bits = choices.table_bits;
@@ -159,6 +169,23 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
                             choices.target_kind, table_bits);
   // A batch longer than the visit is the visit; but never 1, which learns heavy rows in another way.
   choices.batch_size = std::min(choices.batch_size, std::max<int64_t>(rows.n, 2));
+  ParallelChoices several = parallel.choices;
+  several.accumulators = entries_per_weight;
+  const bool replicas = several.n_replicas > 1, hogwild = !replicas && several.n_threads > 1;
+  ReplicaTables tables = {nullptr, nullptr, parallel.synced};
+  if (replicas || hogwild) require(!shrunk, "clocks of shrinkage cannot be summed");
+  if (replicas) {
+    require(several.rows_each >= 1 && several.rows_each % choices.batch_size == 0,
+            "a replica learns whole batches");
+    require(
+        parallel.v && parallel.v->size() == v.size() * several.n_replicas && float_type(*parallel.v) == type,
+        "the replicas do not fit the weights");
+    require(parallel.average.has_value() == average.has_value() &&
+                (!average ||
+                 (parallel.average->size() == parallel.v->size() && float_type(*parallel.average) == type)),
+            "the replicas do not fit the average");
+    tables = {parallel.v->data(), average ? parallel.average->data() : nullptr, parallel.synced};
+  }
   std::vector<double> scratch((choices.batch_size + 1) * n_outputs);
   const LinearState state = {v.data(),
                              optional_data(shrunk, n_features, "shrunk does not fit"),
@@ -171,7 +198,13 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
   Outcome outcome;
   {
     nb::gil_scoped_release release;
-    outcome = rule[type](rows, choices, state);
+    if (replicas)
+      outcome =
+          learn_replicas(rule[type], kernels().settle_sgd[type], type, rows, choices, state, several, tables);
+    else if (hogwild)
+      outcome = learn_hogwild(rule[type], kernels().settle_sgd[type], rows, choices, state, several);
+    else
+      outcome = rule[type](rows, choices, state);
   }
   return nb::make_tuple(outcome.rows_done, outcome.status, outcome.loss_sum, outcome.weight_sum);
 }
@@ -331,13 +364,19 @@ using namespace steepest;
       [](In<int64_t> indptr, In<int32_t> indices, In<float> values, In<double> y,                         \
          std::optional<In<double>> weight, std::optional<In<int64_t>> order, Table v,                     \
          std::optional<Out<double>> shrunk, std::optional<Table> average, Out<double> bias,               \
-         Out<double> bias_square, Out<double> bias_average, Out<double> clock, const Choices& choices) {  \
+         Out<double> bias_square, Out<double> bias_average, Out<double> clock, const Choices& choices,    \
+         int64_t n_threads, int64_t n_replicas, int64_t rows_each, double gain,                           \
+         std::optional<Table> replica_v, std::optional<Table> replica_average, bool synced) {             \
         return learn(kernels().rule, entries, {indptr, indices, values, y, weight, order}, v, shrunk,     \
-                     average, bias, bias_square, bias_average, clock, choices);                           \
+                     average, bias, bias_square, bias_average, clock, choices,                            \
+                     {{n_replicas, rows_each, gain, n_threads, 1}, replica_v, replica_average, synced});  \
       },                                                                                                  \
       "indptr"_a, "indices"_a, "values"_a, "y"_a, "weight"_a.none(), "order"_a.none(), "v"_a.noconvert(), \
       "shrunk"_a.noconvert().none(), "average"_a.noconvert().none(), "bias"_a.noconvert(),                \
-      "bias_square"_a.noconvert(), "bias_average"_a.noconvert(), "clock"_a.noconvert(), "choices"_a)
+      "bias_square"_a.noconvert(), "bias_average"_a.noconvert(), "clock"_a.noconvert(), "choices"_a,      \
+      "n_threads"_a = 1, "n_replicas"_a = 0, "rows_each"_a = 0, "gain"_a = 0.0,                           \
+      "replica_v"_a.noconvert().none() = nb::none(), "replica_average"_a.noconvert().none() = nb::none(), \
+      "synced"_a = false)
 
 void bind_linear(nb::module_& module) {
   nb::class_<Choices>(module, "Choices")

@@ -77,6 +77,13 @@ def linear_sgd(
     bias_average: Floats,
     clock: Floats,
     choices: Choices,
+    n_threads: int = 1,
+    n_replicas: int = 0,
+    rows_each: int = 0,
+    gain: float = 0.0,
+    replica_v: Table | None = None,
+    replica_average: Table | None = None,
+    synced: bool = False,
 ) -> tuple[int, int, float, float]: ...
 def linear_adagrad(
     indptr: Ints,
@@ -93,6 +100,13 @@ def linear_adagrad(
     bias_average: Floats,
     clock: Floats,
     choices: Choices,
+    n_threads: int = 1,
+    n_replicas: int = 0,
+    rows_each: int = 0,
+    gain: float = 0.0,
+    replica_v: Table | None = None,
+    replica_average: Table | None = None,
+    synced: bool = False,
 ) -> tuple[int, int, float, float]: ...
 def linear_ftrl(
     indptr: Ints,
@@ -109,6 +123,13 @@ def linear_ftrl(
     bias_average: Floats,
     clock: Floats,
     choices: Choices,
+    n_threads: int = 1,
+    n_replicas: int = 0,
+    rows_each: int = 0,
+    gain: float = 0.0,
+    replica_v: Table | None = None,
+    replica_average: Table | None = None,
+    synced: bool = False,
 ) -> tuple[int, int, float, float]: ...
 def linear_coin(
     indptr: Ints,
@@ -125,6 +146,13 @@ def linear_coin(
     bias_average: Floats,
     clock: Floats,
     choices: Choices,
+    n_threads: int = 1,
+    n_replicas: int = 0,
+    rows_each: int = 0,
+    gain: float = 0.0,
+    replica_v: Table | None = None,
+    replica_average: Table | None = None,
+    synced: bool = False,
 ) -> tuple[int, int, float, float]: ...
 def linear_scores(
     indptr: Ints,

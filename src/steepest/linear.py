@@ -68,9 +68,14 @@ class LinearClassifier(LinearModel):
     class_weight : None, "balanced" or {label: weight}
     shuffle : {"blocks", "rows", "once", "never"}
         Order of the rows in every epoch.
-    parallel : {"serial"}
+    parallel : {"serial", "replicas", "hogwild", "mixing", "auto"}
+        "replicas": `n_replicas` learn `sync_every` rows each and add up what they have learned, again and again.
+        "hogwild": threads share the weights without locks, for large tables; not the same bits every time. "mixing":
+        `n_shards` learn apart and are averaged in `rounds` rounds (None: one an epoch), by `mix` ("evidence" or
+        "uniform") of what they `send` ("full", "delta", "topk", "float16"); `vote` keeps their models, for a majority
+        vote (True) or the mean of their probabilities ("ensemble"). "auto" chooses, and says so in `history_.events`.
     n_jobs : int
-        Threads that predict, and of batch solvers; -1 for all.
+        Threads that predict, learn in parallel, and of batch solvers; -1 for all. Changes no bit, except by hogwild.
     dtype : {"float32", "float64"}
         Type of the weights.
     random_state : int, generator or None
@@ -149,6 +154,13 @@ class LinearClassifier(LinearModel):
         memory_budget: int | str | None = None,
         max_iter: int = 1000,
         tol_on: str = "auto",
+        n_replicas: int = 2,
+        sync_every: int = 2048,
+        n_shards: int = 8,
+        rounds: int | None = None,
+        mix: str = "evidence",
+        send: str = "full",
+        vote: bool | str = False,
     ) -> None:
         self._store(locals())
 
@@ -401,6 +413,13 @@ class LinearRegressor(LinearModel):
         memory_budget: int | str | None = None,
         max_iter: int = 1000,
         tol_on: str = "auto",
+        n_replicas: int = 2,
+        sync_every: int = 2048,
+        n_shards: int = 8,
+        rounds: int | None = None,
+        mix: str = "evidence",
+        send: str = "full",
+        vote: bool | str = False,
     ) -> None:
         self._store(locals())
 

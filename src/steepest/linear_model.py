@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,18 +24,22 @@ from steepest.engine.batch import TOLERANCES, BatchCheckpoints, BatchPlan, minim
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor, mean_loss, train
+from steepest.engine.mixing import MIXES, SENDS, Common, MixPlan, train_by_mixing, vote_scores
+from steepest.engine.parallel import KINDS, Shape, decide
 from steepest.engine.stopping import Plan
 from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
 from steepest.learners.auto import Choice, Problem, choose
 from steepest.learners.base import join_words, split_words
 from steepest.learners.batch import BATCH_SOLVERS, FINDINGS, SOLVERS, SolverOptions
 from steepest.learners.linear import LinearLearner
-from steepest.learners.linear_settings import LinearSettings, penalty_kind, resolve_settings
+from steepest.learners.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
+from steepest.learners.losses import LOSSES
 from steepest.model import NAMES, StreamModel, threads
 from steepest.names import NameBook
 
 SURVEY_ROWS = 1 << 14  # looked at to see how many features there are
 DEFAULT_TOL = 1e-6  # of the batch solvers
+VOTER = "voter."  # marks the arrays of a shard's model in a model file
 # Parameters that only stochastic gradients have, and their defaults.
 STOCHASTIC = {"schedule": "auto", "eta0": "auto", "batch_size": 1, "average": "auto", "memory_budget": None}
 
@@ -88,6 +92,13 @@ class LinearModel(StreamModel):
     memory_budget: int | str | None
     max_iter: int
     tol_on: str
+    n_replicas: int
+    sync_every: int
+    n_shards: int
+    rounds: int | None
+    mix: str
+    send: str
+    vote: bool | str
 
     _plan: MemoryPlan | None = None  # what the memory budget led to
     _warm: LinearLearner | None = None  # where the next fit starts
@@ -219,9 +230,11 @@ class LinearModel(StreamModel):
         if epochs > 1:
             source = keep_rows(source)
             validation = None if validation is None else keep_rows(validation)
-        learner = self._new_learner(settings, source)
+        parallel, why = self._parallel(settings, source)
+        learner = self._new_learner(self._in_parallel(settings, parallel), source)
         if self._warm is not None:
             learner = self._warm.continued(learner.settings)
+        learner.n_threads = threads(self.n_jobs)
         encoder = encoder_of(source)
         if hasattr(encoder, "heaviness"):
             encoder.heaviness = learner.heaviness
@@ -235,20 +248,110 @@ class LinearModel(StreamModel):
         checkpoints = None
         if run.checkpoint is not None:
             fingerprint = {"settings": learner.settings.as_dict(), "seed": seed, "data": source.fingerprint()}
-            checkpoints = Checkpoints(
-                run.checkpoint,
-                lambda state: LinearLearner.from_state(learner.settings, state),
-                fingerprint,
-                resume=run.resume,
-            )
-        learner, history = train(
-            learner, source, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints
-        )
+            if parallel == "mixing":
+                fingerprint |= {"mixing": [self.n_shards, self.rounds, self.mix, self.send, epochs]}
+            restorer = self._restorer(learner, parallel)
+            checkpoints = Checkpoints(run.checkpoint, restorer, fingerprint, resume=run.resume)
+        watching: dict[str, Any] = {"validation": validation, "monitor": run.monitor, "checkpoints": checkpoints}
+        voters: list[LinearLearner] = []
+        if parallel == "mixing":
+            mixing = self._mix_plan(epochs)
+            vote = self.vote is not False
+            learner, history, voters = train_by_mixing(learner, source, plan, mixing, keep_voters=vote, **watching)
+        else:
+            learner, history = train(learner, source, plan, **watching)
         if self._plan is not None and self._plan.reason not in history.events:
             history.events.insert(0, self._plan.reason)
+        if why is not None and why not in history.events:
+            history.events.append(why)
         self._check_learned(learner)
         self._adopt(learner, history, source)
+        self._voters = voters
         self._keep_names()
+
+    # --------------------------------------------------------------------------------------------------- parallel
+
+    def _parallel(self, settings: LinearSettings, source: Source | None) -> tuple[str, str | None]:
+        """(the way of learning in parallel, why if that was chosen here)."""
+        kind = choice("parallel", self.parallel, KINDS)
+        if kind != "auto":
+            return "serial" if kind == "mixing" and self.n_shards == 1 else kind, None
+        n_weights = row_length = None
+        if settings.table_bits:
+            n_weights = 1 << settings.table_bits
+        elif source is not None and source.n_features is not None:
+            classes = 1 if source.labels is None or len(source.labels) < 3 else len(source.labels)
+            n_weights = source.n_features * classes
+        if isinstance(source, ArraySource):
+            row_length = len(source.block.indices) / max(1, source.block.n_rows)
+        shape = Shape(None if source is None else source.n_rows, n_weights, row_length)
+        n_round = self._in_parallel(settings, "replicas")
+        if n_round.l1 > 0 and n_round.rule not in ADAPTIVE:
+            return "serial", f"parallel='auto' learns serially: the 1-norm of solver={settings.rule!r} cannot be shared"
+        seeded = self.random_state is not None
+        return decide(shape, threads(self.n_jobs), n_round.n_replicas * n_round.sync_every, seeded=seeded)
+
+    def _in_parallel(self, settings: LinearSettings, kind: str) -> LinearSettings:
+        """The settings of a learner that learns in this way."""
+        if kind == "hogwild":
+            return replace(settings, hogwild=True)
+        if kind != "replicas":
+            return settings
+        n_replicas = whole("n_replicas", self.n_replicas, 1)
+        return replace(settings, n_replicas=n_replicas, sync_every=whole("sync_every", self.sync_every, 1))
+
+    def _refuse_parallel(self, settings: LinearSettings) -> None:
+        kind = choice("parallel", self.parallel, KINDS)
+        if settings.rule in SOLVERS and kind not in ("serial", "auto"):
+            raise ParameterError(
+                f"solver={settings.rule!r} works on all rows at once and takes its threads from n_jobs; "
+                f"leave parallel={kind!r} out, or choose solver='sgd'"
+            )
+        if kind in ("replicas", "hogwild") and settings.l1 > 0 and settings.rule not in ADAPTIVE:
+            raise ParameterError(
+                f"parallel={kind!r} cannot share the clocks by which solver={settings.rule!r} shrinks weights; "
+                "use solver='ftrl' or parallel='mixing'"
+            )
+        if kind != "serial" and kind != "auto" and settings.rule == "coin":
+            raise ParameterError(
+                f"solver='coin' bets row after row; parallel={kind!r} needs another solver, such as 'sgd'"
+            )
+        if kind == "mixing":
+            self._mix_plan(whole("epochs", self.epochs, 1))
+        elif self.vote is not False:
+            raise ParameterError(f"vote={self.vote!r} needs shards that can vote; set parallel='mixing'")
+
+    def _mix_plan(self, epochs: int) -> MixPlan:
+        rounds = epochs if self.rounds is None else whole("rounds", self.rounds, 1)
+        if rounds > epochs and rounds % epochs:
+            raise ParameterError(f"rounds={rounds} is no multiple of epochs={epochs}; an epoch is cut in equal rounds")
+        if self.vote not in (False, True, "ensemble"):
+            raise ParameterError(f"vote={self.vote!r} is unknown; give True, False or 'ensemble'")
+        if self.vote and self._task != "classify":
+            raise ParameterError(f"vote={self.vote!r} is for classifiers; numbers are averaged by mixing itself")
+        return MixPlan(
+            n_shards=whole("n_shards", self.n_shards, 1),
+            rounds=rounds,
+            mix=choice("mix", self.mix, MIXES),
+            send=choice("send", self.send, SENDS),
+            n_threads=threads(self.n_jobs),
+        )
+
+    def _restorer(self, learner: LinearLearner, parallel: str) -> Callable[[Mapping[str, Array]], Any]:
+        """Makes what a checkpoint has saved out of its arrays."""
+
+        def restore(state: Mapping[str, Array]) -> Any:
+            found = LinearLearner.from_state(learner.settings, state)
+            found.n_threads = learner.n_threads
+            return found if parallel != "mixing" else Common.restored(found, state, self.n_shards)
+
+        return restore
+
+    def _voted(self, chunk: Chunk, n_threads: int) -> Array:
+        loss, vote = LOSSES[self.loss], self.vote == "ensemble"
+        link = (lambda scores: np.asarray(loss.probability(scores))) if vote and loss.link is not None else None
+        voters = [lambda rows, voter=voter: voter.scores(rows, n_threads) for voter in self._voters]
+        return vote_scores(voters, chunk, link)
 
     def _fit_batch(
         self,
@@ -329,10 +432,15 @@ class LinearModel(StreamModel):
                 f"solver={rule!r} needs all rows at once, so partial_fit cannot work with it; call fit or fit_stream, "
                 "or choose solver='sgd'"
             )
+        if getattr(self, "_voters", None):
+            raise ParameterError("shards that vote cannot learn more; fit anew, or mix them with vote=False")
         if not hasattr(self, "_learner"):
-            learner = self._new_learner(self._settings(None), source, classes)
+            settings = self._settings(None)
+            parallel = self.parallel if self.parallel in ("replicas", "hogwild") else "serial"
+            learner = self._new_learner(self._in_parallel(settings, parallel), source, classes)
             self._adopt(learner, History(events=[self._plan.reason] if self._plan else []), source)
         learner, history = self._learner, self.history_
+        learner.n_threads = threads(self.n_jobs)
         before = learner.rows_learned
         for chunk in source.epoch(0):
             progress = learner.step(chunk)
@@ -446,7 +554,6 @@ class LinearModel(StreamModel):
 
     def _settings(self, n_rows: int | None, chosen: str | None = None) -> LinearSettings:
         """The constructor's arguments, checked and resolved; what "auto" chose takes the place of the solver."""
-        choice("parallel", self.parallel, ("serial",))
         params = {**self._fixed, **self.get_params(deep=False)}
         chosen = chosen or ("stochastic" if self._choice is None else self._choice.solver)
         if self.solver == "auto" and chosen != "stochastic":
@@ -454,11 +561,15 @@ class LinearModel(StreamModel):
         if self._plan is not None:
             params["dtype"] = self._plan.settings.dtype
             params["average"] = params["average"] if self._plan.settings.average != "no" else False
-        return resolve_settings(self._task, params, n_rows)
+        settings = resolve_settings(self._task, params, n_rows)
+        self._refuse_parallel(settings)
+        return settings
 
     # ------------------------------------------------------------------------------------------------- prediction
 
     def _scores(self, chunk: Chunk) -> Array:
+        if getattr(self, "_voters", None):
+            return self._voted(chunk, threads(self.n_jobs))
         return self._learner.scores(chunk, threads(self.n_jobs))
 
     def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
@@ -559,7 +670,10 @@ class LinearModel(StreamModel):
         params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
         hasher_header, hasher_arrays = self._hasher_parts()
         params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
-        words, arrays = split_words(self._learner.state)
+        state = self._learner.state
+        for number, voter in enumerate(getattr(self, "_voters", None) or ()):
+            state |= {f"{VOTER}{number}.{name}": array for name, array in voter.state.items() if name != "labels"}
+        words, arrays = split_words(state)
         header = {
             "words": words,
             "hasher": hasher_header,
@@ -578,7 +692,9 @@ class LinearModel(StreamModel):
         estimator = cls(**_params_from_plain(header["params"]))
         estimator._restore_hasher(header["hasher"], arrays)
         settings = LinearSettings.from_dict(header["settings"])
-        estimator._learner = LinearLearner.from_state(settings, join_words(header["words"], arrays))
+        state = join_words(header["words"], arrays)
+        estimator._learner = LinearLearner.from_state(settings, state)
+        estimator._voters = _voters_from(settings, state)
         estimator.recipe_ = header["recipe"]
         estimator._target_names = header["target_names"]
         estimator.history_ = History.from_dict(header["history"])
@@ -587,6 +703,16 @@ class LinearModel(StreamModel):
             estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
         estimator._refresh()
         return estimator
+
+
+def _voters_from(settings: LinearSettings, state: Mapping[str, Array]) -> list[LinearLearner]:
+    """The shards' models that vote, from the arrays of a file."""
+    voters: list[LinearLearner] = []
+    while f"{VOTER}{len(voters)}.counters" in state:
+        mark = f"{VOTER}{len(voters)}."
+        own = {name.removeprefix(mark): array for name, array in state.items() if name.startswith(mark)}
+        voters.append(LinearLearner.from_state(settings, {**own, "labels": state["labels"]}))
+    return voters
 
 
 def _share_a_cache(a: Source, b: Source) -> bool:

@@ -68,6 +68,8 @@ class LinearRanker(LinearModel):
         "memory_budget": None,
     }
     memory_budget = None
+    n_replicas, sync_every, n_shards, rounds = 2, 2048, 8, None
+    mix, send, vote = "evidence", "full", False
     pairs: int | str
 
     def __init__(

@@ -70,6 +70,8 @@ class LinearLearner:
         self.class_counts = np.zeros(max(2, len(self.book)))
         self.pending: Chunk | None = None
         self.arrays = self._new_arrays(n_features)
+        self.n_threads = 1  # that learn; the state does not depend on it, except under hogwild
+        self._replicas: dict[str, Any] = {}
         self._good: _Snapshot | None = None
         self._shown: tuple[Array, Array] | None = None
         self._norms: tuple[float, float, int] | None = None  # of the table, until the next row
@@ -212,7 +214,9 @@ class LinearLearner:
 
     def clone(self) -> LinearLearner:
         """An independent copy."""
-        return LinearLearner.from_state(self.settings, self.state)
+        copy = LinearLearner.from_state(self.settings, self.state)
+        copy.n_threads = self.n_threads
+        return copy
 
     # ------------------------------------------------------------------------------------------- what was learned
 
@@ -362,13 +366,23 @@ class LinearLearner:
         return n_rows >= self._rows_needed()
 
     def _rows_needed(self) -> int:
-        return CALIBRATION_ROWS if self.eta0 is None else self.settings.batch_size
+        return CALIBRATION_ROWS if self.eta0 is None else self.unit
+
+    @property
+    def unit(self) -> int:
+        """Rows that are learned together: a mini-batch, or a round of all replicas."""
+        s = self.settings
+        return s.batch_size if s.n_replicas == 1 else s.n_replicas * self._rows_each()
+
+    def _rows_each(self) -> int:
+        batch = self.settings.batch_size
+        return math.ceil(self.settings.sync_every / batch) * batch
 
     def _learn_ready(self, rows: Chunk, progress: Progress) -> None:
         """Rows that need not wait: calibrate first if that is due; an incomplete mini-batch waits again."""
         if self.eta0 is None:
             calibrate(self, rows.span(0, CALIBRATION_ROWS).packed())
-        whole = rows.n_rows - rows.n_rows % self.settings.batch_size
+        whole = rows.n_rows - rows.n_rows % self.unit
         self._process(rows.span(0, whole), progress)
         if whole < rows.n_rows:
             self.pending = rows.span(whole, rows.n_rows).packed()
@@ -378,8 +392,8 @@ class LinearLearner:
         self._grow_features(rows.n_features)
         start = 0
         while start < rows.n_rows:
-            batch, edge = self.settings.batch_size, self._snapshot_edge()
-            until_snapshot = max(1, (edge - self.rows_learned) // batch) * batch
+            unit, edge = self.unit, self._snapshot_edge()
+            until_snapshot = max(1, (edge - self.rows_learned) // unit) * unit
             coded, n_coded = self._code(rows.span(start, min(rows.n_rows, start + until_snapshot)))
             self._run_kernel(coded, progress)
             start += n_coded
@@ -388,9 +402,21 @@ class LinearLearner:
 
     def _run_kernel(self, coded: Chunk, progress: Progress) -> None:
         start = 0
+        while self.settings.n_replicas > 1 and coded.n_rows - start >= self.unit:
+            done, status, loss_sum, weight = self._learn_apart(coded.span(start, coded.n_rows))
+            progress.add(Progress(done, weight, loss_sum))
+            self.rows_learned += done
+            start += done
+            if status != 0:  # a round with a row in trouble is learned by one, which knows what to do
+                self._run_alone(coded.span(start, start + self.unit), progress)
+                start += self.unit
+        self._run_alone(coded.span(start, coded.n_rows) if start else coded, progress)
+
+    def _run_alone(self, coded: Chunk, progress: Progress) -> None:
+        start = 0
         while start < coded.n_rows:
             part = coded.span(start, coded.n_rows) if start else coded
-            done, status, loss_sum, weight = self._kernel_call(part, self.arrays, self._choices())
+            done, status, loss_sum, weight = self._kernel_call(part, self.arrays, self._choices(), self.n_threads)
             progress.add(Progress(done, weight, loss_sum))
             self.rows_learned += done
             start += done
@@ -401,8 +427,38 @@ class LinearLearner:
             start += 1  # the row on which it happened is left out, so that a stream goes on
             self.rows_learned += 1
 
-    def _kernel_call(self, rows: Chunk, arrays: dict[str, Array], choices: Any) -> tuple[int, int, float, float]:
+    def _learn_apart(self, rows: Chunk) -> tuple[int, int, float, float]:
+        """Whole rounds by the replicas. Their tables stay from call to call as long as nobody else has learned."""
+        arrays, kept, n = self.arrays, self._replicas, self.settings.n_replicas
+        for name in WIDE:
+            if name in arrays and (name not in kept or kept[name].shape[1:] != arrays[name].shape):
+                self._refuse_huge_table(arrays[name].size * n)
+                kept[name] = np.empty((n, *arrays[name].shape), arrays[name].dtype)
+                kept["synced"] = None
+        synced = kept.get("synced")
+        result = self._kernel_call(
+            rows,
+            arrays,
+            self._choices(),
+            self.n_threads,
+            n_replicas=n,
+            rows_each=self._rows_each(),
+            # A weight that more replicas than sqrt(n) have moved takes what that many of them would have added: those
+            # that are in every row would overshoot, and rare ones need the whole sum.
+            gain=math.inf if self.settings.rule in ADAPTIVE else math.sqrt(n),
+            replica_v=kept["v"],
+            replica_average=kept.get("average"),
+            synced=synced is not None and synced[0] is arrays["v"] and bool((synced[1] == arrays["clock"]).all()),
+        )
+        kept["synced"] = (arrays["v"], arrays["clock"].copy()) if result[1] == 0 else None
+        return result
+
+    def _kernel_call(
+        self, rows: Chunk, arrays: dict[str, Array], choices: Any, n_threads: int = 1, **replicas: Any
+    ) -> tuple[int, int, float, float]:
         assert rows.y is not None
+        if not (replicas or self.settings.hogwild):
+            n_threads = 1
         return KERNELS[self.settings.rule](
             rows.indptr,
             rows.indices,
@@ -418,6 +474,8 @@ class LinearLearner:
             arrays["bias_average"],
             arrays["clock"],
             choices,
+            n_threads,
+            **replicas,
         )
 
     def _choices(self, eta0: float | None = None) -> Any:
@@ -532,11 +590,11 @@ class LinearLearner:
             return self._code_targets(rows), rows.n_rows
         codes = self.book.codes(rows.y)
         if codes.min(initial=0) < 0 and len(unknown := np.flatnonzero(rows.visited(codes) < 0)):
-            batch = self.settings.batch_size
-            first = int(unknown[0]) - int(unknown[0]) % batch
+            unit = self.unit
+            first = int(unknown[0]) - int(unknown[0]) % unit
             if first > 0:
                 return self._code(rows.span(0, first).packed())[0], first
-            self._add_classes(dict.fromkeys(rows.visited(rows.y)[unknown[unknown < batch]].tolist()))
+            self._add_classes(dict.fromkeys(rows.visited(rows.y)[unknown[unknown < unit]].tolist()))
             return self._code(rows)
         weight = self._class_weights(rows, codes)
         np.maximum(codes, 0, out=codes)  # rows of the block that are not visited

@@ -53,6 +53,9 @@ class LinearSettings:
     table_bits: int = 0  # multi_class "hashed": all classes share a table of 2^this weights
     class_hash: str = ""  # the hash that finds a weight in it
     p: float = 0.0  # of an lp penalty that is neither l1 nor l2, for batch solvers only
+    n_replicas: int = 1  # that learn apart, each `sync_every` rows, before what they have learned is summed
+    sync_every: int = 2048
+    hogwild: bool = False  # threads share the weights without locks
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a file, which holds neither infinity nor keys that are not words."""

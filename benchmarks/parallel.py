@@ -1,0 +1,88 @@
+"""Learning in parallel against serial: seconds and objective of replicas, hogwild and mixing on RCV1-shaped rows.
+
+Runs alternate in direction, and the best of each is taken, in one process. Run as
+`python -m benchmarks.parallel [--rows N] [--jobs threads large shards]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import steepest as st
+from benchmarks.generate import load_large, load_rcv1
+
+ROUNDS = 5
+THREADS = {
+    "serial": {},
+    "replicas, 1 thread": {"parallel": "replicas"},
+    "replicas, 2 threads": {"parallel": "replicas", "n_jobs": 2},
+    "4 replicas, 2 threads": {"parallel": "replicas", "n_jobs": 2, "n_replicas": 4},
+    "hogwild, 2 threads": {"parallel": "hogwild", "n_jobs": 2},
+}
+LARGE = {name: THREADS[name] for name in ("serial", "replicas, 2 threads", "hogwild, 2 threads")}
+MIXING = {"parallel": "mixing", "n_shards": 16, "n_jobs": 2}
+SHARDS = {
+    "serial, 4 epochs": {"epochs": 4},
+    "one-shot": {**MIXING, "epochs": 4, "rounds": 1},
+    "one-shot, uniform": {**MIXING, "epochs": 4, "rounds": 1, "mix": "uniform"},
+    "vote": {**MIXING, "epochs": 4, "rounds": 1, "vote": True},
+    "8 rounds": {**MIXING, "epochs": 8},
+    "8 rounds, uniform": {**MIXING, "epochs": 8, "mix": "uniform"},
+    "8 rounds, topk": {**MIXING, "epochs": 8, "send": "topk"},
+    "8 rounds, float16": {**MIXING, "epochs": 8, "send": "float16"},
+    "32 rounds": {**MIXING, "epochs": 8, "rounds": 32},
+}
+
+
+def learning_seconds(model: Any) -> float:
+    """Seconds of the epochs themselves, but for the first, which also finds the step size."""
+    return float(sum(model.history_.column("seconds")[1:]))
+
+
+def compare(title: str, X: sp.csr_matrix, y: np.ndarray, ways: dict[str, dict[str, Any]], loss: str, n: int) -> None:
+    """One table: the best seconds of n interleaved runs, their ratio to the first way, and the objective."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    found: dict[str, Any] = {}
+    for number in range(n):
+        for name in list(ways) if number % 2 else list(ways)[::-1]:
+            options = {"epochs": 3, **ways[name]}
+            start = time.perf_counter()
+            found[name] = st.LinearClassifier(loss, random_state=0, **options).fit(X, y)
+            elapsed = time.perf_counter() - start
+            seconds[name].append(learning_seconds(found[name]) if n > 1 else elapsed)
+    first = next(iter(ways))
+    print(f"{title}, {loss}")
+    base = found[first].objective(X, y)
+    for name, model in found.items():
+        objective, sent = model.objective(X, y), sum(b or 0 for b in model.history_.column("bytes_up"))
+        print(
+            f"  {name:24} {min(seconds[name]):7.3f} s {min(seconds[first]) / min(seconds[name]):5.2f}x  "
+            f"objective {objective:.5f} ({100 * (objective / base - 1):+.2f} %)  accuracy {model.score(X, y):.4f}"
+            + (f"  {sent / 1e6:.0f} MB sent" if sent else ""),
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--jobs", nargs="*", default=["threads", "large", "shards"])
+    parser.add_argument("--losses", nargs="*", default=["log", "hinge"])
+    arguments = parser.parse_args()
+    for loss in arguments.losses:
+        if "threads" in arguments.jobs:
+            compare("2^15.5 weights", *load_rcv1(arguments.rows), THREADS, loss, ROUNDS)
+        if "large" in arguments.jobs:
+            for bits in (22, 24):
+                compare(f"2^{bits} weights", *load_large(bits, arguments.rows), LARGE, loss, 3)
+        if "shards" in arguments.jobs:
+            compare("16 shards", *load_rcv1(arguments.rows), SHARDS, loss, 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,420 @@
+"""Parameter mixing: shards learn apart, and their models are averaged once or after every round.
+
+A round is three pure steps on learner states, so that any driver, threads here or a cluster elsewhere, gives the same
+bits: every shard learns its rows from the common state (`learn_shard`), says what has changed (`send`), and the common
+state takes in the weighted mean of the changes, always in the order of the shards (`mix`). With one round this is
+one-shot mixing, with more iterative parameter mixing (McDonald, Hall & Mann 2010). Under mix="evidence" a shard speaks
+for a feature in proportion to the rows in which it has seen it; a feature in one shard only moves by its whole change.
+
+What is sent: "full" vectors, the "delta" of the entries that moved, its "topk" tenth by size, or "float16"; what the
+last two leave out waits in the shard and is added to its next change (error feedback).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from steepest.data.chunk import Array, Chunk, DataError, concatenate
+from steepest.data.source import BLOCK_ROWS, ArraySource, Order, Source
+from steepest.engine.checkpoint import Checkpoints, Place
+from steepest.engine.history import History, Record
+from steepest.engine.loop import Monitor, mean_loss
+from steepest.engine.stopping import Plan, Watch
+from steepest.learners.base import Progress
+from steepest.learners.calibration import CALIBRATION_ROWS, calibrate
+from steepest.learners.linear import CLOCK, WIDE, LinearLearner
+
+MIXES = ("evidence", "uniform")
+SENDS = ("full", "delta", "topk", "float16")
+GAIN = 1.5  # by evidence, a feature that all shards know moves so many times their mean change
+TOP_SHARE = 0.1  # of the entries that moved, sent by "topk"
+SHARD_SEED = 0x9E3779B1  # shard s shuffles by the seed + s times this; shard 0 as a single learner would
+Residual = dict[str, Array]  # by the name of a table, what was not sent yet
+
+
+@dataclass(frozen=True, slots=True)
+class MixPlan:
+    """How many shards, how often they are mixed, and what they send."""
+
+    n_shards: int
+    rounds: int
+    mix: str = "evidence"
+    send: str = "full"
+    n_threads: int = 1
+
+
+@dataclass(slots=True)
+class Message:
+    """What a shard sends after its round: changes of the tables, its small arrays, and how long that would be."""
+
+    tables: dict[str, Array]
+    small: dict[str, Array]
+    rows: int
+    n_bytes: int
+    progress: Progress
+    rows_learned: int
+
+
+def shard_sources(source: Source, n: int) -> list[Source]:
+    """N sources of runs of neighbouring rows; a shard's order depends on the seed and its number only."""
+    if n == 1:
+        return [source]
+    if source.n_rows is not None and source.n_rows < n:
+        raise DataError(f"n_shards={n} is more than the {source.n_rows} rows; give at most as many shards as rows")
+    if isinstance(source, ArraySource):
+        assert source.n_rows is not None
+        run = max(1, min(BLOCK_ROWS, source.n_rows // n))
+        owner = np.arange(source.n_rows) // run % n
+        rows = source._row_numbers()
+        parts: list[Source] = [source._pick(rows[owner == shard]) for shard in range(n)]
+    else:
+        parts = source.shards(n)
+    for shard, part in enumerate(parts):
+        part.order = Order(source.order.shuffle, source.order.seed + shard * SHARD_SEED)
+    return parts
+
+
+def part_of_epoch(source: Source, epoch: int, part: int, parts: int) -> Iterator[Chunk]:
+    """The rows of one of several equal parts of an epoch."""
+    if parts == 1:
+        yield from source.epoch(epoch)
+        return
+    n_rows = source.n_rows if source.n_rows is not None else sum(chunk.n_rows for chunk in source.epoch(epoch))
+    first, last, at = n_rows * part // parts, n_rows * (part + 1) // parts, 0
+    for chunk in source.epoch(epoch):
+        start, stop = max(first - at, 0), min(last - at, chunk.n_rows)
+        if start < stop:
+            yield chunk.span(start, stop)
+        at += chunk.n_rows
+        if at >= last:
+            return
+
+
+def prepare(learner: LinearLearner, chunks: Iterable[Chunk], all_rows: Iterable[Chunk] | None) -> None:
+    """Settles before the first round what all shards must agree on: classes, width, and the first step size.
+
+    `chunks` are those of shard 0, on whose first rows step sizes are tried; `all_rows` is read if classes or width are
+    not known yet.
+    """
+    for chunk in all_rows or ():
+        learner._grow_features(chunk.n_features)
+        learner._announce_labels(chunk)
+    if learner.eta0 is None:
+        sample: list[Chunk] = []
+        for chunk in chunks:
+            sample.append(chunk.span(0, min(chunk.n_rows, CALIBRATION_ROWS - sum(c.n_rows for c in sample))))
+            if sum(c.n_rows for c in sample) >= CALIBRATION_ROWS:
+                break
+        if sample:
+            calibrate(learner, concatenate(sample))
+
+
+def learn_shard(common: LinearLearner, epochs: Iterable[Iterable[Chunk]]) -> tuple[LinearLearner, Progress]:
+    """A shard's own learner after these passes over its rows, from the common state."""
+    own, progress = common.clone(), Progress()
+    own.n_threads = 1
+    for chunks in epochs:
+        for chunk in chunks:
+            progress.add(own.step(chunk))
+    progress.add(own.learn_pending())
+    own._settle()
+    return own, progress
+
+
+def send(
+    common: LinearLearner, own: LinearLearner, progress: Progress, how: str, residual: Residual
+) -> tuple[Message, Residual]:
+    """What the shard sends, and what of its change is left for the next time."""
+    tables, left, n_bytes = {}, {}, 0
+    for name in WIDE:
+        if name not in own.arrays:
+            continue
+        base = common.arrays[name]
+        change = own.arrays[name][: len(base)].astype(np.float64) - base
+        if name in residual:
+            change += residual[name]
+        sent, size = _compress(change, how, own.arrays[name].itemsize)
+        if how in ("topk", "float16"):
+            left[name] = change - sent
+        tables[name] = sent
+        n_bytes += size
+    small = {name: array for name, array in own.arrays.items() if name not in WIDE and name != "shrunk"}
+    n_bytes += sum(array.nbytes for array in small.values())
+    rows = own.rows_learned - common.rows_learned
+    return Message(tables, small, rows, n_bytes, progress, own.rows_learned), left
+
+
+def _compress(change: Array, how: str, itemsize: int) -> tuple[Array, int]:
+    """(what arrives of a change, its bytes): a sparse entry needs four bytes more, for its place."""
+    if how == "full":
+        return change, change.size * itemsize
+    if how == "float16":
+        largest = float(np.abs(change).max(initial=0.0)) or 1.0  # travels along; the others are parts of it
+        return (change / largest).astype(np.float16).astype(np.float64) * largest, change.size * 2 + 8
+    moved = np.flatnonzero(change)
+    if how == "delta":
+        return change, len(moved) * (itemsize + 4)
+    flat, k = change.ravel(), max(1, math.ceil(TOP_SHARE * len(moved)))
+    order = np.lexsort((moved, -np.abs(flat[moved])))[:k]
+    sent = np.zeros(change.shape)
+    sent.ravel()[moved[order]] = flat[moved[order]]
+    return sent, k * (itemsize + 4)
+
+
+def count_evidence(chunks: Iterable[Chunk], n_features: int) -> Array:
+    """In how many of a shard's rows each feature is."""
+    counts = np.zeros(n_features)
+    for chunk in chunks:
+        counts += np.bincount(chunk.packed().indices, minlength=n_features)[:n_features]
+    return counts
+
+
+def mix(common: LinearLearner, messages: Iterable[Message], shares: Sequence[Array | float]) -> Progress:
+    """The common state takes in the shards' changes, each by its share (a number, or one a feature); in their order.
+
+    Each shard took its steps for 1/n of the rows; the clock goes on by their mean times sqrt(n), measured as the best
+    between that and the rows of all: steps must fall for the mixture to settle, and not before it has come far.
+    """
+    t_before = float(common.arrays["clock"][0])
+    tables: dict[str, Array] = {}
+    small: dict[str, Array] = {}
+    progress, rows, weights, t_after = Progress(), 0, 0.0, t_before
+    for message, share in zip(messages, shares, strict=True):
+        for name, change in message.tables.items():
+            part = change * _by_entry(share, change)
+            tables[name] = part if name not in tables else tables[name] + part
+        weight = float(message.rows)
+        for name, array in message.small.items():
+            small[name] = weight * array if name not in small else small[name] + weight * array
+        weights, rows = weights + weight, rows + message.rows
+        t_after += float(message.small["clock"][0]) - t_before
+        progress.add(message.progress)
+    if "average" in tables:
+        weight = float(small["clock"][-1] / max(weights, 1e-300) - common.arrays["clock"][-1])
+        tables["average"] = tables["average"] + _average_of_larger_steps(common, shares, weight)
+    for name, change in tables.items():
+        common.arrays[name][...] += change.astype(common.arrays[name].dtype)
+    for name, total in small.items():
+        common.arrays[name] = total / max(weights, 1e-300)
+    if t_after > t_before:
+        _set_time(common, t_before + (t_after - t_before) / math.sqrt(len(shares)))
+    if "shrunk" in common.arrays:
+        common.arrays["shrunk"][...] = 0
+    common.rows_learned += rows
+    common._shown = None
+    return progress
+
+
+def _set_time(common: LinearLearner, t: float) -> None:
+    """Moves the clock on; sums of late iterates are counted in a unit that grows with it (see schedules.h)."""
+    clock = common.arrays["clock"]
+    if common.settings.average == "poly":
+        unit = 2.0 ** (40 * (math.frexp(1.0 + clock[0])[1] // 10 - math.frexp(1.0 + t)[1] // 10))
+        for name in ("average_scale", "average_weight"):
+            clock[CLOCK.index(name)] *= unit
+        common.arrays["average"] *= common.arrays["average"].dtype.type(unit)
+    clock[0] = t
+
+
+def _by_entry(share: Array | float, change: Array) -> Array:
+    """A share a feature, brought to the shape of a table, which may have room for more features."""
+    if np.ndim(share) == 0:
+        return np.asarray(share)
+    padded = np.pad(np.asarray(share), (0, len(change) - len(np.asarray(share))))
+    return padded.reshape(-1, *([1] * (change.ndim - 1)))
+
+
+def _average_of_larger_steps(common: LinearLearner, shares: Sequence[Array | float], weight: float) -> Array:
+    """What the sum of iterates lacks where the shares add up to more than one: iterates beyond those that were seen."""
+    v = common.arrays["v"].astype(np.float64)
+    total = sum((_by_entry(share, v) for share in shares), np.zeros(1))
+    return np.asarray((total - 1.0) * weight * v)
+
+
+def shares_of(rows: Sequence[int], evidence: Sequence[Array] | None, gain: float = 1.0) -> list[Array | float]:
+    """How much each shard counts: by its rows, or for each feature by the rows in which it has seen it.
+
+    Evidence adds up to more than one for a feature that several shards have seen, to at most `gain`.
+    """
+    total = max(1, sum(rows))
+    uniform = [n / total for n in rows]
+    if evidence is None:
+        return list(uniform)
+    seen = sum(evidence, np.zeros_like(evidence[0]))
+    safe = np.where(seen > 0, seen, 1.0)
+    voices = safe**2 / np.maximum(sum((own**2 for own in evidence), np.zeros_like(seen)), 1e-300)  # 1 to n
+    factor = np.clip(voices, 1.0, gain) / safe
+    return [np.where(seen > 0, own * factor, part) for own, part in zip(evidence, uniform, strict=True)]
+
+
+@dataclass(slots=True)
+class Common:
+    """The common learner and what waits in the shards: all that a checkpoint holds."""
+
+    learner: LinearLearner
+    residuals: list[Residual]
+    voters: list[LinearLearner] = field(default_factory=list)
+
+    @property
+    def state(self) -> Mapping[str, Array]:
+        """The learner's arrays, and those that wait, by shard."""
+        waiting = {f"waits {s} {name}": a for s, r in enumerate(self.residuals) for name, a in r.items()}
+        return {**self.learner.state, **waiting}
+
+    @classmethod
+    def restored(cls, learner: LinearLearner, state: Mapping[str, Array], n_shards: int) -> Common:
+        """What `state` described."""
+        residuals: list[Residual] = [{} for _ in range(n_shards)]
+        for name, array in state.items():
+            if name.startswith("waits "):
+                _, shard, table = name.split(" ", 2)
+                residuals[int(shard)][table] = np.array(array)
+        return cls(learner, residuals)
+
+    def clone(self) -> Common:
+        """An independent copy of the learner."""
+        return Common(self.learner.clone(), self.residuals)
+
+
+def train_by_mixing(
+    learner: LinearLearner,
+    source: Source,
+    plan: Plan,
+    mixing: MixPlan,
+    *,
+    keep_voters: bool = False,
+    validation: Source | None = None,
+    monitor: Monitor | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[LinearLearner, History, list[LinearLearner]]:
+    """Trains by rounds; returns the mixed learner, the history, and the shards' own last learners if they vote."""
+    monitor = monitor or Monitor()
+    shards = shard_sources(source, mixing.n_shards)
+    common, history, watch, place = Common(learner, [{} for _ in shards]), History(), Watch(), Place()
+    if checkpoints is not None and (found := checkpoints.resume()) is not None:
+        common, history, place, watch = found
+        monitor.event(f"resumed after round {place.epoch} of {mixing.rounds}")
+    else:
+        known = isinstance(source, ArraySource) and (len(learner.book) > 0 or learner.settings.task == "regress")
+        prepare(learner, shards[0].epoch(0), None if known else source.epoch(0))
+    evidence = None
+    if mixing.mix == "evidence" and mixing.n_shards > 1 and not learner.shared:
+        evidence = [count_evidence(shard.read(Order(), 0), common.learner.n_features) for shard in shards]
+    for number in range(place.epoch, mixing.rounds):
+        started = time.perf_counter()
+        parts = max(1, mixing.rounds // plan.epochs)  # rounds in an epoch
+        epoch = number // parts
+        epochs = range(epoch, epoch + 1)
+        if parts == 1:
+            epochs = range(number * plan.epochs // mixing.rounds, (number + 1) * plan.epochs // mixing.rounds)
+        passes = [(epoch, number % parts, parts) for epoch in epochs]
+        common.learner.keep_good_state()
+        progress, n_bytes = _round(common, shards, passes, mixing, evidence, keep_voters)
+        record = _record(common.learner, number, epochs, progress, n_bytes, mixing.n_shards, started)
+        watched = record["loss"]
+        if validation is not None:
+            watched = record["holdout_loss"] = mean_loss(common.learner, validation)
+        record["objective"] = watched + common.learner.penalty()
+        history.records.append(record)
+        history.events += progress.events
+        monitor.epoch_done(record)
+        watch.see(watched, common, plan)
+        if checkpoints is not None:
+            checkpoints.maybe_save(common, history, Place(number + 1), watch)
+        if plan.may_stop and watch.stalled >= plan.patience:
+            history.events.append(f"stopped after round {number + 1}: no improvement in {plan.patience} rounds")
+            monitor.event(history.events[-1])
+            break
+    if checkpoints is not None:
+        checkpoints.clear()
+    best = common if watch.kept is None else watch.kept
+    return best.learner, history, common.voters
+
+
+def _round(
+    common: Common,
+    shards: Sequence[Source],
+    passes: Sequence[tuple[int, int, int]],
+    mixing: MixPlan,
+    evidence: Sequence[Array] | None,
+    keep_voters: bool,
+) -> tuple[Progress, tuple[int, int]]:
+    """All shards learn, as many at once as there are threads; (what became of it, bytes to and from the shards)."""
+    base = common.learner
+    base._settle()
+
+    def work(shard: int) -> tuple[Message, Residual, LinearLearner | None]:
+        own, progress = learn_shard(base, (part_of_epoch(shards[shard], *which) for which in passes))
+        return (*send(base, own, progress, mixing.send, common.residuals[shard]), own if keep_voters else None)
+
+    # Rows that are read and hashed on the way come one shard after the other: a hasher learns names as it goes.
+    n_threads = mixing.n_threads if all(isinstance(shard, ArraySource) for shard in shards) else 1
+    with ThreadPoolExecutor(n_threads) as pool:
+        results = list(pool.map(work, range(len(shards))))
+    messages = [message for message, _, _ in results]
+    common.residuals = [left for _, left, _ in results]
+    common.voters = [own for _, _, own in results if own is not None]
+    down = len(shards) * sum(base.arrays[name].nbytes for name in WIDE if name in base.arrays)
+    before, after = base.arrays["clock"][-1], messages[0].small["clock"][-1]
+    # One-shot mixing is a mean; and sums of iterates that have changed their unit cannot be stretched.
+    gain = GAIN if after >= before and mixing.rounds > 1 else 1.0
+    progress = mix(base, messages, shares_of([message.rows for message in messages], evidence, gain))
+    return progress, (down, sum(message.n_bytes for message in messages))
+
+
+def _record(
+    learner: LinearLearner,
+    number: int,
+    epochs: range,
+    progress: Progress,
+    n_bytes: tuple[int, int],
+    n_shards: int,
+    started: float,
+) -> Record:
+    seconds = time.perf_counter() - started
+    return {
+        "epoch": epochs.stop,
+        "round": number + 1,
+        "rows": progress.rows,
+        "loss": progress.mean_loss,
+        "eta": learner.step_size,
+        "nonzeros": learner.count_nonzero(),
+        "seconds": seconds,
+        "rows_per_second": progress.rows / seconds if seconds > 0 else math.nan,
+        "shards": n_shards,
+        "bytes_down": n_bytes[0],
+        "bytes_up": n_bytes[1],
+    }
+
+
+def vote_scores(
+    voters: Sequence[Callable[[Chunk], Array]], chunk: Chunk, link: Callable[[Array], Array] | None
+) -> Array:
+    """Scores of all shards' models together: each has one vote (for a class, or between two); with a link, the
+    probabilities that it gives are averaged instead, and shown as log-odds."""
+    total: Array | None = None
+    for scores in _each(voters, chunk):
+        if link is not None:
+            part = link(scores)
+        elif scores.shape[1] == 1:
+            part = np.where(scores > 0, 1.0, -1.0)
+        else:
+            part = (scores.argmax(axis=1)[:, None] == np.arange(scores.shape[1])).astype(np.float64)
+        total = part if total is None else total + part
+    assert total is not None
+    mean = total / len(voters)
+    if link is None:
+        return np.asarray(mean)
+    safe = np.clip(mean, 1e-15, 1 - 1e-15)
+    return np.asarray(np.log(safe) - np.log1p(-safe))
+
+
+def _each(voters: Sequence[Callable[[Chunk], Array]], chunk: Chunk) -> Iterator[Array]:
+    for voter in voters:
+        yield voter(chunk)

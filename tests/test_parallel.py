@@ -1,0 +1,232 @@
+"""Learning in parallel: bits that do not depend on threads or chunks, close to serial, and clear refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import steepest as st
+from conftest import sparse_problem
+from steepest.engine.mixing import _compress, shares_of
+from steepest.engine.parallel import Shape, decide
+
+WAYS = {
+    "replicas": dict(parallel="replicas", sync_every=100),
+    "three-replicas-batches": dict(parallel="replicas", n_replicas=3, sync_every=50, batch_size=7),
+    "replicas-sgd": dict(parallel="replicas", solver="sgd", sync_every=64, n_replicas=4, dtype="float64"),
+    "replicas-decay": dict(parallel="replicas", solver="sgd", sync_every=64, alpha=0.1),
+    "replicas-ftrl": dict(parallel="replicas", solver="ftrl", penalty="l1", alpha=1e-4, sync_every=80),
+    "replicas-hashed": dict(parallel="replicas", multi_class="hashed", table_bits=14, sync_every=90),
+    "mixing": dict(parallel="mixing", n_shards=5),
+    "mixing-once": dict(parallel="mixing", n_shards=7, rounds=1),
+    "mixing-often": dict(parallel="mixing", n_shards=3, rounds=9),
+    "mixing-l1": dict(parallel="mixing", n_shards=3, solver="sgd", penalty="l1", alpha=1e-4),
+    "mixing-topk": dict(parallel="mixing", n_shards=4, send="topk", mix="uniform"),
+    "mixing-ftrl": dict(parallel="mixing", n_shards=4, solver="ftrl", send="delta"),
+}
+
+
+def same_bits(a, b):
+    np.testing.assert_array_equal(a.coef_, b.coef_)
+    np.testing.assert_array_equal(a.intercept_, b.intercept_)
+
+
+def make(way, **more):
+    return st.LinearClassifier(**{"random_state": 0, "epochs": 3, **WAYS[way], **more})
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("way", WAYS)
+def test_threads_and_chunks_change_no_bit_and_the_model_is_good(way, n_classes):
+    X, y = sparse_problem(n_rows=3000, n_classes=n_classes, seed=1)
+    first = make(way).fit(X, y)
+    for n_jobs, chunk_rows in ((2, 3000), (5, 333), (1, 17)):
+        source = st.from_arrays(X, y, chunk_rows=chunk_rows)
+        source.labels = np.unique(y)
+        same_bits(first, make(way, n_jobs=n_jobs).fit_stream(source))
+    serial = make(way, parallel="serial").fit(X, y)
+    lost = 0.3 if way == "mixing-topk" else 0.1  # a tenth of every change arrives in three rounds
+    assert first.score(X, y) > serial.score(X, y) - lost
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if "replicas" in way])
+def test_replicas_in_pieces_and_through_a_file_learn_the_same_bits(way, tmp_path):
+    X, y = sparse_problem(n_rows=2500, n_classes=3, seed=2)
+    whole = make(way).partial_fit(X, y)
+    first = make(way, n_jobs=2).partial_fit(X[:1], y[:1]).partial_fit(X[1:1111], y[1:1111])
+    first.save(tmp_path / "m.steepest")
+    same_bits(whole, st.load(tmp_path / "m.steepest").partial_fit(X[1111:], y[1111:]))
+
+
+def test_one_replica_and_one_shard_are_the_serial_learner():
+    X, y = sparse_problem(n_rows=3000, seed=3)
+    serial = st.LinearClassifier(random_state=0).fit(X, y)
+    same_bits(serial, st.LinearClassifier(random_state=0, parallel="replicas", n_replicas=1).fit(X, y))
+    same_bits(serial, st.LinearClassifier(random_state=0, parallel="mixing", n_shards=1).fit(X, y))
+
+
+def test_replicas_of_a_large_table_sum_only_what_was_touched_to_the_same_bits():
+    X, y = sparse_problem(n_rows=2000, n_features=200, seed=4)
+    wide = X.copy()
+    wide.resize(2000, 300_000)
+    narrow, large = (make("replicas", n_jobs=2).fit(matrix, y) for matrix in (X, wide))
+    np.testing.assert_array_equal(narrow.coef_[0], large.coef_[0, :200])
+    assert not large.coef_[0, 200:].any()
+
+
+def test_a_row_in_trouble_is_refused_by_its_number_and_divergence_rolls_back():
+    X, y = sparse_problem(n_rows=2000, seed=5)
+    bad = X.copy()
+    bad.data[bad.indptr[1500]] = np.nan
+    source = st.from_arrays(X, y)
+    source.block.values[bad.indptr[1500]] = np.nan
+    with pytest.raises(st.DataError, match="row 1500"):
+        make("replicas").fit_stream(source)
+    X, y = sparse_problem(n_rows=2000, seed=5)
+    model = st.LinearRegressor(solver="sgd", eta0=1e6, parallel="replicas", sync_every=100, random_state=0).fit(X, y)
+    assert any("halved" in event for event in model.history_.events)
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("solver", ["sgd", "asgd", "adagrad"])
+def test_hogwild_learns_as_well_as_serial(solver):
+    X, y = sparse_problem(n_rows=6000, n_features=2000, seed=6)
+    serial = st.LinearClassifier(solver=solver, random_state=0).fit(X, y)
+    model = st.LinearClassifier(solver=solver, parallel="hogwild", n_jobs=2, random_state=0).fit(X, y)
+    assert model.objective(X, y) < 1.1 * serial.objective(X, y)
+    alone = st.LinearClassifier(solver=solver, parallel="hogwild", n_jobs=1, random_state=0).fit(X, y)
+    same_bits(serial, alone)
+
+
+def test_heavy_rows_move_the_clock_as_the_kernels_do():
+    X, y = sparse_problem(n_rows=1000, seed=7)
+    weight = np.random.default_rng(0).choice([0.0, 0.5, 1.0, 3.0], 1000)
+    options = dict(random_state=0, eta0=0.5, shuffle="never", epochs=1)
+    model = st.LinearClassifier(parallel="replicas", sync_every=500, **options).fit(X, y, sample_weight=weight)
+    serial = st.LinearClassifier(**options).fit(X, y, sample_weight=weight)
+    for field in ("t", "steps", "scale", "average_scale", "average_weight"):
+        assert model._learner._clock(field) == pytest.approx(serial._learner._clock(field), rel=1e-12)
+
+
+def test_bytes_of_every_round_stand_in_the_history():
+    X, y = sparse_problem(n_rows=2000, n_features=400, seed=8)
+    sent = {}
+    for send in ("full", "delta", "topk", "float16"):
+        model = make("mixing", send=send).fit(X, y)
+        assert model.history_.column("round") == [1, 2, 3]
+        assert model.history_.column("shards") == [5, 5, 5]
+        sent[send] = sum(model.history_.column("bytes_up"))
+    assert sent["topk"] < sent["float16"] < sent["full"]
+    assert sent["topk"] < sent["delta"]
+
+
+def test_what_is_not_sent_waits():
+    change = np.array([[3.0], [0.0], [-5.0], [0.1], [0.2]])
+    sent, n_bytes = _compress(change, "topk", 4)
+    assert sent.ravel().tolist() == [0, 0, -5, 0, 0]
+    assert n_bytes == 8
+    half, _ = _compress(change, "float16", 4)
+    np.testing.assert_allclose(half, change, rtol=1e-3)
+
+
+def test_evidence_lets_the_shards_that_saw_a_feature_speak():
+    shares = shares_of([10, 10], [np.array([5.0, 0.0, 0.0]), np.array([5.0, 2.0, 0.0])])
+    assert np.array(shares).T.tolist() == [[0.5, 0.5], [0.0, 1.0], [0.5, 0.5]]
+    shares = shares_of([10, 10], [np.array([5.0, 0.0]), np.array([5.0, 2.0])], gain=1.5)
+    assert np.array(shares).T.tolist() == [[0.75, 0.75], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("vote", [True, "ensemble"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_shards_vote_also_from_a_file(vote, n_classes, tmp_path):
+    X, y = sparse_problem(n_rows=3000, n_classes=n_classes, seed=9)
+    model = st.LinearClassifier(parallel="mixing", n_shards=5, rounds=1, vote=vote, random_state=0).fit(X, y)
+    votes = np.array([(voter.scores(st.from_arrays(X).block)) for voter in model._voters])
+    assert len(votes) == 5
+    if vote is True and n_classes == 2:
+        np.testing.assert_array_equal(model.predict(X), ((votes[:, :, 0] > 0).sum(axis=0) >= 3).astype(int))
+    model.save(tmp_path / "m.steepest")
+    np.testing.assert_array_equal(model.decision_function(X), st.load(tmp_path / "m.steepest").decision_function(X))
+    assert model.score(X, y) > 0.6
+    with pytest.raises(ValueError, match="fit anew"):
+        model.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("send", ["full", "topk"])
+def test_a_killed_mixing_run_resumes_after_its_last_round(send, tmp_path, monkeypatch):
+    from steepest.engine import checkpoint, mixing
+
+    X, y = sparse_problem(n_rows=2000, seed=10)
+    options = dict(parallel="mixing", n_shards=4, epochs=4, send=send, random_state=0)
+    whole = st.LinearClassifier(**options).fit(X, y)
+    init, rounds, real = checkpoint.Checkpoints.__init__, [], mixing._round
+    monkeypatch.setattr(
+        checkpoint.Checkpoints, "__init__", lambda self, *a, **k: init(self, *a, **{**k, "seconds": 0.0})
+    )
+
+    def mortal(*arguments):
+        rounds.append(1)
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(mixing, "_round", mortal)
+    source = st.LinearClassifier()._source(X, y)
+    with pytest.raises(KeyboardInterrupt):
+        st.LinearClassifier(**options).fit_stream(source, checkpoint=tmp_path)
+    resumed = st.LinearClassifier(**options).fit_stream(source, checkpoint=tmp_path, resume=True)
+    assert len(rounds) == 5
+    same_bits(whole, resumed)
+
+
+@pytest.mark.parametrize("parallel", ["replicas", "mixing", "hogwild", "auto"])
+def test_streams_of_text_learn_in_parallel(parallel, tmp_path):
+    rng = np.random.default_rng(0)
+    with open(tmp_path / "t.tsv", "w") as file:
+        for _ in range(1200):
+            good = rng.random() < 0.5
+            file.write(f"{'yes' if good else 'no'}\t{'fine' if good else 'bad'} word{rng.integers(50)}\n")
+    scan = lambda: st.scan_text(tmp_path / "t.tsv")
+    options = dict(parallel=parallel, sync_every=64, n_shards=3, hasher=st.Hasher(12), random_state=0)
+    models = [st.LinearClassifier(n_jobs=n_jobs, **options).fit_stream(scan()) for n_jobs in (1, 2)]
+    assert models[1].evaluate_stream(scan())["accuracy"] == 1.0
+    if parallel != "hogwild":
+        same_bits(*models)
+
+
+def test_auto_says_in_one_sentence_what_it_chose():
+    few = Shape(1_000_000, 47_236, 75.0)
+    assert decide(few, 2, 4096, seeded=True)[0] == "replicas"
+    assert decide(few, 1, 4096, seeded=True)[0] == "serial"
+    assert decide(Shape(1_000_000, 1 << 22, 75.0), 2, 4096, seeded=False)[0] == "hogwild"
+    assert decide(Shape(1_000_000, 1 << 22, 75.0), 2, 4096, seeded=True)[0] == "serial"
+    assert decide(Shape(1000, 47_236, 75.0), 2, 4096, seeded=True)[0] == "serial"
+    X, y = sparse_problem(n_rows=300, seed=11)
+    model = st.LinearClassifier(parallel="auto", n_jobs=2, random_state=0).fit(X, y)
+    assert model.history_.events == ["parallel='auto' learns serially: 300 rows are too few to share"]
+    same_bits(model, st.LinearClassifier(random_state=0).fit(X, y))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(parallel="cluster"), "parallel"),
+        (dict(parallel="mixing", n_shards=0), "n_shards"),
+        (dict(parallel="mixing", n_shards=101), "n_shards=101 is more than the 100 rows"),
+        (dict(parallel="mixing", rounds=7, epochs=5), "rounds=7"),
+        (dict(parallel="mixing", mix="median"), "mix"),
+        (dict(parallel="mixing", send="pigeon"), "send"),
+        (dict(parallel="mixing", vote="loudly"), "vote"),
+        (dict(vote=True), "parallel='mixing'"),
+        (dict(parallel="replicas", n_replicas=0), "n_replicas"),
+        (dict(parallel="replicas", sync_every=0), "sync_every"),
+        (dict(parallel="replicas", solver="lbfgs"), "solver='lbfgs'"),
+        (dict(parallel="hogwild", solver="sgd", penalty="l1"), "solver='ftrl'"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_sentence(options, message):
+    X, y = sparse_problem(n_rows=100, seed=12)
+    with pytest.raises(ValueError, match=message) as caught:
+        st.LinearClassifier(random_state=0, **options).fit(X, y)
+    assert "\n" not in str(caught.value)
+    assert ". " not in str(caught.value)
