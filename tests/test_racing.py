@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import sys
@@ -33,7 +34,8 @@ def test_all_batch_solvers_and_peers_reach_one_optimum(rows, wish):
     result = st.race(st.LinearClassifier(**wish), *rows, seconds=0.7)
     exact = [r for r in result.racers if r.name not in ("sgd", "asgd", "sklearn:sgd")]
     assert len(exact) >= 5
-    assert any(":" in r.name for r in exact)
+    if wish["loss"] == "log" or importlib.util.find_spec("liblinear"):  # scikit-learn has no squared hinge of its own
+        assert any(":" in r.name for r in exact)
     for racer in exact:
         assert min(map(result.gap, racer.points)) < 1e-3, racer.name
 
