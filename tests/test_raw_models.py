@@ -288,3 +288,13 @@ def test_a_hasher_in_use_can_be_copied_and_pickled():
     rows = hasher.fit_transform(["a word and another"])
     for twin in (copy.deepcopy(hasher), pickle.loads(pickle.dumps(hasher))):
         assert (twin.transform(["a word and another"]) != rows).nnz == 0
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_classes_that_share_a_table_keep_names_while_texts_stream(jsonl, tmp_path, monkeypatch, epochs):
+    monkeypatch.setattr("steepest.data.files.BLOCK_BYTES", 2048)  # many batches, so that names are looked after
+    hasher = st.Hasher(n_bits=14, names=200)
+    model = st.LinearClassifier(hasher=hasher, multi_class="hashed", epochs=epochs, random_state=0)
+    model.fit_stream(st.scan(jsonl, text="text"))
+    assert model.evaluate_stream(st.scan(jsonl, text="text"))["accuracy"] > 0.8
+    assert all(len(pairs) == 3 for pairs in model.top_features(3).values())

@@ -294,9 +294,12 @@ class LinearLearner:
 
     def heaviness(self, columns: Array) -> Array:
         """How heavy the weights of some columns are, the heaviest of all outputs each, up to a common factor."""
-        if self.shared:
-            return np.asarray(self.total_weights()[columns])
         heavy = np.zeros(len(columns))
+        if self.shared:
+            known = np.flatnonzero(columns < self.n_features)
+            for output in range(self.n_outputs if len(known) else 0):
+                heavy[known] = np.maximum(heavy[known], np.abs(self.output_weights(output, columns[known])))
+            return heavy
         known = np.flatnonzero(columns < len(self.arrays["v"]))
         v = np.abs(self.arrays["v"][columns[known]])
         if self.settings.rule in ADAPTIVE:
