@@ -22,7 +22,7 @@ from steepest.data.source import ArraySource, Derived, Order, Source
 KEPT_ENTRIES = 64 << 20
 KEPT_ROWS = 1 << 20
 # Entries of a chunk, about. Its runs lie all over the file, and touching one brings in its surroundings.
-CHUNK_ENTRIES = 1 << 18
+CHUNK_ENTRIES = 1 << 17
 
 
 def keep_rows(source: Source) -> Source:

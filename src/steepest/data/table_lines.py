@@ -438,8 +438,9 @@ class CsvSource(TableLines):
         # For the whole process and not taken back, since other threads may be reading.
         csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
         texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
-        # Arrow takes NUL for a letter like others, csv of older versions does not.
-        reader = csv.reader((text.replace("\0", " ") for text in texts), delimiter=self._options["delimiter"])
+        # Arrow takes NUL for a letter like others, csv of older versions does not; nor has it a place for lone returns.
+        plain = (text.replace("\0", " ").replace("\r\n", "\n").replace("\r", " ") for text in texts)
+        reader = csv.reader(plain, delimiter=self._options["delimiter"])
         start = 0
         for record in reader:
             stop = ends[reader.line_num - 1]
