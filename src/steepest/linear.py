@@ -7,25 +7,21 @@ penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError
-from steepest.data.source import ArraySource, Source, as_targets
+from steepest.data.chunk import Array
+from steepest.data.source import ArraySource, Source
 from steepest.inside import ClassWeights
-from steepest.learners.labels import distinct
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings
-from steepest.learners.losses import LOSSES
 from steepest.linear_model import LinearModel
-from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
+from steepest.supervised import Classifier, Regressor, balanced, one_class
 
 
-class LinearClassifier(LinearModel):
+class LinearClassifier(Classifier, LinearModel):
     """A linear classifier: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
 
     Parameters
@@ -111,10 +107,7 @@ class LinearClassifier(LinearModel):
     Bottou, L. (2010). Large-scale machine learning with stochastic gradient descent.
     """
 
-    _kind = "classifier"
-    _task = "classify"
     multi_class: str
-    class_weight: Any
     table_bits: int | str
 
     def __init__(
@@ -170,56 +163,19 @@ class LinearClassifier(LinearModel):
         if labels is None:
             return LinearLearner(settings, source.n_features or 0)
         if len(labels) < 2:
-            raise _one_class(labels.tolist())
+            raise one_class(labels.tolist())
         if settings.class_weight == "balanced" and isinstance(source, ArraySource) and classes is None:
-            settings = replace(settings, class_weight=_balanced(source, labels))
+            settings = replace(settings, class_weight=balanced(source, labels))
         return LinearLearner(settings, source.n_features or 0, labels.tolist())
 
-    def _check_learned(self, learner: LinearLearner) -> None:
-        super()._check_learned(learner)
-        if len(learner.book) < 2 and not learner.several_targets:
-            raise _one_class(learner.book.labels)
-
-    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        targets = None if y is None else class_targets(y)
-        source = super()._source(X, targets, sample_weight)
-        if targets is not None and targets.ndim == 1:
-            source.labels = distinct(targets)
-        return source
-
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learns these rows once, in order, from where the model stands.
-
-        Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
-        """
-        if self.memory_budget is not None and not hasattr(self, "_learner"):
-            self._plan_for_arrays(X, y, classes, more_to_come=True)
-        source = self._source(X, y, sample_weight)
-        source.labels = None
-        self._check_width(source)
-        return self._learn_more(source, classes)
-
-    def _refresh(self) -> None:
-        super()._refresh()
-        learner = self._learner
-        if learner.several_targets:
-            names = getattr(self, "_target_names", None)
-            self.classes_ = np.arange(learner.n_outputs) if names is None else np.array(names)
-            return
-        labels, self._label_order = learner.book.sorted_labels()
-        self._in_order = bool((self._label_order[:-1] < self._label_order[1:]).all())
-        dtype = getattr(self, "_label_dtype", None)
-        self.classes_ = labels if dtype is None or dtype.kind in "US" else labels.astype(dtype)
+    def _is_softmax(self) -> bool:
+        return self.multi_class == "softmax"
 
     def _by_output(self, values: Array) -> Array:
-        if self._learner.several_targets:
-            return values
-        order = self._label_order
-        if self._learner.n_outputs == 1:
-            return values if self._in_order else -values
-        if len(order) <= 2:  # in a shared table two classes have a column each
-            return np.asarray((values[order[-1:]] - values[order[:1]]) / 2)
-        return values if self._in_order else values[order]
+        if self._learner.shared and not self._learner.several_targets and len(self._label_order) <= 2:
+            first, last = self._label_order[:1], self._label_order[-1:]
+            return np.asarray((values[last] - values[first]) / 2)  # two classes have a column each there
+        return super()._by_output(values)
 
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
         if self._learner.shared:
@@ -238,116 +194,6 @@ class LinearClassifier(LinearModel):
             return [(labels[k], ClassWeights(learner, order[k], order[1 - k])) for k in (0, 1)]
         return [(label, ClassWeights(learner, output)) for label, output in zip(labels, order, strict=True)]
 
-    def _decisions(self, scores: Array) -> Array:
-        """Scores in the order of `classes_`; one column for two classes."""
-        decisions = self._by_output(scores.T).T
-        return decisions[:, 0] if decisions.shape[1] == 1 and not self._learner.several_targets else decisions
-
-    def decision_function(self, X: Any) -> Array:
-        """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""
-        return self._decisions(self._scores(self._chunk(X)))
-
-    def _labels_of(self, decisions: Array) -> Array:
-        if self._learner.several_targets:
-            return (decisions > 0).astype(np.int64)
-        if decisions.ndim == 1:
-            second = decisions > 0 if len(self.classes_) > 1 else np.zeros(len(decisions), bool)
-            return np.asarray(self.classes_.take(second))
-        return np.asarray(self.classes_.take(decisions.argmax(axis=1)))
-
-    def predict(self, X: Any) -> Array:
-        """The most likely class of every row, or 0/1 columns for multi-label."""
-        return self._labels_of(self.decision_function(X))
-
-    @property
-    def predict_proba(self) -> Callable[[Any], Array]:
-        """Probabilities of the classes, shape (n, classes); only losses that have them have this method."""
-        if self.loss in LOSSES and LOSSES[self.loss].link is None:
-            raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'modified_huber'")
-        return lambda X: self._probabilities(self.decision_function(X))
-
-    @property
-    def predict_log_proba(self) -> Callable[[Any], Array]:
-        """Logarithms of the probabilities."""
-        probabilities = self.predict_proba
-
-        def logarithms(X: Any) -> Array:
-            with np.errstate(divide="ignore"):
-                return np.asarray(np.log(probabilities(X)))
-
-        return logarithms
-
-    def _probabilities(self, decisions: Array) -> Array:
-        if decisions.ndim == 2 and not self._learner.several_targets and self.multi_class == "softmax":
-            e = np.exp(decisions - decisions.max(axis=1, keepdims=True))
-            return np.asarray(e / e.sum(axis=1, keepdims=True))
-        positive = LOSSES[self.loss].probability(decisions)
-        assert positive is not None
-        if self._learner.several_targets:
-            return np.asarray(positive)
-        if decisions.ndim == 1:
-            return np.column_stack([1 - positive, positive] if len(self.classes_) > 1 else [np.ones(len(positive))])
-        total = positive.sum(axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / decisions.shape[1]))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on these rows."""
-        right = np.asarray(self.predict(X) == np.asarray(y))
-        if right.ndim == 2:
-            right = np.asarray(right.all(axis=1))
-        return float(np.average(right, weights=sample_weight))
-
-    def predict_stream(self, source: Source, *, proba: bool = False) -> Iterator[Array]:
-        """Predictions (or probabilities) chunk by chunk."""
-        for _, scores in self._stream_scores(source):
-            decisions = self._decisions(scores)
-            yield self._probabilities(decisions) if proba else self._labels_of(decisions)
-
-    def evaluate_stream(self, source: Source) -> dict[str, Any]:
-        """Rows, loss, accuracy and more over a source of labelled rows."""
-        if getattr(self, "_learner", None) is not None and self._learner.several_targets:
-            return self._evaluate_labels(source)
-        metrics = None
-        for chunk, scores in self._known_rows(source):
-            metrics = metrics or ClassificationMetrics(self.classes_)
-            coded = self._learner.code_for_scoring(chunk)
-            losses, weight = self._learner.losses(coded)
-            assert coded.y is not None
-            codes = coded.visited(coded.y).astype(np.int64)
-            codes = (codes + 1) // 2 if self._learner.n_outputs == 1 else codes
-            place = np.argsort(self._label_order)
-            decisions = self._decisions(scores)
-            predicted = (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
-            metrics.add(place[codes], predicted, losses, weight)
-        if metrics is None:
-            raise DataError("the data holds no rows to evaluate on")
-        return metrics.result()
-
-    def _known_rows(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
-        """Chunks and scores without the rows whose labels were never seen in training; the source says what is done."""
-        for chunk, scores in self._stream_scores(source):
-            if chunk.y is None:
-                raise DataError("the data holds no labels to evaluate on; name their column")
-            known = chunk.visited(self._learner.book.codes(chunk.y)) >= 0
-            if not known.all():
-                labels = chunk.visited(chunk.y)[~known].tolist()
-                faults = [f"the label {label!r} was never seen in training" for label in labels]
-                classes = ", ".join(repr(label) for label in self.classes_[:10].tolist())
-                remedy = f'the classes are {classes}; correct the label or pass on_bad_line="skip"'
-                source.refuse_rows(chunk.row_ids[~known].tolist(), faults, remedy)
-                chunk, scores = chunk.visit(chunk.row_numbers[known]), scores[known]
-            if chunk.n_rows:
-                yield chunk, scores
-
-    def _evaluate_labels(self, source: Source) -> dict[str, Any]:
-        metrics = MultiLabelMetrics()
-        for chunk, scores in self._stream_scores(source):
-            coded = self._learner.code_for_scoring(chunk)
-            losses, weight = self._learner.losses(coded)
-            assert coded.y is not None
-            metrics.add(coded.visited(coded.y) > 0, scores > 0, losses, weight)
-        return metrics.result()
-
     @property
     def margin_(self) -> float:
         """Half the width of the band between the classes, 1/‖w‖ (two classes)."""
@@ -358,7 +204,7 @@ class LinearClassifier(LinearModel):
         return 1 / norm if norm else math.inf
 
 
-class LinearRegressor(LinearModel):
+class LinearRegressor(Regressor, LinearModel):
     """A linear regressor: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
 
     Losses: "squared" (½ r²), "huber" and "epsilon_insensitive" (with `epsilon`), "quantile" (with `quantile`) and
@@ -375,9 +221,6 @@ class LinearRegressor(LinearModel):
     ----------
     Bottou, L. (2010). Large-scale machine learning with stochastic gradient descent.
     """
-
-    _kind = "regressor"
-    _task = "regress"
 
     def __init__(
         self,
@@ -422,94 +265,3 @@ class LinearRegressor(LinearModel):
         vote: bool | str = False,
     ) -> None:
         self._store(locals())
-
-    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        return super()._source(X, None if y is None else _real_targets(y), sample_weight)
-
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learns these rows once, in order, from where the model stands; two calls learn the same as one."""
-        if self.memory_budget is not None and not hasattr(self, "_learner"):
-            self._plan_for_arrays(X, y, more_to_come=True)
-        source = self._source(X, y, sample_weight)
-        self._check_width(source)
-        return self._learn_more(source)
-
-    def _means(self, scores: Array) -> Array:
-        values = np.asarray(LOSSES[self.loss].mean(scores))
-        return values if self._learner.several_targets else values[:, 0]
-
-    def predict(self, X: Any) -> Array:
-        """Predicted targets."""
-        return self._means(self._scores(self._chunk(X)))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² on these rows."""
-        truth = np.asarray(y, np.float64)
-        weight = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight, np.float64)
-        share = weight.reshape(-1, *([1] * (truth.ndim - 1)))
-        residual = (share * (truth - self.predict(X)) ** 2).sum(axis=0)
-        spread = (share * (truth - np.average(truth, axis=0, weights=weight)) ** 2).sum(axis=0)
-        return float(np.mean(1 - residual / np.where(spread > 0, spread, 1)))
-
-    def predict_stream(self, source: Source) -> Iterator[Array]:
-        """Predicted targets chunk by chunk."""
-        for _, scores in self._stream_scores(source):
-            yield self._means(scores)
-
-    def evaluate_stream(self, source: Source) -> dict[str, Any]:
-        """Rows, loss, rmse, mae and R² over a source of labelled rows."""
-        metrics = RegressionMetrics()
-        for chunk, scores in self._stream_scores(source):
-            coded = self._learner.code_for_scoring(chunk)
-            losses, weight = self._learner.losses(coded)
-            assert coded.y is not None
-            metrics.add(coded.visited(coded.y), self._means(scores), losses, weight)
-        if metrics.rows == 0:
-            raise DataError("the data holds no rows to evaluate on")
-        return metrics.result()
-
-
-def class_targets(y: Any) -> Array:
-    """Targets of a classifier, checked as scikit-learn checks them; a column is warned about and flattened."""
-    targets = np.asarray(y)
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        _warn_column()
-        targets = targets.ravel()
-    if targets.dtype.kind == "f" and targets.ndim == 1 and np.isfinite(targets).all() and (targets % 1 != 0).any():
-        raise DataError(
-            "Unknown label type: continuous. y holds fractions; a classifier needs classes, a regressor takes numbers"
-        )
-    if targets.dtype.kind == "O" and targets.ndim == 1 and not all(isinstance(label, str) for label in targets):
-        kinds = {type(label).__name__ for label in targets}
-        raise DataError(f"Unknown label type: y holds objects ({', '.join(sorted(kinds))}); give strings or numbers")
-    if targets.dtype.kind in "biufOUS":
-        as_targets(targets)
-    return targets
-
-
-def _real_targets(y: Any) -> Array:
-    targets = np.asarray(y)
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        _warn_column()
-    return as_targets(targets.astype(np.float64) if targets.dtype.kind == "O" else targets)
-
-
-def _warn_column() -> None:
-    try:
-        from sklearn.exceptions import DataConversionWarning as Category
-    except ImportError:
-        Category = UserWarning
-    warnings.warn("A column-vector y was passed when a 1d array was expected; it was flattened", Category, stacklevel=4)
-
-
-def _one_class(labels: list[Any]) -> DataError:
-    return DataError(f"y holds one class only, {labels[:1]}; a classifier needs at least two classes to tell apart")
-
-
-def _balanced(source: ArraySource, labels: Array) -> dict[Any, float]:
-    """n / (classes * weight of the class), from all rows."""
-    y = source.block.y
-    assert y is not None
-    weight = np.ones(len(y)) if source.block.weight is None else source.block.weight
-    sums = [float(weight[y == label].sum()) for label in labels]
-    return {label: sum(sums) / (len(labels) * max(s, 1e-300)) for label, s in zip(labels.tolist(), sums, strict=True)}

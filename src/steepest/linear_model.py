@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,12 +14,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from steepest.budget import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing
-from steepest.data.cache import CachedSource
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.kept import keep_rows
 from steepest.data.parameters import ParameterError, at_least, choice, whole
 from steepest.data.raw import Survey, encoder_of, survey
-from steepest.data.source import SHUFFLES, ArraySource, Derived, Source, from_arrays
+from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.engine.batch import TOLERANCES, BatchCheckpoints, BatchPlan, minimise
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
@@ -29,13 +28,14 @@ from steepest.engine.parallel import KINDS, Shape, decide
 from steepest.engine.stopping import Plan
 from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
 from steepest.learners.auto import Choice, Problem, choose
-from steepest.learners.base import join_words, split_words
+from steepest.learners.base import State
 from steepest.learners.batch import BATCH_SOLVERS, FINDINGS, SOLVERS, SolverOptions
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
 from steepest.learners.losses import LOSSES
-from steepest.model import NAMES, StreamModel, threads
+from steepest.model import NAMES, threads
 from steepest.names import NameBook
+from steepest.supervised_model import SupervisedModel
 
 SURVEY_ROWS = 1 << 14  # looked at to see how many features there are
 DEFAULT_TOL = 1e-6  # of the batch solvers
@@ -57,7 +57,7 @@ class _Run:
         return replace(self, checkpoint=None if self.checkpoint is None else Path(self.checkpoint) / name)
 
 
-class LinearModel(StreamModel):
+class LinearModel(SupervisedModel):
     """What classifier and regressor share."""
 
     _task: ClassVar[str]
@@ -105,34 +105,6 @@ class LinearModel(StreamModel):
     _choice: Choice | None = None  # what solver="auto" led to
 
     # -------------------------------------------------------------------------------------------------- learning
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
-
-        With a hasher, X may be raw: texts, dicts, a DataFrame or an Arrow table.
-        """
-        vars(self).pop("hasher_", None)
-        self._plan_for_arrays(X, y)
-        source = self._source(X, y, sample_weight)
-        return self._fit(source)
-
-    def fit_stream(
-        self,
-        source: Source,
-        validation: Source | None = None,
-        *,
-        monitor: Monitor | None = None,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-    ) -> Self:
-        """Learns from a source of chunks, `epochs` times over it.
-
-        `validation` is measured after every epoch. `checkpoint` names a folder in which the state is saved now and
-        then; `resume=True` goes on from there, to the same bits as if nothing had happened.
-        """
-        vars(self).pop("hasher_", None)
-        self._plan_for_stream(source)
-        return self._fit(source, validation, monitor, checkpoint, resume)
 
     def _fit(
         self,
@@ -418,15 +390,9 @@ class LinearModel(StreamModel):
         weights, bias = pupil.weights()
         return np.concatenate([weights, bias[None]]).astype(np.float64)
 
-    def _check_learned(self, learner: LinearLearner) -> None:
-        if learner.rows_learned == 0:
-            raise DataError("the data holds no rows; nothing can be learned from it")
-
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner stands."""
-        if not hasattr(self, "_learner"):
-            self._choice = None
-        rule = self.solver if not hasattr(self, "_learner") else self._learner.settings.rule
+        rule = self._learner.settings.rule if hasattr(self, "_learner") else self.solver
         if rule in BATCH_SOLVERS:
             raise ParameterError(
                 f"solver={rule!r} needs all rows at once, so partial_fit cannot work with it; call fit or fit_stream, "
@@ -435,26 +401,25 @@ class LinearModel(StreamModel):
         if getattr(self, "_voters", None):
             raise ParameterError("shards that vote cannot learn more; fit anew, or mix them with vote=False")
         if not hasattr(self, "_learner"):
-            settings = self._settings(None)
-            parallel = self.parallel if self.parallel in ("replicas", "hogwild") else "serial"
-            learner = self._new_learner(self._in_parallel(settings, parallel), source, classes)
-            self._adopt(learner, History(events=[self._plan.reason] if self._plan else []), source)
-        learner, history = self._learner, self.history_
+            self._begin(source, classes)
+        learner = self._learner
         learner.n_threads = threads(self.n_jobs)
         before = learner.rows_learned
-        for chunk in source.epoch(0):
-            progress = learner.step(chunk)
-            history.events += progress.events
-        self._refresh()
+        super()._learn_more(source, classes)
         if self._plan is not None and learner.n_outputs > self._plan.n_outputs:
-            history.events.append(
+            self.history_.events.append(
                 f"{learner.n_outputs} outputs where the memory was planned for {self._plan.n_outputs}"
             )
             self._plan = replace(self._plan, n_outputs=learner.n_outputs)
-        self.n_iter_ += 1 if learner.rows_learned > before else 0
         if learner.rows_learned.bit_length() > before.bit_length():  # the rows have doubled
             self._keep_names()
         return self
+
+    def _begin(self, source: Source, classes: Any) -> None:
+        self._choice = None
+        parallel = self.parallel if self.parallel in ("replicas", "hogwild") else "serial"
+        learner = self._new_learner(self._in_parallel(self._settings(None), parallel), source, classes)
+        self._adopt(learner, History(events=[self._plan.reason] if self._plan else []), source)
 
     def _keep_names(self) -> None:
         """Names of the heaviest weights stay, whatever is read from now on."""
@@ -466,32 +431,9 @@ class LinearModel(StreamModel):
         return LinearLearner(settings, source.n_features or 0)
 
     def _adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
-        self._learner = learner
         for name in FINDINGS:
             vars(self).pop(name, None)
-        self.recipe_ = source.recipe
-        self._target_names = target_names(source)
-        self.history_ = history
-        self.n_iter_ = len(history)
-        self._refresh()
-
-    def _refresh(self) -> None:
-        """Names that follow from the learner's state."""
-        hasher = getattr(self, "hasher_", None)
-        self.n_features_in_ = self._learner.n_features if hasher is None else hasher.n_features_in_
-
-    def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        if y is None:
-            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        if self.hasher is not None:
-            return ArraySource(self._own_hasher().to_chunk(X, y, sample_weight, learn=True))
-        self._note_names(X)
-        source = from_arrays(X, y, sample_weight)
-        if source.n_rows == 0:
-            raise DataError("Found array with 0 sample(s): X has no rows; at least one is needed")
-        if source.n_features == 0:
-            raise DataError(f"0 feature(s) (shape=({source.n_rows}, 0)) while a minimum of 1 is required: X is empty")
-        return source
+        super()._adopt(learner, history, source)
 
     def _planned(self, hasher: Any) -> dict[str, Any]:
         if self._plan is None:
@@ -571,11 +513,6 @@ class LinearModel(StreamModel):
         if getattr(self, "_voters", None):
             return self._voted(chunk, threads(self.n_jobs))
         return self._learner.scores(chunk, threads(self.n_jobs))
-
-    def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
-        self._check_fitted()
-        for chunk in self._hashed(source, learn=False):
-            yield chunk, self._scores(chunk)
 
     # --------------------------------------------------------------------------------------------- looking inside
 
@@ -666,43 +603,20 @@ class LinearModel(StreamModel):
 
     # --------------------------------------------------------------------------------------------------- files
 
-    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
-        hasher_header, hasher_arrays = self._hasher_parts()
-        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
-        state = self._learner.state
+    def _whole_state(self) -> State:
+        state = dict(super()._whole_state())
         for number, voter in enumerate(getattr(self, "_voters", None) or ()):
             state |= {f"{VOTER}{number}.{name}": array for name, array in voter.state.items() if name != "labels"}
-        words, arrays = split_words(state)
-        header = {
-            "words": words,
-            "hasher": hasher_header,
-            "params": _plain_params(params),
-            "settings": self._learner.settings.as_dict(),
-            "history": self.history_.as_dict(),
-            "n_iter": self.n_iter_,
-            "recipe": self.recipe_,
-            "target_names": self._target_names,
-            "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
-        }
-        return header, arrays | hasher_arrays
+        return state
+
+    def _take_state(self, settings: Any, state: State) -> None:
+        super()._take_state(settings, state)
+        self._voters = _voters_from(self._learner.settings, state)
 
     @classmethod
-    def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        estimator = cls(**_params_from_plain(header["params"]))
-        estimator._restore_hasher(header["hasher"], arrays)
-        settings = LinearSettings.from_dict(header["settings"])
-        state = join_words(header["words"], arrays)
-        estimator._learner = LinearLearner.from_state(settings, state)
-        estimator._voters = _voters_from(settings, state)
-        estimator.recipe_ = header["recipe"]
-        estimator._target_names = header["target_names"]
-        estimator.history_ = History.from_dict(header["history"])
-        estimator.n_iter_ = int(header["n_iter"])
-        if header["feature_names"]:
-            estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
-        estimator._refresh()
-        return estimator
+    def _restore(cls, settings: Any, state: State) -> LinearLearner:
+        known = settings if isinstance(settings, LinearSettings) else LinearSettings.from_dict(settings)
+        return LinearLearner.from_state(known, state)
 
 
 def _voters_from(settings: LinearSettings, state: Mapping[str, Array]) -> list[LinearLearner]:
@@ -720,28 +634,3 @@ def _share_a_cache(a: Source, b: Source) -> bool:
     from steepest.data.raw import cache_of
 
     return cache_of(a) is not None and cache_of(a) == cache_of(b)
-
-
-def target_names(source: Source) -> list[str] | None:
-    """What the columns of a multi-label target stand for, where the source knows."""
-    while isinstance(source, Derived | CachedSource):
-        source = source.parent
-    names = getattr(source, "label_names", None)
-    return None if names is None else [str(name) for name in names]
-
-
-def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
-    plain = {k: (v.item() if isinstance(v, np.generic) else v) for k, v in params.items()}
-    plain["truncate_below"] = None if math.isinf(plain["truncate_below"]) else plain["truncate_below"]
-    plain["dtype"] = str(np.dtype(plain["dtype"]))
-    if isinstance(plain.get("class_weight"), dict):
-        plain["class_weight"] = [[label, weight] for label, weight in plain["class_weight"].items()]
-    return plain
-
-
-def _params_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
-    params = dict(plain)
-    params["truncate_below"] = math.inf if params["truncate_below"] is None else params["truncate_below"]
-    if isinstance(params.get("class_weight"), list):
-        params["class_weight"] = dict(params["class_weight"])
-    return params

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from steepest.data.chunk import Array, DataError
+from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.source import ArraySource, Source, as_targets
 from steepest.learners.labels import distinct
 from steepest.learners.losses import LOSSES
@@ -42,7 +42,7 @@ class Classifier(SupervisedModel):
             raise one_class(learner.book.labels)
 
     def _source(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        targets = None if y is None else _class_targets(y)
+        targets = None if y is None else class_targets(y)
         source = super()._source(X, targets, sample_weight)
         if targets is not None and targets.ndim == 1:
             source.labels = distinct(targets)
@@ -53,6 +53,8 @@ class Classifier(SupervisedModel):
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
         """
+        if not hasattr(self, "_learner"):
+            self._plan_for_arrays(X, y, classes, more_to_come=True)
         source = self._source(X, y, sample_weight)
         source.labels = None
         self._check_width(source)
@@ -66,17 +68,20 @@ class Classifier(SupervisedModel):
             self.classes_ = np.arange(learner.n_outputs) if names is None else np.array(names)
             return
         labels, self._label_order = learner.book.sorted_labels()
+        self._in_order = bool((self._label_order[:-1] < self._label_order[1:]).all())
         dtype = getattr(self, "_label_dtype", None)
         self.classes_ = labels if dtype is None or dtype.kind in "US" else labels.astype(dtype)
 
+    def _by_output(self, values: Array) -> Array:
+        """What the learner has by output, in the order of `classes_`; one row for two classes."""
+        if self._learner.several_targets or self._in_order:
+            return values
+        return -values if self._learner.n_outputs == 1 else values[self._label_order]
+
     def _decisions(self, scores: Array) -> Array:
         """Scores in the order of `classes_`; one column for two classes."""
-        if self._learner.several_targets:
-            return scores
-        if self._learner.n_outputs == 1:
-            flip = len(self._label_order) == 2 and self._label_order[0] == 1
-            return -scores[:, 0] if flip else scores[:, 0]
-        return scores[:, self._label_order]
+        decisions = self._by_output(scores.T).T
+        return decisions[:, 0] if decisions.shape[1] == 1 and not self._learner.several_targets else decisions
 
     def decision_function(self, X: Any) -> Array:
         """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""
@@ -86,9 +91,9 @@ class Classifier(SupervisedModel):
         if self._learner.several_targets:
             return (decisions > 0).astype(np.int64)
         if decisions.ndim == 1:
-            second = (decisions > 0) & (len(self.classes_) > 1)
-            return np.asarray(self.classes_[second.astype(np.int64)])
-        return np.asarray(self.classes_[decisions.argmax(axis=1)])
+            second = decisions > 0 if len(self.classes_) > 1 else np.zeros(len(decisions), bool)
+            return np.asarray(self.classes_.take(second))
+        return np.asarray(self.classes_.take(decisions.argmax(axis=1)))
 
     def predict(self, X: Any) -> Array:
         """The most likely class of every row, or 0/1 columns for multi-label."""
@@ -143,7 +148,7 @@ class Classifier(SupervisedModel):
         if getattr(self, "_learner", None) is not None and self._learner.several_targets:
             return self._evaluate_labels(source)
         metrics = None
-        for chunk, scores in self._stream_scores(source):
+        for chunk, scores in self._known_rows(source):
             metrics = metrics or ClassificationMetrics(self.classes_)
             coded = self._learner.code_for_scoring(chunk)
             losses, weight = self._learner.losses(coded)
@@ -157,6 +162,22 @@ class Classifier(SupervisedModel):
         if metrics is None:
             raise DataError("the data holds no rows to evaluate on")
         return metrics.result()
+
+    def _known_rows(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
+        """Chunks and scores without the rows whose labels were never seen in training; the source says what is done."""
+        for chunk, scores in self._stream_scores(source):
+            if chunk.y is None:
+                raise DataError("the data holds no labels to evaluate on; name their column")
+            known = chunk.visited(self._learner.book.codes(chunk.y)) >= 0
+            if not known.all():
+                labels = chunk.visited(chunk.y)[~known].tolist()
+                faults = [f"the label {label!r} was never seen in training" for label in labels]
+                classes = ", ".join(repr(label) for label in self.classes_[:10].tolist())
+                remedy = f'the classes are {classes}; correct the label or pass on_bad_line="skip"'
+                source.refuse_rows(chunk.row_ids[~known].tolist(), faults, remedy)
+                chunk, scores = chunk.visit(chunk.row_numbers[known]), scores[known]
+            if chunk.n_rows:
+                yield chunk, scores
 
     def _evaluate_labels(self, source: Source) -> dict[str, Any]:
         metrics = MultiLabelMetrics()
@@ -180,6 +201,8 @@ class Regressor(SupervisedModel):
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learns these rows once, in order, from where the model stands; two calls learn the same as one."""
+        if not hasattr(self, "_learner"):
+            self._plan_for_arrays(X, y, more_to_come=True)
         source = self._source(X, y, sample_weight)
         self._check_width(source)
         return self._learn_more(source)
@@ -219,7 +242,7 @@ class Regressor(SupervisedModel):
         return metrics.result()
 
 
-def _class_targets(y: Any) -> Array:
+def class_targets(y: Any) -> Array:
     """Targets of a classifier, checked as scikit-learn checks them; a column is warned about and flattened."""
     targets = np.asarray(y)
     if targets.ndim == 2 and targets.shape[1] == 1:

@@ -33,7 +33,7 @@ class SupervisedModel(StreamModel):
 
     epochs: int
     tol: float | None
-    early_stopping: bool
+    early_stopping: bool | str
     schedule: str
     shuffle: str
     validation_fraction: float
@@ -47,6 +47,7 @@ class SupervisedModel(StreamModel):
         With a hasher, X may be raw: texts, dicts, a DataFrame or an Arrow table.
         """
         vars(self).pop("hasher_", None)
+        self._plan_for_arrays(X, y)
         source = self._source(X, y, sample_weight)
         return self._fit(source)
 
@@ -65,6 +66,7 @@ class SupervisedModel(StreamModel):
         then; `resume=True` goes on from there, to the same bits as if nothing had happened.
         """
         vars(self).pop("hasher_", None)
+        self._plan_for_stream(source)
         return self._fit(source, validation, monitor, checkpoint, resume)
 
     def _fit(
@@ -106,6 +108,12 @@ class SupervisedModel(StreamModel):
         self._adopt(learner, history, source)
         return self
 
+    def _plan_for_arrays(self, X: Any, y: Any, classes: Any = None, *, more_to_come: bool = False) -> None:
+        """What must be known of rows in memory before they are hashed."""
+
+    def _plan_for_stream(self, source: Source) -> None:
+        """The same of rows that are still in their files."""
+
     def _n_epochs(self) -> int:
         return whole("epochs", self.epochs, 1)
 
@@ -116,8 +124,7 @@ class SupervisedModel(StreamModel):
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner stands."""
         if not hasattr(self, "_learner"):
-            learner = self._new_learner(self._settings(None), source, classes)
-            self._adopt(learner, History(), source)
+            self._begin(source, classes)
         learner, history = self._learner, self.history_
         before = learner.rows_learned
         for chunk in source.epoch(0):
@@ -126,6 +133,10 @@ class SupervisedModel(StreamModel):
         self._refresh()
         self.n_iter_ += 1 if learner.rows_learned > before else 0
         return self
+
+    def _begin(self, source: Source, classes: Any) -> None:
+        """Takes a learner that has seen nothing yet."""
+        self._adopt(self._new_learner(self._settings(None), source, classes), History(), source)
 
     def _settings(self, n_rows: int | None) -> Any:
         """The constructor's arguments, checked and resolved."""
@@ -143,7 +154,7 @@ class SupervisedModel(StreamModel):
     def _adopt(self, learner: Any, history: History, source: Source) -> None:
         self._learner = learner
         self.recipe_ = source.recipe
-        self._target_names = _target_names(source)
+        self._target_names = target_names(source)
         self.history_ = history
         self.n_iter_ = len(history)
         self._refresh()
@@ -186,7 +197,7 @@ class SupervisedModel(StreamModel):
         params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
         hasher_header, hasher_arrays = self._hasher_parts()
         params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
-        words, arrays = split_words(self._learner.state)
+        words, arrays = split_words(self._whole_state())
         header = {
             "words": words,
             "hasher": hasher_header,
@@ -200,11 +211,20 @@ class SupervisedModel(StreamModel):
         }
         return header, arrays | hasher_arrays
 
+    def _whole_state(self) -> State:
+        """All arrays that prediction and further learning need."""
+        state: State = self._learner.state
+        return state
+
+    def _take_state(self, settings: Any, state: State) -> None:
+        """The opposite of `_whole_state`."""
+        self._learner = self._restore(settings, state)
+
     @classmethod
     def _from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         estimator = cls(**_params_from_plain(header["params"]))
         estimator._restore_hasher(header["hasher"], arrays)
-        estimator._learner = cls._restore(header["settings"], join_words(header["words"], arrays))
+        estimator._take_state(header["settings"], join_words(header["words"], arrays))
         estimator.recipe_ = header["recipe"]
         estimator._target_names = header["target_names"]
         estimator.history_ = History.from_dict(header["history"])
@@ -215,7 +235,7 @@ class SupervisedModel(StreamModel):
         return estimator
 
 
-def _target_names(source: Source) -> list[str] | None:
+def target_names(source: Source) -> list[str] | None:
     """What the columns of a multi-label target stand for, where the source knows."""
     while isinstance(source, Derived | CachedSource):
         source = source.parent

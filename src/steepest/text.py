@@ -30,10 +30,10 @@ from steepest.hashing import Hasher
 from steepest.learners.base import join_words, split_words
 from steepest.learners.embedding import LOSSES, EmbeddingLearner, EmbeddingSettings
 from steepest.learners.quantized import bytes_of_rows, pack_rows, rows_by_weight, unpack_rows
-from steepest.linear import class_targets
-from steepest.linear_model import target_names
 from steepest.metrics import ClassificationMetrics
 from steepest.model import NAMES, StreamModel, threads
+from steepest.supervised import class_targets
+from steepest.supervised_model import target_names
 from steepest.vectors import read_vectors, write_vectors
 
 LONGEST_ROW = 4096
