@@ -215,13 +215,49 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, options, chunks):
     assert not (tmp_path / "b" / "checkpoint.steepest").exists()
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["rows kept", "rows read anew"])
+@pytest.mark.parametrize("last_chunk", [1, 12, 17])
+def test_a_killed_run_over_raw_texts_resumes_to_the_same_bits(tmp_path, monkeypatch, kept, last_chunk):
+    from steepest.data import files
+    from steepest.data import kept as shelves
+    from steepest.engine.checkpoint import Checkpoints
+    from steepest.engine.loop import Monitor
+
+    rng = np.random.default_rng(3)
+    lines = [f"{'ab'[i % 2]}\t{' '.join(f'w{j}' for j in rng.zipf(1.4, 12) + i % 2)}\n" for i in range(6000)]
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(lines))
+    monkeypatch.setattr(files, "BLOCK_BYTES", 1 << 13)
+    monkeypatch.setattr(shelves, "CHUNK_ENTRIES", 1 << 13)
+    monkeypatch.setattr(shelves, "KEPT_ROWS", 1 << 20 if kept else 1000)
+    monkeypatch.setattr(Checkpoints, "maybe_save", Checkpoints.save)
+
+    class Killed(Monitor):
+        chunks = 0
+
+        def chunk_done(self, *_):
+            self.chunks += 1
+            if self.chunks > last_chunk:
+                raise KeyboardInterrupt
+
+    def model():
+        return st.LinearClassifier(hasher=st.Hasher(n_bits=14), epochs=3, random_state=0)
+
+    whole = model().fit_stream(st.scan_text(path))
+    with pytest.raises(KeyboardInterrupt):
+        model().fit_stream(st.scan_text(path), monitor=Killed(), checkpoint=tmp_path / "c")
+    resumed = model().fit_stream(st.scan_text(path), checkpoint=tmp_path / "c", resume=True)
+    np.testing.assert_array_equal(whole.coef_, resumed.coef_)
+    np.testing.assert_array_equal(whole.hasher_.document_counts_, resumed.hasher_.document_counts_)
+
+
 def test_resume_refuses_a_checkpoint_of_another_run(tmp_path):
     X, y = sparse_problem(n_rows=1200, seed=21)
     from steepest.engine.checkpoint import Checkpoints, Place
     from steepest.engine.stopping import Watch
 
     model = st.LinearClassifier(random_state=0).fit(X, y)
-    saved = Checkpoints(tmp_path, lambda state: state, {"another": "run"})
+    saved = Checkpoints(tmp_path, lambda state: state, {"another": "run"}, source=st.from_arrays(X, y))
     saved.save(model._learner, model.history_, Place(0, 1, 10), Watch())
     with pytest.raises(st.DataError, match="other data or parameters"):
         st.LinearClassifier(random_state=0).fit_stream(st.from_arrays(X, y), checkpoint=tmp_path, resume=True)

@@ -221,7 +221,7 @@ class KMeans(StreamModel):
             return restored
 
         fingerprint = {"settings": learner.settings.as_dict(), "data": source.fingerprint(), "shuffle": self.shuffle}
-        return Checkpoints(folder, restore, fingerprint, resume=resume)
+        return Checkpoints(folder, restore, fingerprint, source=source, resume=resume)
 
     def _fit_lloyd(self, settings: KMeansSettings, source: Source, epochs: int, tol: float, monitor: Monitor) -> Self:
         rows = _gather(source)

@@ -593,6 +593,14 @@ class RowEncoder:
         self.heaviness: Callable[[Array], Array] | None = None  # of a learner's weights, by bucket
         self._seen: set[int] = set()
         self._n_batches = 0
+        self._start = hasher.state() if learn else None
+
+    def start_over(self) -> None:
+        """Forgets all batches."""
+        if self._start is not None and self._seen:
+            self.hasher.restore(*self._start)
+            self._seen.clear()
+            self._n_batches = 0
 
     def waits(self, batch: RawBatch) -> bool:
         """Whether the batch is to be encoded only when all before it were learned: batch 2, 4, 8, ... of new ones."""
@@ -621,6 +629,11 @@ class RowEncoder:
         """What the hasher would learn from rows that a cache holds already."""
         if self.learn:
             self.hasher.restore(header, arrays)
+
+    def go_on_from(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """All rows were seen in an epoch before: nothing is learned from them again."""
+        self.restore(header, arrays)
+        self.learn, self._start = False, None
 
 
 def _as_csr(chunk: Chunk) -> Any:

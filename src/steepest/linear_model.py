@@ -223,7 +223,7 @@ class LinearModel(SupervisedModel):
             if parallel == "mixing":
                 fingerprint |= {"mixing": [self.n_shards, self.rounds, self.mix, self.send, epochs]}
             restorer = self._restorer(learner, parallel)
-            checkpoints = Checkpoints(run.checkpoint, restorer, fingerprint, resume=run.resume)
+            checkpoints = Checkpoints(run.checkpoint, restorer, fingerprint, source=source, resume=run.resume)
         watching: dict[str, Any] = {"validation": validation, "monitor": run.monitor, "checkpoints": checkpoints}
         voters: list[LinearLearner] = []
         if parallel == "mixing":

@@ -98,9 +98,11 @@ class SupervisedModel(StreamModel):
         checkpoints = None
         if checkpoint is not None:
             fingerprint = {"settings": learner.settings.as_dict(), "seed": seed, "data": source.fingerprint()}
-            checkpoints = Checkpoints(
-                checkpoint, lambda state: self._restore(learner.settings, state), fingerprint, resume=resume
-            )
+
+            def restore(state: State) -> Any:
+                return self._restore(learner.settings, state)
+
+            checkpoints = Checkpoints(checkpoint, restore, fingerprint, source=source, resume=resume)
         learner, history = train(
             learner, source, plan, validation=validation, monitor=monitor or self._monitor(), checkpoints=checkpoints
         )

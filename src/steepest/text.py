@@ -268,7 +268,7 @@ class TextClassifier(StreamModel):
             return restored
 
         fingerprint = {"settings": learner.settings.as_dict(), "data": source.fingerprint(), "shuffle": self.shuffle}
-        return Checkpoints(folder, restore, fingerprint, resume=resume)
+        return Checkpoints(folder, restore, fingerprint, source=source, resume=resume)
 
     def _settings(self) -> EmbeddingSettings:
         """The constructor's arguments, checked."""

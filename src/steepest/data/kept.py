@@ -2,14 +2,16 @@
 
 Their entries go to an unnamed temporary file, which is mapped, and which vanishes with the process; only row starts,
 targets and weights stay in memory. Data that is too large for that, or for the disk, is dropped again, and every epoch
-then reads as if nothing had been tried. Memory: at most KEPT_ROWS rows, whatever the size of the data.
+then reads as if nothing had been tried, encoders included. Memory: at most KEPT_ROWS rows, whatever the size of the
+data.
 """
 
 from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,11 @@ class Kept(Derived):
         self._shelf: _Shelf | None = None
         self._tried = False
 
+    @property
+    def holds_rows(self) -> bool:
+        """Whether the rows were found to fit."""
+        return self._shelf is not None
+
     def _copy(self) -> Kept:
         return Kept(self.parent)
 
@@ -52,15 +59,18 @@ class Kept(Derived):
         if not self._tried:
             self._shelf = self._load()
             self._tried = True
+            if self._shelf is None:
+                self.parent.start_over()
         return self.parent.read(order, epoch) if self._shelf is None else self._shelf.read(order, epoch)
 
     def _load(self) -> _Shelf | None:
         shelf = _Shelf()
         try:
-            for chunk in self.parent.read(Order(), 0):
-                shelf.put(chunk if chunk.order is None else chunk.packed())
-                if shelf.n_entries > KEPT_ENTRIES or shelf.n_rows > KEPT_ROWS:
-                    return None
+            with closing(_chunks(self.parent)) as chunks:
+                for chunk in chunks:
+                    shelf.put(chunk if chunk.order is None else chunk.packed())
+                    if shelf.n_entries > KEPT_ENTRIES or shelf.n_rows > KEPT_ROWS:
+                        return None
         except OSError:  # no room on the disk, or no place for temporary files
             return None
         if not shelf.n_rows:
@@ -68,6 +78,11 @@ class Kept(Derived):
         shelf.close()
         self.n_rows = shelf.n_rows
         return shelf
+
+
+def _chunks(source: Source) -> Generator[Chunk, None, None]:
+    """All rows in the order of the files; whoever stops reads no more of them."""
+    yield from source.read(Order(), 0)
 
 
 class _Shelf:

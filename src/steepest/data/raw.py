@@ -85,6 +85,12 @@ class RawSource(Source):
         source.encoder = encode
         return source
 
+    def start_over(self) -> None:
+        """The encoder forgets what it has seen, also of batches that were encoded ahead and never came out."""
+        encoder: Any = self.encoder
+        if hasattr(encoder, "start_over"):
+            encoder.start_over()
+
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """One chunk for each batch."""
         encoder = self.encoder
@@ -200,6 +206,15 @@ def encoder_of(source: Source) -> Any:
     """The encoder at the bottom of a source, if there is one."""
     source = root_of(source)
     return source.encoder if isinstance(source, RawSource) else None
+
+
+def rereading_encoder(source: Source) -> Any:
+    """The encoder that goes on working in later epochs; None if the rows it made are kept or cached."""
+    while isinstance(source, Limited | Selected | Kept):
+        if isinstance(source, Kept) and source.holds_rows:
+            return None
+        source = source.parent
+    return source.encoder if isinstance(source, RawSource) and hasattr(source.encoder, "go_on_from") else None
 
 
 def stored_encoder(source: Source) -> tuple[dict[str, Any], dict[str, Array]] | None:

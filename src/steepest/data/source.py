@@ -119,6 +119,10 @@ class Source(ABC):
         """Raises for rows, by their stable numbers, that cannot be used; a source that skips bad lines counts them."""
         raise DataError(f"row {row_ids[0]}: {faults[0]}; {remedy}")
 
+    def start_over(self) -> None:
+        """Forgets what was learned about the rows while they were read, as if nothing had been."""
+        return
+
     def epoch(self, epoch: int = 0) -> Iterator[Chunk]:
         """All chunks of one epoch in this source's own order."""
         return self.read(self.order, epoch)
@@ -202,6 +206,10 @@ class Derived(Source):
     def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
         """As the parent does."""
         self.parent.refuse_rows(row_ids, faults, remedy)
+
+    def start_over(self) -> None:
+        """As the parent does."""
+        self.parent.start_over()
 
 
 class Limited(Derived):

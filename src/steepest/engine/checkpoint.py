@@ -16,11 +16,14 @@ from typing import Any
 
 from steepest import model_file
 from steepest.data.chunk import Array, DataError
+from steepest.data.raw import rereading_encoder
+from steepest.data.source import Source
 from steepest.engine.history import History
 from steepest.engine.stopping import Watch
 from steepest.learners.base import Progress, join_words, split_words
 
 FILE_NAME = "checkpoint.steepest"
+ENCODER = "encoder: "  # marks the arrays of what a hasher has learned
 BEST = "best epoch: "  # marks the arrays of the learner that early stopping would return to
 
 
@@ -35,7 +38,11 @@ class Place:
 
 
 class Checkpoints:
-    """Writes one file in a folder, at most every `seconds`, and finds it again."""
+    """Writes one file in a folder, at most every `seconds`, and finds it again.
+
+    Raw rows that are hashed anew in every epoch: what their hasher has learned in the first one is saved from then on;
+    before that, it is learned again from the rows that a resumed run skips.
+    """
 
     def __init__(
         self,
@@ -43,12 +50,14 @@ class Checkpoints:
         restore: Callable[[dict[str, Array]], Any],
         fingerprint: dict[str, Any],
         *,
+        source: Source,
         resume: bool = False,
         seconds: float = 60.0,
     ) -> None:
         self.path = Path(folder) / FILE_NAME
         self.restore = restore
         self.fingerprint = json.loads(json.dumps(fingerprint))  # as it will be read back
+        self.source = source
         self.wanted = resume
         self.seconds = seconds
         self._last = time.monotonic()
@@ -68,6 +77,9 @@ class Checkpoints:
         if watch.kept is not None:
             state |= {BEST + name: array for name, array in watch.kept.state.items()}
         words, arrays = split_words(state)
+        encoder = rereading_encoder(self.source) if place.epoch > 0 else None
+        learned, learned_arrays = (None, {}) if encoder is None else encoder.state()
+        arrays |= {ENCODER + name: array for name, array in learned_arrays.items()}
         header = {
             "kind": "checkpoint",
             "fingerprint": self.fingerprint,
@@ -75,6 +87,7 @@ class Checkpoints:
             "history": history.as_dict(),
             "watch": watch.as_dict(),
             "words": words,
+            "encoder": learned,
         }
         model_file.write(self.path, header, arrays)
         self._last = time.monotonic()
@@ -89,6 +102,8 @@ class Checkpoints:
                 f"{self.path} belongs to a run with other data or parameters; "
                 "remove it, give another --checkpoint folder, or resume with the same command"
             )
+        if (learned := header.get("encoder")) is not None and (encoder := rereading_encoder(self.source)) is not None:
+            encoder.go_on_from(learned, {name.removeprefix(ENCODER): array for name, array in arrays.items()})
         state = join_words(header["words"], arrays)
         best = {name.removeprefix(BEST): array for name, array in state.items() if name.startswith(BEST)}
         watch = Watch.from_dict(header["watch"], self.restore(best) if best else None)
