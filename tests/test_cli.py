@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import json
 import os
 import subprocess
@@ -241,6 +242,26 @@ def test_unknown_verbs_and_flags_exit_with_two(files):
     assert run("train", files / "train.svm", "-m", "m", "--lossy", "hinge").returncode == 2
     assert run("--version").stdout.startswith("steepest ")
     assert "train" in run("--help").stdout
+
+
+def test_help_tells_of_the_parameters_of_the_task():
+    classify, rate = (" ".join(run("train", *task, "--help").stdout.split()) for task in ([], ["--task", "rate"]))
+    assert "--alpha VALUE Strength of the penalty (default: 1e-06)" in classify
+    assert "softmax, hashed: More than two classes" in classify
+    assert "--n-factors" in rate
+    assert "--n-factors" not in classify
+    assert "--multi-class" not in rate
+    assert "--ngrams" not in rate
+
+
+@pytest.mark.parametrize("task", ["classify", "regress", "rank", "cluster", "rate", "network", "text"])
+def test_help_leaves_no_parameter_without_a_word(task):
+    from steepest.cli import flags, train
+
+    shown = train.TASKS[task]
+    about = flags.descriptions([shown, *train.TASKS.values()])
+    known = [name for name in inspect.signature(shown).parameters if name not in flags.ELSEWHERE]
+    assert [name for name in known if not about.get(name)] == []
 
 
 def test_a_full_disk_keeps_the_old_model(files, tmp_path, capsys, monkeypatch):

@@ -56,6 +56,7 @@ class MatrixFactorization(Estimator):
     Parameters
     ----------
     n_factors : int
+        Numbers that describe each user and each item.
     loss : {"squared", "absolute", "logistic", "hinge", "bpr", "implicit", "kl"}
         `squared` and `absolute` fit ratings; `logistic` and `hinge` two kinds of entries (0 or -1, and 1); `bpr` ranks
         known pairs above others; `implicit` takes every missing cell for a weak zero; `kl` is for counts, non-negative.

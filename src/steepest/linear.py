@@ -32,25 +32,42 @@ class LinearClassifier(Classifier, LinearModel):
     penalty : {"l2", "l1", "elasticnet", "lp", "none"}
         R(w). "elasticnet" mixes by `l1_ratio`; "lp" is Σ|w|^p / p, for `p` 1 or 2, or any p >= 1 in batch.
     alpha : float
-        Strength of the penalty. `C` may be given instead, the view of support vector machines: alpha = 1 / (n C).
-    solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "coin", "truncated", or a batch solver}
-        "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate; "truncated" is the truncated
-        gradient, which shrinks weights up to `truncate_below` towards zero every `truncate_every` steps; "coin" needs
-        no step size. "gd", "closed_form", "cg", "lbfgs", "newton_cg", "dual_cd", "saga" and "cd" minimise over all
-        rows at once, for up to `max_iter` iterations. "auto" is stochastic unless `tol` is below 1e-4, and says in
-        `history_.events` what it chose and why; see the page on solvers.
+        Strength of the penalty.
+    C : float, optional
+        The view of support vector machines, instead of alpha: alpha = 1 / (n C).
+    l1_ratio : float
+        Share of the 1-norm in the elastic net.
+    p : float
+        Exponent of penalty="lp".
+    solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "coin", "truncated", "gd", "closed_form", "cg", "lbfgs", ...}
+        How to minimise; "auto" chooses. "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate;
+        "truncated" is the truncated gradient; "coin" needs no step size. "gd", "closed_form", "cg", "lbfgs",
+        "newton_cg", "dual_cd", "saga" and "cd" minimise over all rows at once. "auto" is stochastic unless `tol` is
+        below 1e-4, and says in `history_.events` what it chose and why; see the page on solvers.
     schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
-        How the step size falls from `eta0`; see the guide. eta0="auto" tries step sizes on the first thousand rows.
+        How the step size falls from `eta0`; see the guide.
+    eta0 : float or "auto"
+        First step size; "auto" tries some on the first thousand rows.
+    truncate_every, truncate_below : int, float
+        solver="truncated" shrinks weights up to the second towards zero, every so many steps.
     epochs : int
         Passes over the data.
     batch_size : int
         Rows whose slopes are taken at the same weights and added up.
     tol : float or None
         Training stops when the objective improves by less than this share for `patience` epochs; a batch solver when
-        what `tol_on` names ("gradient", "objective" or "parameters") falls to it, 1e-6 if None.
+        what `tol_on` names falls to it, 1e-6 if None.
+    tol_on : {"auto", "gradient", "objective", "parameters"}
+        What `tol` is compared with in batch solvers: norms and changes relative to their first values.
+    max_iter : int
+        Most iterations of a batch solver.
     early_stopping : bool or "refit"
         Holds out `validation_fraction` of the rows, stops after `patience` epochs without improvement on them, and
         keeps the best model. "refit" then learns from all rows for as many epochs as were best.
+    validation_fraction : float
+        Share of the rows that early stopping holds out.
+    patience : int
+        Epochs without improvement after which training stops.
     average : {"auto", False, True, "uniform", "eta", "poly"}
         Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size.
     multi_class : {"ovr", "softmax", "hashed"}
@@ -65,11 +82,21 @@ class LinearClassifier(Classifier, LinearModel):
     shuffle : {"blocks", "rows", "once", "never"}
         Order of the rows in every epoch.
     parallel : {"serial", "replicas", "hogwild", "mixing", "auto"}
-        "replicas": `n_replicas` learn `sync_every` rows each and add up what they have learned, again and again.
-        "hogwild": threads share the weights without locks, for large tables; not the same bits every time. "mixing":
-        `n_shards` learn apart and are averaged in `rounds` rounds (None: one an epoch), by `mix` ("evidence" or
-        "uniform") of what they `send` ("full", "delta", "topk", "float16"); `vote` keeps their models, for a majority
-        vote (True) or the mean of their probabilities ("ensemble"). "auto" chooses, and says so in `history_.events`.
+        Who learns: one, replicas that add up what they have learned, threads that share the weights without locks (for
+        large tables; not the same bits every time), or shards that are averaged. "auto" chooses, and says so in
+        `history_.events`.
+    n_replicas, sync_every : int
+        parallel="replicas": how many learn so many rows each before they add up.
+    n_shards : int
+        parallel="mixing": how many learn apart.
+    rounds : int, optional
+        How often shards are averaged in all; None: once an epoch.
+    mix : {"evidence", "uniform"}
+        Whether a shard speaks for a feature in proportion to the rows it has seen it in.
+    send : {"full", "delta", "topk", "float16"}
+        What shards send: all weights, changes, the largest tenth of them, or all in half precision.
+    vote : bool or "ensemble"
+        Keeps the shards' models, for a majority vote (True) or the mean of their probabilities.
     n_jobs : int
         Threads that predict, learn in parallel, and of batch solvers; -1 for all. Changes no bit, except by hogwild.
     dtype : {"float32", "float64"}
@@ -85,7 +112,7 @@ class LinearClassifier(Classifier, LinearModel):
         that training holds fits, and says why in `history_.events`. An n_bits that is not the default, and copies,
         averages and names that were asked for, are kept.
     epsilon, quantile
-        Parameters of losses of LinearRegressor; a classifier does not use them.
+        Of losses of LinearRegressor; a classifier does not use them.
 
     Attributes
     ----------
@@ -207,8 +234,17 @@ class LinearClassifier(Classifier, LinearModel):
 class LinearRegressor(Regressor, LinearModel):
     """A linear regressor: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
 
-    Losses: "squared" (½ r²), "huber" and "epsilon_insensitive" (with `epsilon`), "quantile" (with `quantile`) and
-    "poisson" (counts; predicts exp(w·x + b)). The other parameters are those of LinearClassifier.
+    Parameters
+    ----------
+    loss : {"squared", "huber", "epsilon_insensitive", "quantile", "poisson"}
+        Of the residual r: ½ r², ½ r² up to `epsilon` and straight beyond, |r| beyond `epsilon`, the loss whose minimum
+        is a `quantile`; "poisson" is for counts, and predicts exp(w·x + b).
+    epsilon : float
+        Where huber changes from a square to a line; width of the band in which epsilon_insensitive forgives.
+    quantile : float
+        Which one, between 0 and 1.
+    others
+        As those of LinearClassifier.
 
     Examples
     --------

@@ -249,6 +249,8 @@ class NetworkClassifier(Classifier, NetworkModel):
     solver : {"adam", "sgd", "momentum", "adagrad"}
         The update rule; `momentum` is how much of the last step is kept, or of the mean under "adam". A weight of the
         input moves in the batches in which its feature occurs.
+    momentum : float
+        Share of the last step, or under "adam" of the mean slope, that is kept.
     schedule : {"auto", "constant", "linear", "invsqrt", "adaptive"}
         How the step falls from `eta0`: "linear" to a twentieth over all epochs (the default where the number of rows is
         known), "adaptive" by halves when the loss stalls.

@@ -49,10 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
         if verb == wanted:  # the others' modules need not be imported
             module = importlib.import_module(f"steepest.cli.{verb}")
+            sub.set_defaults(task_of_help=_task(arguments))
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
     options = parser.parse_args(arguments)
     return _guarded(options)
+
+
+def _task(arguments: Sequence[str]) -> str | None:
+    """The task asked for, before anything else is known: help tells of its parameters alone."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--task", nargs="?")
+    task: str | None = parser.parse_known_args(arguments)[0].task
+    return task
 
 
 def _guarded(options: argparse.Namespace) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steepest.estimator import Estimator
@@ -18,31 +20,64 @@ ALIASES = {
 }
 # Switches that have values beyond true and false, each with a flag of its own.
 MORE_THAN_TRUE = {"early_stopping": ("refit",)}
+# In a docstring's list of parameters: names, what values they take, and the text below.
+ENTRY = re.compile(r"^(\w[\w, ]*?)(?: : (.*))?\n((?: +.*\n?)*)", re.MULTILINE)
+NO_DEFAULTS: Mapping[str, Any] = {}
 # Parameters that have no meaning on the command line, or a flag of their own.
 ELSEWHERE = ("hasher", "verbose", "class_weight", "seed", "text", "categorical", "numeric", "stop_words")
 
 
-def add_estimator_flags(parser: argparse.ArgumentParser, estimators: list[type[Estimator]]) -> None:
-    """One flag for every constructor parameter that any of the estimators has; no default means the estimator's own."""
-    group = parser.add_argument_group("parameters of the model (as in Python)")
-    seen: set[str] = set()
-    for estimator in estimators:
+def add_estimator_flags(
+    parser: argparse.ArgumentParser,
+    shown: Sequence[type[Estimator]],
+    others: Sequence[type[Estimator]] = (),
+    defaults: Mapping[str, Any] = NO_DEFAULTS,
+) -> None:
+    """One flag for every constructor parameter that any of the estimators has; no default means the estimator's own.
+
+    The help tells of those shown, with defaults that are not Python's where the shell has its own; the flags of others
+    are taken, too, to say what is wrong with them, and their docstrings fill gaps, since a name means the same in all.
+    """
+    seen = set(ELSEWHERE)
+    for estimator in (*shown, *others):
+        about = descriptions([estimator, *others]) if estimator in shown else None
+        group: Any = parser
+        if about is not None:
+            group = parser.add_argument_group(f"parameters of {estimator.__name__}, as in Python")
         for name, parameter in inspect.signature(estimator).parameters.items():
-            if name in seen or name in ELSEWHERE:
-                continue
-            seen.add(name)
-            _add_flag(group, name, parameter.default)
+            if name not in seen:
+                seen.add(name)
+                _add_flag(group, name, parameter.default, about, defaults)
 
 
-def _add_flag(group: Any, name: str, default: Any) -> None:
+def descriptions(estimators: Sequence[type[Estimator]]) -> dict[str, str]:
+    """The first sentence on each parameter, and the values it takes, from the first docstring that tells of it."""
+    found: dict[str, str] = {}
+    for estimator in estimators:
+        _, _, section = (inspect.getdoc(estimator) or "").partition("Parameters\n----------\n")
+        section = re.split(r"\n\n\w+\n---", section)[0]
+        for names, values, text in ENTRY.findall(section + "\n"):
+            sentence = re.split(r"(?<=[\w)\"'`])\.(?:\s|$)|; see ", " ".join(text.split()))[0]
+            choices = ", ".join(re.findall(r'"([^"]+)"', values)) if values.startswith("{") else ""
+            about = ": ".join(part for part in (choices, sentence) if part)
+            found |= {name: about for name in names.split(", ") if about and name not in found}
+    return found
+
+
+def _add_flag(group: Any, name: str, default: Any, about: dict[str, str] | None, defaults: Mapping[str, Any]) -> None:
     flag = "--" + name.replace("_", "-")
     names = [flag, ALIASES[name]] if name in ALIASES else [flag]
-    help_text = f"default: {default}"
+    help_text = argparse.SUPPRESS
+    if about is not None:
+        help_text = f"{about.get(name, '')} (default: {defaults.get(name, default)})".strip().replace("%", "%%")
     unset = argparse.SUPPRESS  # a flag that is not given leaves no trace; None is a value (--penalty none)
     if isinstance(default, bool):
         group.add_argument(*names, dest=name, action=argparse.BooleanOptionalAction, default=unset, help=help_text)
         for value in MORE_THAN_TRUE.get(name, ()):
-            group.add_argument(f"{flag}-{value}", dest=name, action="store_const", const=value, default=unset)
+            more = argparse.SUPPRESS if about is None else f"the same with the value {value!r} of Python"
+            group.add_argument(
+                f"{flag}-{value}", dest=name, action="store_const", const=value, default=unset, help=more
+            )
     else:
         group.add_argument(*names, dest=name, type=parse_value, default=unset, metavar="VALUE", help=help_text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import sys
 import time
@@ -29,6 +30,7 @@ TASKS: dict[str, type[Model]] = {
     "network": st.NetworkClassifier,
     "text": st.TextClassifier,
 }
+DEFAULTS = {"random_state": 0, "names": 10_000}  # that differ from Python's: a command gives the same each time
 NUMBER_LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "poisson")
 
 
@@ -48,7 +50,11 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_arguments(parser)
     parser.add_argument("--task", choices=tuple(TASKS), default="classify")
     parser.add_argument("--class-weight", choices=("balanced",), default=None)
-    flags.add_estimator_flags(parser, [*TASKS.values(), st.Hasher])
+    shown: list[type[Any]] = [TASKS.get(parser.get_default("task_of_help"), st.LinearClassifier)]
+    if "hasher" in inspect.signature(shown[0]).parameters:
+        shown.append(st.Hasher)
+    parser.epilog = f"Help for another task: steepest VERB --task {{{','.join(TASKS)}}} --help."
+    flags.add_estimator_flags(parser, shown, [*TASKS.values(), st.Hasher], DEFAULTS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -84,8 +90,8 @@ def new_estimator(options: argparse.Namespace, leave_out: Container[str] = ()) -
     if foreign:
         raise st.ParameterError(f"--{foreign[0].replace('_', '-')} has no meaning with --task {options.task}")
     given = flags.estimator_arguments(options, estimator_class)
-    arguments = {"random_state": 0, **{name: value for name, value in given.items() if name not in leave_out}}
-    return _estimator(estimator_class, arguments, options)
+    given = {name: value for name, value in given.items() if name not in leave_out}
+    return _estimator(estimator_class, {"random_state": DEFAULTS["random_state"], **given}, options)
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
@@ -119,7 +125,7 @@ def _hasher(options: argparse.Namespace) -> st.Hasher | None:
         return None
     if "cross" in wishes:
         wishes["cross"] = (wishes["cross"],)
-    return st.Hasher(**{"names": 10_000, **wishes})
+    return st.Hasher(**{"names": DEFAULTS["names"], **wishes})
 
 
 def check_writable(model: str) -> None:
