@@ -244,6 +244,34 @@ def test_unknown_verbs_and_flags_exit_with_two(files):
     assert "train" in run("--help").stdout
 
 
+@pytest.mark.parametrize("holdout", [True, False])
+def test_a_report_shows_losses_measures_and_weights(files, tmp_path, holdout):
+    page = tmp_path / "page.html"
+    done = run("train", files / "train.svm", "-m", tmp_path / "<b>", "--report", page, *["--holdout", "0.2"] * holdout)
+    assert done.returncode == 0
+    text = page.read_text()
+    assert "Training of &lt;b&gt;" in text
+    assert ("accuracy" in text) == holdout
+    assert ("--holdout 0.1" in text) != holdout
+    assert text.count("<polyline") == 2 + holdout
+    assert "Heaviest for" in text
+
+
+def test_a_report_on_ratings_names_the_favourites(tmp_path):
+    ratings = tmp_path / "ratings.csv"
+    ratings.write_text("user,item,rating\n" + "".join(f"u{i % 7},i{i % 5},{i % 5}\n" for i in range(70)))
+    page = tmp_path / "page.html"
+    assert run("train", ratings, "-m", tmp_path / "m", "--task", "rate", "--report", page).returncode == 0
+    assert "Favourites of all" in page.read_text()
+
+
+def test_a_report_that_cannot_be_written_is_told_before_training(files, tmp_path):
+    done = run("train", files / "train.svm", "-m", tmp_path / "m", "--report", tmp_path / "no" / "page.html")
+    assert done.returncode == 2
+    assert "for page.html does not exist" in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
 def test_help_tells_of_the_parameters_of_the_task():
     classify, rate = (" ".join(run("train", *task, "--help").stdout.split()) for task in ([], ["--task", "rate"]))
     assert "--alpha VALUE Strength of the penalty (default: 1e-06)" in classify

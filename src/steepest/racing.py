@@ -29,7 +29,7 @@ from steepest.learners.linear import LinearLearner
 from steepest.linear_model import LinearModel
 from steepest.peers import DOUBLING, Peer, Problem, peers_for
 from steepest.report.chart import Chart, Line
-from steepest.report.page import save_page
+from steepest.report.page import Table, save_page
 from steepest.report.picture import save_picture
 from steepest.selection import as_source, copy_of
 
@@ -178,7 +178,7 @@ class Race:
     def html(self, path: str | os.PathLike[str]) -> None:
         """Table and charts as one page that needs no other file."""
         sentences = [self.title, *(f"{name} is left out: {reason}" for name, reason in self.left_out.items())]
-        save_page(path, "A race of solvers", sentences, self.header, self.rows(), self.charts())
+        save_page(path, "A race of solvers", sentences, [Table("", self.header, self.rows())], self.charts())
 
 
 def race(

@@ -24,17 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the description."""
     model = st.load(options.model)
-    if isinstance(model, st.MatrixFactorization):
-        facts = describe_factors(model, options.model, options.top)
-        print(json.dumps(facts) if options.json else factors_as_text(facts))
-        return 0
     facts = describe_model(model, options.model, options.top)
-    print(json.dumps(facts) if options.json else as_text(facts))
+    in_words = factors_as_text if isinstance(model, st.MatrixFactorization) else as_text
+    print(json.dumps(facts) if options.json else in_words(facts))
     return 0
 
 
 def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
     """Everything worth knowing, as plain values."""
+    if isinstance(model, st.MatrixFactorization):
+        return describe_factors(model, path, top)
     clusters = hasattr(model, "cluster_centers_")
     weights, n_outputs = _weights(model)
     top_features = model.top_features(top) if hasattr(model, "top_features") else {}

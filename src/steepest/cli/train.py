@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help="share of rows to measure on")
     parser.add_argument("--checkpoint", metavar="DIR", help="save the state there now and then")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    parser.add_argument("--report", metavar="FILE.html", help="write a page: losses, measures, heaviest weights")
     parser.add_argument("--json", action="store_true", help="one JSON object an epoch on stdout")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_model_arguments(parser)
@@ -62,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
     if options.resume and not options.checkpoint:
         raise st.ParameterError("--resume needs --checkpoint DIR, the folder the state was saved in")
     estimator = new_estimator(options)
-    check_writable(options.model)
+    for file in (options.model, options.report):
+        check_writable(file)
     started = time.perf_counter()
     source, validation = open_data(options, **reading(options)), None
     if options.holdout:
@@ -71,6 +73,8 @@ def run(options: argparse.Namespace) -> int:
     monitor = choose_monitor(options.json, options.quiet)
     estimator.fit_stream(source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume)
     estimator.save(options.model)
+    if options.report is not None:
+        _report(estimator, options, validation)
     tell_skipped(source)
     _summarise(estimator, options, time.perf_counter() - started)
     return 0
@@ -128,13 +132,23 @@ def _hasher(options: argparse.Namespace) -> st.Hasher | None:
     return st.Hasher(**{"names": DEFAULTS["names"], **wishes})
 
 
-def check_writable(model: str) -> None:
+def check_writable(file: str | None) -> None:
     """Better to stumble now than after hours of training."""
-    folder = Path(model).absolute().parent
+    if file is None:
+        return
+    folder = Path(file).absolute().parent
     if not folder.is_dir():
-        raise st.DataError(f"the folder {folder} for the model does not exist; make it first")
-    if Path(model).is_dir():
-        raise st.DataError(f"{model} is a folder; give a file name for the model")
+        raise st.DataError(f"the folder {folder} for {Path(file).name} does not exist; make it first")
+    if Path(file).is_dir():
+        raise st.DataError(f"{file} is a folder; give the name of a file")
+
+
+def _report(estimator: Model, options: argparse.Namespace, validation: Any) -> None:
+    from steepest.cli.inspect import describe_model
+    from steepest.report.training import save_training
+
+    measures = {} if validation is None else estimator.evaluate_stream(validation)
+    save_training(options.report, Path(options.model).name, describe_model(estimator, options.model, 20), measures)
 
 
 def _summarise(estimator: Model, options: argparse.Namespace, seconds: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -15,7 +16,8 @@ WIDTH, HEIGHT = 620, 400
 LEFT, RIGHT, TOP, BOTTOM = 70, 14, 30, 46
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; color: #1a1a1a }
-table { border-collapse: collapse; margin: 1em 0 } td, th { padding: .25em .8em; text-align: right }
+table { border-collapse: collapse; margin: 1em 2em 1em 0; display: inline-table; vertical-align: top }
+caption { text-align: left; font-weight: bold } td, th { padding: .25em .8em; text-align: right }
 th { border-bottom: 2px solid #444 } td { border-bottom: 1px solid #ddd }
 td:first-child, th:first-child { text-align: left }
 figure { display: inline-block; margin: 0 1em 1em 0 } svg { max-width: 100%; height: auto }
@@ -23,12 +25,20 @@ figure { display: inline-block; margin: 0 1em 1em 0 } svg { max-width: 100%; hei
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells as text, under a title."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
 def save_page(
     path: str | os.PathLike[str],
     title: str,
     sentences: Sequence[str],
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    tables: Sequence[Table],
     charts: Sequence[Chart],
 ) -> None:
     """Writes the page."""
@@ -36,19 +46,19 @@ def save_page(
     parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{STYLE}</style>"]
     parts.append(f"<h1>{escape(title)}</h1>")
     parts += [f"<p>{escape(sentence)}</p>" for sentence in sentences]
-    parts.append(_table(header, rows))
     parts.append(_legend(names))
     parts += [f"<figure>{as_svg(chart, names)}</figure>" for chart in charts]
+    parts += [_table(table) for table in tables]
     try:
         Path(path).write_text("\n".join(parts) + "</html>\n", encoding="utf-8")
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror})") from None
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+def _table(table: Table) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    return f"<table><caption>{escape(table.title)}</caption><tr>{head}</tr>{body}</table>"
 
 
 def _legend(names: Sequence[str]) -> str:
