@@ -367,7 +367,9 @@ class Rounds {
         }
       }
       const W gain = static_cast<W>(p_.gain);
-      for (int64_t k = 0; k < n; ++k) factor[k] = factor[k] > gain ? gain / factor[k] : W{1};
+      // gain / factor, at most 1; written so that a compiler need not guard a division it makes in vain.
+      const bool all = std::isinf(gain);
+      for (int64_t k = 0; k < n; ++k) factor[k] = all ? W{1} : gain / (factor[k] > gain ? factor[k] : gain);
       for (int64_t k = 0; k < n; ++k) v[k] += factor[k] * sum[k];
       for (int64_t r = 0; sparse_ && r < R_; ++r) std::copy_n(v, n, table(tables_.v, r) + at);
       if (!base_u_) continue;
