@@ -310,38 +310,15 @@ nb::ndarray<nb::numpy, double> new_array(size_t n) {
       data, {n}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<double*>(p); }));
 }
 
-template <typename W>
-void add_norms(const W* w, size_t n, double* absolute, double* square, int64_t* nonzeros) {
-  double absolutes[4] = {}, squares[4] = {};  // four sums, since one would wait for each addition
-  int64_t count = 0;
-  for (size_t k = 0; k < n; ++k) {
-    const double x = static_cast<double>(w[k]);
-    absolutes[k % 4] += std::fabs(x);
-    squares[k % 4] += x * x;
-    count += w[k] != 0;
-  }
-  for (int lane = 0; lane < 4; ++lane) *absolute += absolutes[lane], *square += squares[lane];
-  *nonzeros += count;
-}
-
-// The sums of |w| and w^2 and the number of weights that are not zero: one pass without a copy. Blocks are
-// added up by themselves, so that large tables lose no digits.
+// One pass without a copy.
 nb::tuple table_norms(ConstTable table) {
-  constexpr size_t kBlock = 1 << 14;
   const int type = float_type(table);
-  double absolute = 0, square = 0;
-  int64_t nonzeros = 0;
+  Norms norms;
   {
     nb::gil_scoped_release release;
-    for (size_t first = 0; first < table.size(); first += kBlock) {
-      const size_t n = std::min(kBlock, table.size() - first);
-      if (type == 0)
-        add_norms(static_cast<const float*>(table.data()) + first, n, &absolute, &square, &nonzeros);
-      else
-        add_norms(static_cast<const double*>(table.data()) + first, n, &absolute, &square, &nonzeros);
-    }
+    norms = kernels().norms[type](table.data(), static_cast<int64_t>(table.size()));
   }
-  return nb::make_tuple(absolute, square, nonzeros);
+  return nb::make_tuple(norms.absolute, norms.square, norms.nonzeros);
 }
 
 nb::tuple loss_value_slope(int loss, double parameter, In<double> scores, In<double> y) {

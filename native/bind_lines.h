@@ -31,7 +31,7 @@ class Bytes {
 template <typename T>
 nanobind::object to_numpy(Room<T>& array, int64_t n) {
   T* data = array.release();
-  nanobind::capsule owner(data, [](void* memory) noexcept { std::free(memory); });
+  nanobind::capsule owner(data, [](void* memory) noexcept { Shelf::common().give(memory); });
   return nanobind::cast(
       nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>>(data, {static_cast<size_t>(n)}, owner));
 }

@@ -84,6 +84,13 @@ typedef int64_t (*ScoreFunction)(const Rows&, const void* weights, double scale,
                                  double* scores);
 typedef void (*LossesFunction)(int32_t loss, double parameter, int64_t n, const double* scores,
                                const double* y, double* values, double* slopes);
+// The sums of |w| and of w^2, and how many are not zero.
+struct Norms {
+  double absolute;
+  double square;
+  int64_t nonzeros;
+};
+typedef Norms (*NormsFunction)(const void* weights, int64_t n);
 typedef void (*SettleFunction)(const Choices&, const LinearState&, int64_t n_features, int64_t n_outputs);
 
 // One row a float type: 0 float, 1 double.
@@ -95,6 +102,7 @@ struct KernelTable {
   LearnFunction coin[2];
   ScoreFunction scores[2];       // returns the first row with an index out of range, or n
   SettleFunction settle_sgd[2];  // applies the owed shrinkage and the scale to v
+  NormsFunction norms[2];        // the same bits on every machine
   LossesFunction losses;         // the losses as the rules see them, one score at a time
 };
 

@@ -110,6 +110,27 @@ class Reader {
     return true;
   }
 
+#if defined(STEEPEST_EIGHT_AT_ONCE)
+  static constexpr int64_t kNearBytes = 32;  // more than the entries below have
+
+  // What most entries look like, " 123:0.4567" with up to seven digits each: few steps from one to the next.
+  // Moves p behind it, or leaves it to the general way.
+  static bool read_near(const char*& p, uint64_t& index, float& value) {
+    if (*p != ' ') return false;
+    const int n = eight_digits(p + 1, index);
+    const char* const point = p + n + 3;
+    if (n == 0 || n == 8 || point[-2] != ':' || point[0] != '.' || !is_digit(point[-1])) return false;
+    uint64_t fraction;
+    const int m = eight_digits(point + 1, fraction);
+    const char* const stop = point + 1 + m;
+    if (m == 0 || m == 8 || (*stop != ' ' && *stop != '\n')) return false;
+    const uint64_t digits = static_cast<uint64_t>(point[-1] - '0') * kIntegerPowers[m] + fraction;
+    value = static_cast<float>(static_cast<double>(static_cast<int64_t>(digits)) / kPowers[m]);
+    p = stop;
+    return true;
+  }
+#endif
+
   bool read_entries(const char*& position, int64_t& n_entries, int64_t& n_features) {
     // Locals: the stores below may not make the compiler reload them.
     const char* p = position;
@@ -121,6 +142,14 @@ class Reader {
     int32_t* indices = rows_.indices.data();
     float* values = rows_.values.data();
     for (;; ++n) {
+#if defined(STEEPEST_EIGHT_AT_ONCE)
+      uint64_t near;
+      if (end - p > kNearBytes && read_near(p, near, values[n]) && near - first < width) {
+        indices[n] = static_cast<int32_t>(near - first);
+        widest = near - first >= widest ? near - first + 1 : widest;
+        continue;
+      }
+#endif
       while (is_blank(*p)) ++p;
       const char* start = p;
       uint64_t index = 0;

@@ -690,6 +690,75 @@ static int64_t scores(const Rows& rows, const void* weights, double scale, const
   return rows.n;
 }
 
+// Eight sums side by side, whatever the instruction set, so that the bits do not depend on it. (The square of
+// a float is exact in double, with a fused addition or without.)
+constexpr int64_t kNormLanes = 8;
+
+template <typename W>
+static int64_t add_norms(const W* w, int64_t n, double* absolutes, double* squares) {
+  int64_t nonzeros = 0;
+  for (int64_t k = 0; k < n; k += kNormLanes)
+    for (int64_t lane = 0; lane < kNormLanes; ++lane) {
+      const double x = static_cast<double>(w[k + lane]);
+      absolutes[lane] += fabs(x);
+      squares[lane] += x * x;
+      nonzeros += x != 0;
+    }
+  return nonzeros;
+}
+
+#if defined(__AVX2__)
+static inline __m256d add_four(__m128 w, __m256d absolute, __m256d& square) {
+  const __m256d x = _mm256_cvtps_pd(w);
+  square = _mm256_fmadd_pd(x, x, square);
+  return _mm256_add_pd(absolute, _mm256_andnot_pd(_mm256_set1_pd(-0.0), x));
+}
+
+template <>
+int64_t add_norms<float>(const float* w, int64_t n, double* absolutes, double* squares) {
+  __m256d a = _mm256_loadu_pd(absolutes), b = _mm256_loadu_pd(absolutes + 4);
+  __m256d c = _mm256_loadu_pd(squares), d = _mm256_loadu_pd(squares + 4);
+  __m256i zeros = _mm256_setzero_si256();  // minus one for each; n is small
+  for (int64_t k = 0; k < n; k += kNormLanes) {
+    const __m256 x = _mm256_loadu_ps(w + k);
+    const __m256 none = _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_EQ_OQ);
+    zeros = _mm256_add_epi32(zeros, _mm256_castps_si256(none));
+    a = add_four(_mm256_castps256_ps128(x), a, c);
+    b = add_four(_mm256_extractf128_ps(x, 1), b, d);
+  }
+  _mm256_storeu_pd(absolutes, a);
+  _mm256_storeu_pd(absolutes + 4, b);
+  _mm256_storeu_pd(squares, c);
+  _mm256_storeu_pd(squares + 4, d);
+  int32_t lanes[8];
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), zeros);
+  int64_t nonzeros = n;
+  for (int lane = 0; lane < 8; ++lane) nonzeros += lanes[lane];
+  return nonzeros;
+}
+#endif
+
+// Blocks are added up by themselves, so that large tables lose no digits.
+template <typename W>
+static Norms norms(const void* weights, int64_t n) {
+  constexpr int64_t kBlock = 1 << 14;
+  const W* w = static_cast<const W*>(weights);
+  Norms total = {0, 0, 0};
+  for (int64_t first = 0; first < n; first += kBlock) {
+    const int64_t size = smaller(kBlock, n - first), whole = size / kNormLanes * kNormLanes;
+    double absolutes[kNormLanes] = {}, squares[kNormLanes] = {};
+    total.nonzeros += add_norms(w + first, whole, absolutes, squares);
+    W rest[kNormLanes] = {};
+    for (int64_t k = whole; k < size; ++k) rest[k - whole] = w[first + k];
+    total.nonzeros += add_norms(rest, kNormLanes, absolutes, squares);
+    for (int64_t lane = 0; lane < kNormLanes; ++lane) {
+      total.absolute += absolutes[lane];
+      total.square += squares[lane];
+    }
+  }
+  return total;
+}
+
 static void losses(int32_t loss, double parameter, int64_t n, const double* scores, const double* y,
                    double* values, double* slopes) {
   for (int64_t i = 0; i < n; ++i) {
@@ -727,6 +796,7 @@ const KernelTable table = {
     {learn_coin<float>, learn_coin<double>},
     {scores<float>, scores<double>},
     {settle_sgd<float>, settle_sgd<double>},
+    {norms<float>, norms<double>},
     losses,
 };
 

@@ -50,21 +50,23 @@ class Meeting {
       if (spins > 2000) std::this_thread::yield();
   }
   void leave() { --n_; }  // before anyone waits: a thread could not be started
+  int64_t size() const { return n_; }
 
  private:
   int64_t n_;
   std::atomic<int64_t> arrived_{0}, round_{0};
 };
 
-// Runs work(thread) on n threads, this one among them.
+// Runs work(thread) on n threads, this one among them, or on as many as can be started: 0, 1, ...
 void run_threads(int64_t n, Meeting& meeting, const std::function<void(int64_t)>& work) {
   std::vector<std::thread> others;
   std::atomic<int> go{0};
   for (int64_t k = 1; k < n; ++k) {
     try {
-      others.emplace_back([&, k] {
+      const int64_t number = static_cast<int64_t>(others.size()) + 1;
+      others.emplace_back([&, number] {
         while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
-        work(k);
+        work(number);
       });
     } catch (const std::system_error&) {  // no more threads to be had
       meeting.leave();
@@ -198,23 +200,25 @@ class Rounds {
   }
 
   Outcome run() {
-    if (!tables_.synced) copy_all();
+    if (sparse_ && !tables_.synced) copy_all();
     prepare(0, *s_.clock, starts_);
     run_threads(threads(), meeting_, [this](int64_t thread) { work(thread); });
-    tables_.synced = total_.status == kFine;
+    tables_.synced = sparse_ && total_.status == kFine;
     return total_;
   }
 
  private:
   int64_t round_rows() const { return R_ * p_.rows_each; }
-  int64_t threads() const { return std::max<int64_t>(1, std::min(p_.n_threads, R_ + 1)); }
+  int64_t threads() const { return std::max<int64_t>(1, std::min(p_.n_threads, R_)); }
   W* table(void* all, int64_t r) const { return static_cast<W*>(all) + r * entries_; }
 
+  void copy_common(int64_t r) {
+    std::copy_n(base_v_, entries_, table(tables_.v, r));
+    if (base_u_) std::copy_n(base_u_, entries_, table(tables_.average, r));
+  }
+
   void copy_all() {
-    for (int64_t r = 0; r < R_; ++r) {
-      std::copy_n(base_v_, entries_, table(tables_.v, r));
-      if (base_u_) std::copy_n(base_u_, entries_, table(tables_.average, r));
-    }
+    for (int64_t r = 0; sparse_ && r < R_; ++r) copy_common(r);
   }
 
   // The clocks at which the replicas of the round from row `from` on start, and the one at its end.
@@ -232,18 +236,16 @@ class Rounds {
       if (thread == 0) begin();
       meeting_.wait();
       if (over_) return;
-      for (int64_t task; (task = next_task_.fetch_add(1)) <= R_;) {
-        if (task < R_)
-          learn_part(task);
-        else
-          prepare(from_ + round_rows(), starts_[R_], next_starts_);
-      }
+      // A replica stays with its thread, in whose cache it is.
+      for (int64_t r = thread; r < R_; r += meeting_.size()) learn_part(r);
+      if (!prepared_.exchange(true)) prepare(from_ + round_rows(), starts_[R_], next_starts_);
       meeting_.wait();
       if (thread == 0) check();
       meeting_.wait();
       if (over_) return;
-      const int64_t n_slices = (entries_ + kSlice - 1) / kSlice;
-      for (int64_t slice; (slice = next_slice_.fetch_add(1)) < n_slices;) sum_slice(slice);
+      const int64_t n_slices = (entries_ + kSlice - 1) / kSlice, n = meeting_.size();
+      for (int64_t slice = n_slices * thread / n; slice < n_slices * (thread + 1) / n; ++slice)
+        sum_slice(slice);
       meeting_.wait();
       if (thread == 0) finish();
     }
@@ -251,8 +253,7 @@ class Rounds {
 
   // Rounds that cannot be learned apart, and rows that do not fill one, are learned by the common weights.
   void begin() {
-    next_task_ = 0;
-    next_slice_ = 0;
+    prepared_ = false;
     while (!over_) {
       if (from_ + round_rows() > rows_.n) {
         if (from_ < rows_.n) learn_alone(rows_.n);
@@ -292,6 +293,8 @@ class Rounds {
   void learn_part(int64_t r) {
     const int64_t first = from_ + r * p_.rows_each;
     const Rows mine = part_of(rows_, c_, first, first + p_.rows_each);
+    // In one go, and by who will use it: weights written by others would be fetched one by one.
+    if (!sparse_) copy_common(r);
     Clock clock = starts_[r];  // on this thread's own stack: it moves with every row
     void* u = base_u_ ? table(tables_.average, r) : nullptr;
     outcomes_[r] = learn_(mine, c_, own_[r].state(s_, table(tables_.v, r), u, &clock));
@@ -364,9 +367,11 @@ class Rounds {
         }
       }
       const W gain = static_cast<W>(p_.gain);
-      for (int64_t k = 0; k < n; ++k) factor[k] = factor[k] > gain ? gain / factor[k] : W{1};
+      // gain / factor, at most 1; written so that a compiler need not guard a division it makes in vain.
+      const bool all = std::isinf(gain);
+      for (int64_t k = 0; k < n; ++k) factor[k] = all ? W{1} : gain / (factor[k] > gain ? factor[k] : gain);
       for (int64_t k = 0; k < n; ++k) v[k] += factor[k] * sum[k];
-      for (int64_t r = 0; r < R_; ++r) std::copy_n(v, n, table(tables_.v, r) + at);
+      for (int64_t r = 0; sparse_ && r < R_; ++r) std::copy_n(v, n, table(tables_.v, r) + at);
       if (!base_u_) continue;
       W* const u = base_u_ + at;
       std::fill_n(sum, n, W{0});
@@ -375,7 +380,7 @@ class Rounds {
         for (int64_t k = 0; k < n; ++k) sum[k] += own[k] - u[k];
       }
       for (int64_t k = 0; k < n; ++k) u[k] += factor[k] * sum[k];
-      for (int64_t r = 0; r < R_; ++r) std::copy_n(u, n, table(tables_.average, r) + at);
+      for (int64_t r = 0; sparse_ && r < R_; ++r) std::copy_n(u, n, table(tables_.average, r) + at);
     }
   }
 
@@ -419,7 +424,7 @@ class Rounds {
   bool over_ = false;
   int64_t from_ = 0;
   Outcome total_ = {0, kFine, 0, 0};
-  std::atomic<int64_t> next_task_{0}, next_slice_{0};
+  std::atomic<bool> prepared_{false};  // the clocks of the next round
   Meeting meeting_;
 };
 

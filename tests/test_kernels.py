@@ -849,3 +849,15 @@ def test_norms_of_a_table_are_those_of_numpy(dtype, shape):
     assert absolute == pytest.approx(np.abs(exact).sum(), rel=1e-12)
     assert square == pytest.approx((exact**2).sum(), rel=1e-12)
     assert nonzeros == np.count_nonzero(table)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_norms_have_the_same_bits_on_every_machine(dtype):
+    table = np.random.default_rng(1).normal(size=50_003).astype(dtype)
+    code = (
+        "import numpy as np; from steepest import kernels; "
+        f"print(kernels.table_norms(np.random.default_rng(1).normal(size=50_003).astype(np.{np.dtype(dtype).name})))"
+    )
+    environment = {**os.environ, "STEEPEST_ISA": "baseline", "PYTHONPATH": os.pathsep.join(sys.path)}
+    other = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == str(kernels.table_norms(table))

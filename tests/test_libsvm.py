@@ -347,3 +347,40 @@ def test_a_bad_line_of_standard_input_has_its_number(monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"1 1:1\n" * 10 + b"1 1:x\n")))
     with pytest.raises(DataError, match="standard input, line 11: the value 'x' is not a number"):
         list(scan_libsvm("-"))
+
+
+@pytest.mark.parametrize("whole", ["0", "7", "10", ""])
+@pytest.mark.parametrize("n_digits", range(1, 12))
+@pytest.mark.parametrize("index", [1, 99, 1_234_567, 12_345_678, 123_456_789])
+@pytest.mark.parametrize("end", ["\n", " \n", "\t2:1\n", "\r\n", " # no more\n", "e1\n"])
+def test_numbers_of_any_length_are_the_nearest_floats(whole, n_digits, index, end):
+    number = f"{whole}.{'9182736455463728'[:n_digits]}"
+    text = f"1 {index}:{number}{end}1 {index}:{number} {'3:0.5 ' * 9}\n".encode()  # with room behind it, and without
+    rows = parse(text)
+    exact = np.float32(float(number + end.strip() if end.startswith("e") else number))
+    assert rows.indices[rows.indptr[0]] == rows.indices[rows.indptr[1]] == index - 1
+    assert rows.values[rows.indptr[0]] == exact
+    assert rows.values[rows.indptr[1]] == np.float32(float(number))
+
+
+@pytest.mark.parametrize("entry", ["1:.", "1:0.5x", "1 :0.5", "x:0.5", "1:0.5:1", "0:0.25", "99:0.25"])
+def test_a_bad_entry_among_plain_ones_is_found(entry):
+    rows = parse(f"1 2:0.5 {entry} 3:0.5 4:0.5 5:0.5 6:0.5 7:0.5\n1 1:0.5\n".encode(), n_features=50, skip_bad=True)
+    assert (rows.n_bad, rows.values.tolist()) == ([1], [0.5])
+
+
+def test_rows_that_are_held_are_not_written_over():
+    generator = np.random.default_rng(0)
+
+    def text(n_rows):
+        values = generator.integers(1, 10_000, (n_rows, 40)) / 10_000
+        return "".join("1 " + " ".join(f"{j + 1}:{x}" for j, x in enumerate(row)) + "\n" for row in values).encode()
+
+    first = text(2000)
+    held = parse(first)
+    copies = held.indices.copy(), held.values.copy()
+    for n_rows in (2000, 1800, 1500, 2000):
+        parse(text(n_rows))
+    assert (held.indices == copies[0]).all()
+    assert (held.values == copies[1]).all()
+    assert (parse(first).values == copies[1]).all()

@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import steepest as st
 from conftest import sparse_problem
+from steepest.learners.calibration import _renumber
 from steepest.learners.losses import LOSSES
 
 BINARY = [name for name, loss in LOSSES.items() if loss.kind == "binary"]
@@ -405,3 +406,24 @@ def test_rows_that_wait_already_show_their_labels_and_targets():
     Y = np.stack([X[:, 0], X[:, 1] + X[:, 0]], axis=1)
     assert (st.LinearClassifier(random_state=0).partial_fit(X, Y).predict(X) == Y).all()
     assert st.LinearRegressor(random_state=0).partial_fit(X, Y).predict(X).shape == (40, 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_of_a_sample_are_numbered_in_order(seed):
+    indices = np.random.default_rng(seed).integers(0, 1 << 22, 500).astype(np.int32) & ~np.int32(63)
+    for n_features in (1 << 22, 1 << 12):
+        found, n_columns = _renumber(indices % n_features, n_features)
+        columns, numbers = np.unique(indices % n_features, return_inverse=True)
+        assert n_columns == len(columns)
+        assert found.dtype == np.int32
+        assert (found == numbers).all()
+    assert _renumber(indices[:0], 1 << 22)[1] == 0
+
+
+@pytest.mark.parametrize(("n_features", "kept"), [(100, True), (1 << 22, False)])
+def test_a_table_that_outweighs_the_rows_is_not_copied_for_a_roll_back(n_features, kept):
+    n = (1 << 16) + 1000
+    columns = np.random.default_rng(0).integers(0, 100, n)
+    X = sp.csr_matrix((np.ones(n, np.float32), columns, np.arange(n + 1)), (n, n_features))
+    model = st.LinearClassifier(solver="sgd", epochs=1, random_state=0).fit(X, columns > 50)
+    assert (model._learner._good is not None) == kept

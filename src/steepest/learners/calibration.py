@@ -107,5 +107,11 @@ def _renumber(indices: Array, n_features: int) -> tuple[Array, int]:
         used[indices] = True
         numbers = np.cumsum(used, dtype=np.int32) - np.int32(1)
         return numbers[indices], int(used.sum())
-    columns, inverse = np.unique(indices, return_inverse=True)
-    return inverse.astype(np.int32).reshape(-1), len(columns)
+    # Column and place in one number: sorting those is several times faster than an argsort of the columns.
+    keys = indices.astype(np.int64) << np.int64(32) | np.arange(len(indices))
+    keys.sort()
+    columns = keys >> np.int64(32)
+    new = np.concatenate([[0], columns[1:] != columns[:-1]]) if len(columns) else columns
+    numbers = np.empty(len(indices), np.int32)
+    numbers[keys & np.int64(0xFFFFFFFF)] = np.cumsum(new, dtype=np.int32)
+    return numbers, int(new.sum()) + (len(columns) > 0)

@@ -36,7 +36,9 @@ KERNELS = {
 }
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
 # The last good state is kept after 2^16 rows, 2^17, ...: copies cost little, and at most half the work can be lost.
+# With many weights the first copy waits until the rows outweigh it.
 FIRST_SNAPSHOT_ROWS = 1 << 16
+WEIGHTS_A_SNAPSHOT_ROW = 16
 LARGEST_TABLE_BYTES = 1 << 33
 MOST_ROLLBACKS = 60
 BLOCK = 1 << 16  # weights that are added up at once
@@ -73,6 +75,7 @@ class LinearLearner:
         self.n_threads = 1  # that learn; the state does not depend on it, except under hogwild
         self._replicas: dict[str, Any] = {}
         self._good: _Snapshot | None = None
+        self._first_snapshot = _first_snapshot(n_features)
         self._shown: tuple[Array, Array] | None = None
         self._norms: tuple[float, float, int] | None = None  # of the table, until the next row
         self._coded: tuple[Any, Any, Array, Array | None] | None = None
@@ -195,6 +198,7 @@ class LinearLearner:
         learner = cls(settings, 0, state["labels"].tolist())
         counters = state["counters"]
         learner.n_features, learner.n_outputs = int(counters[0]), int(counters[1])
+        learner._first_snapshot = _first_snapshot(learner.n_features)
         learner.eta0 = None if math.isnan(counters[2]) else float(counters[2])
         learner.bias_scale = float(counters[3])
         learner.rows_learned, learner.rollbacks = int(counters[4]), int(counters[5])
@@ -563,7 +567,7 @@ class LinearLearner:
         )
 
     def _snapshot_edge(self) -> int:
-        edge = FIRST_SNAPSHOT_ROWS
+        edge = self._first_snapshot
         while edge <= self.rows_learned:
             edge *= 2
         return edge
@@ -864,6 +868,14 @@ def bets(coins: Array, eta0: float) -> Array:
     total, size, largest, reward = np.moveaxis(coins, 1, 0)
     pot = largest * np.maximum(size + largest, LEAST_POT * largest)
     return np.asarray(np.where(largest > 0, total * (largest * eta0 + reward) / np.where(pot > 0, pot, 1.0), 0.0))
+
+
+def _first_snapshot(n_features: int) -> int:
+    """The row after which the state is kept first. It depends on what is known before any row, not on chunks."""
+    edge = FIRST_SNAPSHOT_ROWS
+    while edge * WEIGHTS_A_SNAPSHOT_ROW < n_features:
+        edge *= 2
+    return edge
 
 
 def _all_finite(table: Array) -> bool:
