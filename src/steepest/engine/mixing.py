@@ -118,7 +118,7 @@ def prepare(learner: LinearLearner, chunks: Iterable[Chunk], all_rows: Iterable[
 def learn_shard(common: LinearLearner, epochs: Iterable[Iterable[Chunk]]) -> tuple[LinearLearner, Progress]:
     """A shard's own learner after these passes over its rows, from the common state."""
     own, progress = common.clone(), Progress()
-    own.n_threads = 1
+    own.n_threads, own.may_have_slots = 1, False
     for chunks in epochs:
         for chunk in chunks:
             progress.add(own.step(chunk))
