@@ -301,16 +301,22 @@ class LinearLearner:
                 w[block] = -soft / ((1 + np.sqrt(square[block].astype(np.float64))) / eta0 + t * self.settings.l2)
             return w, self.arrays["bias"]
         if self.settings.average != "no" and self._clock("average_weight") > 0:
-            s, c = self._clock("average_scale"), self._clock("average_weight")
-            u, mean = self._live(self.arrays["average"]), np.empty(v.shape, v.dtype)
-            for block in self._blocks(len(v)):
-                mean[block] = (s * v[block].astype(np.float64) - u[block]) / c
+            mean = np.empty(v.shape, v.dtype)
+            for block, part in self._average_parts():
+                mean[block] = part
             return mean, self.arrays["bias_average"]
         if self.settings.l1 == 0:  # nothing is owed: one multiplication is all, and large tables are copied once
             return v * v.dtype.type(self._clock("scale")), self.arrays["bias"]
         settled = self.clone()
         settled._settle()
         return settled._live(settled.arrays["v"]), self.arrays["bias"]
+
+    def _average_parts(self) -> Iterator[tuple[slice, Array]]:
+        """The average of the weights, some rows of the table at a time."""
+        s, c = self._clock("average_scale"), self._clock("average_weight")
+        v, u = self._live(self.arrays["v"]), self._live(self.arrays["average"])
+        for block in self._blocks(len(v)):
+            yield block, ((s * v[block].astype(np.float64) - u[block]) / c).astype(v.dtype)
 
     def _blocks(self, n: int) -> Iterator[slice]:
         """Parts of a table that fit in the cache: a large one needs no copy in float64."""
@@ -384,13 +390,18 @@ class LinearLearner:
     def _table_norms(self) -> tuple[float, float, int]:
         """(sum |w|, sum w^2, how many are not zero). Where w is P v and nothing else, it need not be written out."""
         if self._norms is None:
-            scale, table = 1.0, None
-            averaged = self.settings.average != "no" and self._clock("average_weight") > 0
-            if self.settings.rule not in ADAPTIVE and self.settings.l1 == 0 and self.pending is None and not averaged:
-                scale, table = self._clock("scale"), self._used_arrays()["v"]
-            table = np.ascontiguousarray(self._shown_weights()[0]) if table is None else table
-            absolute, square, nonzeros = kernels.table_norms(table)
-            self._norms = scale * absolute, scale**2 * square, nonzeros
+            adaptive, l1 = self.settings.rule in ADAPTIVE, self.settings.l1
+            averaged = self.settings.average != "no" and self._clock("average_weight") > 0 and not adaptive
+            scale = self._clock("scale") if not (adaptive or l1 or averaged) else 1.0
+            if self.pending is not None or self._shown is not None or adaptive or (l1 and not averaged):
+                scale, parts = 1.0, iter([np.ascontiguousarray(self._shown_weights()[0])])
+            elif averaged:
+                parts = (part for _, part in self._average_parts())
+            else:
+                parts = iter([self._used_arrays()["v"]])
+            sums = [kernels.table_norms(part) for part in parts]
+            absolute, square, nonzeros = (sum(column) for column in zip(*sums, strict=True)) if sums else (0.0, 0.0, 0)
+            self._norms = scale * absolute, scale**2 * square, int(nonzeros)
         return self._norms
 
     # ---------------------------------------------------------------------------------------------------- the step
@@ -699,12 +710,12 @@ class LinearLearner:
         self._grow_biases()
         if before > 1:
             return
-        for name in (*BIASES, *WIDE):  # one column said "second class against first": negated, it speaks for the first
+        for name in (*BIASES, *(() if self._clock("steps") == 0 else WIDE)):  # one column said "second class against first": negated, it speaks for the first
             if name in self.arrays:
                 first = self.arrays[name][..., 0].copy()
                 self.arrays[name][..., 0], self.arrays[name][..., 1] = -first, first
         squares = [self.arrays["bias_square"]]
-        if self.settings.rule in ADAPTIVE:
+        if self.settings.rule in ADAPTIVE and self._clock("steps") > 0:
             squares.append(self.arrays["v"][:, 1:])
         for square in squares:
             np.abs(square, out=square)
