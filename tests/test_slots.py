@@ -135,6 +135,19 @@ def test_divergence_goes_back_to_the_same_state(monkeypatch, data):
 
 
 @pytest.mark.usefixtures("slotted")
+def test_room_grows_with_the_features_seen(monkeypatch, data):
+    """A table that no memory could hold whole is no trouble while few of its features are seen."""
+    X, y = data
+    expected = st.LinearClassifier(random_state=0).fit(X, y).coef_
+    monkeypatch.setattr(linear, "ROOM_BYTES", 5 * 4 * 7)
+    monkeypatch.setattr(linear, "LARGEST_TABLE_BYTES", 2 * 300 * 5 * 4)
+    model = st.LinearClassifier(random_state=0).fit(X, y)
+    assert len(model._learner.arrays["v"]) < 600
+    for output, weights in enumerate(expected):
+        np.testing.assert_array_equal(model._learner.output_weights(output), weights)
+
+
+@pytest.mark.usefixtures("slotted")
 def test_shards_keep_whole_tables(data):
     X, y = data
     model = st.LinearClassifier(parallel="mixing", n_shards=2, random_state=0).fit(X, y)

@@ -296,6 +296,7 @@ def train_by_mixing(
     """Trains by rounds; returns the mixed learner, the history, and the shards' own last learners if they vote."""
     monitor = monitor or Monitor()
     shards = shard_sources(source, mixing.n_shards)
+    learner.keep_whole_tables()
     common, history, watch, place = Common(learner, [{} for _ in shards]), History(), Watch(), Place()
     if checkpoints is not None and (found := checkpoints.resume()) is not None:
         common, history, place, watch = found

@@ -41,6 +41,8 @@ FIRST_SNAPSHOT_ROWS = 1 << 16
 LARGEST_TABLE_BYTES = 1 << 33
 # Weights from which on a table of three outputs or more has rows for the features seen only: 16 MB of float32.
 SLOTTED_WEIGHTS = 1 << 22
+# Room that such a table starts with. Memory is taken where it is first touched, so it costs nothing.
+ROOM_BYTES = 1 << 30
 MOST_ROLLBACKS = 60
 BLOCK = 1 << 16  # weights that are added up at once
 LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
@@ -73,9 +75,9 @@ class LinearLearner:
         self.rollbacks = 0
         self.class_counts = np.zeros(max(2, len(self.book)))
         self.pending: Chunk | None = None
-        self.arrays = self._new_arrays(n_features)
         self.slots: Slots | None = None  # rows of the tables, where features do not have one each
         self.may_have_slots = True
+        self.arrays = self._new_arrays(n_features)
         self.n_threads = 1  # that learn; the state does not depend on it, except under hogwild
         self._replicas: dict[str, Any] = {}
         self._good: _Snapshot | None = None
@@ -122,7 +124,7 @@ class LinearLearner:
 
     def take_weights(self, weights: Array, bias: Array) -> None:
         """Weights found elsewhere, by a batch solver, become this learner's."""
-        self.slots = None
+        self.slots, self.may_have_slots = None, False
         self.arrays = self._new_arrays(self.n_features)
         self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
         self.arrays["bias"][...] = bias
@@ -229,7 +231,7 @@ class LinearLearner:
     def clone(self) -> LinearLearner:
         """An independent copy."""
         copy = LinearLearner.from_state(self.settings, self.state)
-        copy.n_threads = self.n_threads
+        copy.n_threads, copy.may_have_slots = self.n_threads, self.may_have_slots
         return copy
 
     # ------------------------------------------------------------------------------------------- what was learned
@@ -679,6 +681,8 @@ class LinearLearner:
         self.several_targets = True
         self.n_outputs = n_outputs
         self.arrays = self._new_arrays(len(self.arrays["v"]))
+        if self._wants_slots():
+            self._open_slots()
 
     def _add_classes(self, labels: Iterable[Any]) -> None:
         """Classes never seen before: two classes share one column, more have one each."""
@@ -695,8 +699,10 @@ class LinearLearner:
 
     def _grow_outputs(self, n: int) -> None:
         """Makes room for n outputs, and for some more, so that a table is not copied for every new class."""
-        old, before, room = self.arrays, self.n_outputs, self.arrays["v"].shape[-1]
-        self.n_outputs = n
+        before, self.n_outputs = self.n_outputs, n
+        if self.slots is None and self._wants_slots():
+            self._open_slots()
+        old, room = self.arrays, self.arrays["v"].shape[-1]
         if n > room:
             fresh = self._clock("steps") == 0
             self.arrays = self._new_arrays(len(old["v"]), n if fresh else 8 * math.ceil((n + n // 8) / 8))
@@ -710,7 +716,10 @@ class LinearLearner:
         self._grow_biases()
         if before > 1:
             return
-        for name in (*BIASES, *(() if self._clock("steps") == 0 else WIDE)):  # one column said "second class against first": negated, it speaks for the first
+        for name in (
+            *BIASES,
+            *(() if self._clock("steps") == 0 else WIDE),
+        ):  # one column said "second class against first": negated, it speaks for the first
             if name in self.arrays:
                 first = self.arrays[name][..., 0].copy()
                 self.arrays[name][..., 0], self.arrays[name][..., 1] = -first, first
@@ -759,6 +768,11 @@ class LinearLearner:
         shape: tuple[int, ...] = (
             (n_features, ACCUMULATORS[s.rule], width) if s.rule in ADAPTIVE else (n_features, width)
         )
+        if self._wants_slots():
+            used = 0 if self.slots is None else self.slots.n
+            room = ROOM_BYTES // (math.prod(shape[1:]) * np.dtype(s.dtype).itemsize)
+            n_features = min(n_features, max(used, room))
+            shape = (n_features, *shape[1:])
         if self.shared:
             entries = (1 << s.table_bits) + kernels.class_window - 1
             shape = (2, entries) if s.rule in ADAPTIVE else (entries,)
@@ -791,7 +805,7 @@ class LinearLearner:
             self.slots.grow(self.n_features)
             return
         room = len(self.arrays["v"])
-        if self.shared or self.n_features <= room:
+        if self.shared or self.n_features <= room or self._wants_slots():
             return
         size = self.n_features if known == 0 else max(self.n_features, 2 * room)
         self._refuse_huge_table(size * self.n_outputs)
@@ -826,6 +840,12 @@ class LinearLearner:
                 self.arrays[name] = np.zeros_like(old)
                 self.arrays[name][: len(owners)] = old[owners]
 
+    def keep_whole_tables(self) -> None:
+        """A row for every feature from now on, for those that add up the tables of several learners."""
+        self.may_have_slots = False
+        self._drop_slots()
+        self._grow_features(self.n_features)
+
     def _drop_slots(self) -> None:
         """A row a feature again."""
         if self.slots is None:
@@ -843,13 +863,15 @@ class LinearLearner:
         return placed
 
     def _make_room(self) -> None:
-        """All slots have a row. Memory is taken where it is first touched, so room for all features costs nothing."""
+        """All slots have a row."""
         if self.slots is None or self.slots.n <= len(self.arrays["v"]):
             return
         for name in BY_FEATURE:
             if name in self.arrays:
                 old = self.arrays[name]
-                self.arrays[name] = np.zeros((self.n_features, *old.shape[1:]), old.dtype)
+                size = min(self.n_features, max(self.slots.n, 2 * len(old), ROOM_BYTES // max(1, old[:1].nbytes)))
+                self._refuse_huge_table(size * math.prod(old.shape[1:]))
+                self.arrays[name] = np.zeros((size, *old.shape[1:]), old.dtype)
                 self.arrays[name][: len(old)] = old
 
     def _used_arrays(self) -> dict[str, Array]:
@@ -876,6 +898,7 @@ class LinearLearner:
         trial = LinearLearner(settings, 0)
         trial.n_features, trial.n_outputs = n_features, self.n_outputs
         trial.several_targets, trial.bias_scale = self.several_targets, self.bias_scale
+        trial.may_have_slots = False
         trial.arrays = trial._new_arrays(n_features)
         trial.arrays["bias"][...] = self.arrays["bias"]
         trial.arrays["bias_average"][...] = self.arrays["bias"]

@@ -38,7 +38,7 @@ class Slots:
             self._number, self._owners = np.pad(self._number, more), np.pad(self._owners, more)
 
     def take_in(self, rows: Chunk) -> Chunk:
-        """The rows visited, with slots for indices; new features get one. Ends before a row whose index is no feature."""
+        """The rows visited, with slots for indices; new features get one. Ends before a row with a bad index."""
         return self._placed(rows, self._owners)
 
     def find(self, rows: Chunk) -> Chunk:
