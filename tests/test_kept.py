@@ -22,6 +22,13 @@ def path(tmp_path):
     return path
 
 
+@pytest.fixture(params=["in memory", "in files"])
+def place(request, monkeypatch):
+    """Rows stay in memory while they are few; here also where only some of them have room there."""
+    if request.param == "in files":
+        monkeypatch.setattr(kept, "IN_MEMORY", 1000)
+
+
 def numbers(chunks):
     rows = concatenate(list(chunks))
     return rows.values[rows.indptr[:-1]].astype(int).tolist()
@@ -34,6 +41,7 @@ def count_parsing(monkeypatch):
     return calls
 
 
+@pytest.mark.usefixtures("place")
 def test_rows_are_the_parents_in_file_order_and_parsed_once(path, monkeypatch):
     monkeypatch.setattr(files, "BLOCK_BYTES", 4096)
     source = keep_rows(st.scan(path))
@@ -46,6 +54,7 @@ def test_rows_are_the_parents_in_file_order_and_parsed_once(path, monkeypatch):
     assert len(calls) == source.parent.files[0].n_blocks()
 
 
+@pytest.mark.usefixtures("place")
 def test_a_sorted_file_is_mixed_as_a_whole(path, monkeypatch):
     monkeypatch.setattr(files, "BLOCK_BYTES", 1024)
     source = keep_rows(st.scan(path).shuffle("blocks", 3))
@@ -70,6 +79,7 @@ def test_a_full_disk_is_no_failure(path, monkeypatch):
     def no_space(*_):
         raise OSError(28, "No space left on device")
 
+    monkeypatch.setattr(kept, "IN_MEMORY", 1000)
     monkeypatch.setattr(kept, "_write_fully", no_space)
     assert numbers(keep_rows(st.scan(path))) == list(range(1, N_ROWS + 1))
 

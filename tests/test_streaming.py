@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import steepest as st
+from steepest.data import kept
 
 PEAK = """
 import sys
 import steepest as st
+from steepest.data import kept
+kept.IN_MEMORY = int(sys.argv[2])
 st.LinearClassifier(epochs=2, random_state=0).fit_stream(st.scan_libsvm(sys.argv[1]))
 status = open("/proc/self/status").read()  # getrusage would count the memory of the process that started this one
 print(status.split("VmHWM:")[1].split()[0])
@@ -32,16 +35,26 @@ def write_rows(path, n_rows):
             file.write(block)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
+def peak_megabytes(path, n_rows, in_memory):
+    write_rows(path, n_rows)
+    command = [sys.executable, "-c", PEAK, str(path), str(in_memory)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) / 1024
+
+
+on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
+
+
+@on_linux
 def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
-    peaks = []
-    for n_rows in (20_000, 160_000):  # 10 and 80 MB
-        path = tmp_path / f"{n_rows}.svm"
-        write_rows(path, n_rows)
-        done = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True)
-        peaks.append(int(done.stdout) / 1024)
+    """Beyond what may stay in memory, here a hundred thousand entries."""
+    peaks = [peak_megabytes(tmp_path / "rows.svm", n_rows, 100_000) for n_rows in (20_000, 160_000)]  # 10 and 80 MB
     assert peaks[1] < peaks[0] + 40
     assert peaks[1] < 200
+
+
+@on_linux
+def test_rows_that_stay_in_memory_keep_within_the_promise(tmp_path):
+    assert peak_megabytes(tmp_path / "rows.svm", 290_000, kept.IN_MEMORY) < 250
 
 
 def test_file_and_arrays_learn_the_same_in_file_order(tmp_path):

@@ -250,6 +250,15 @@ def kmeans_means(
     drift: Floats,
     n_threads: int,
 ) -> None: ...
+def place_features(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    order: Ints | None,
+    number: Indices,
+    owners: Indices | None,
+    n_slots: int,
+) -> tuple[Ints, Indices, Values, int]: ...
 def sparse_rows(matrix: Table) -> tuple[Ints, Indices, Values] | int: ...
 def network_forward(
     indptr: Ints,

@@ -535,7 +535,7 @@ class LinearModel(SupervisedModel):
     @property
     def n_nonzero_(self) -> int:
         """Weights that are not zero."""
-        return int(np.count_nonzero(self._learner.weights()[0]))
+        return self._learner.count_nonzero()
 
     def _output_weights(self) -> Array:
         """One row an output."""

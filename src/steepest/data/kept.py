@@ -1,9 +1,9 @@
 """Rows kept after the first reading, so that later epochs cost no parsing and mix all rows with each other.
 
-Their entries go to an unnamed temporary file, which is mapped, and which vanishes with the process; only row starts,
-targets and weights stay in memory. Data that is too large for that, or for the disk, is dropped again, and every epoch
-then reads as if nothing had been tried, encoders included. Memory: at most KEPT_ROWS rows, whatever the size of the
-data.
+A few of them stay in memory. The entries of more go to an unnamed temporary file, which is mapped, and which vanishes
+with the process; only row starts, targets and weights stay in memory. Data that is too large for that, or for the disk,
+is dropped again, and every epoch then reads as if nothing had been tried, encoders included. Memory: at most IN_MEMORY
+entries and KEPT_ROWS rows, whatever the size of the data.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from steepest.data.cache import CachedSource
 from steepest.data.chunk import Array, Chunk
 from steepest.data.source import ArraySource, Derived, Order, Source
 
+# Eight bytes each: 96 MB, so that all of a stream fits the 250 MB that were promised.
+IN_MEMORY = 12 << 20
 # What reading in vain may cost at most: a second or so.
 KEPT_ENTRIES = 64 << 20
 KEPT_ROWS = 1 << 20
@@ -86,11 +88,13 @@ def _chunks(source: Source) -> Generator[Chunk, None, None]:
 
 
 class _Shelf:
-    """Chunks side by side: entries in files, the rest in memory."""
+    """Chunks side by side: entries in memory or in files, the rest in memory."""
 
     def __init__(self) -> None:
         self.n_rows = self.n_entries = 0
-        self._files = [tempfile.TemporaryFile(buffering=0) for _ in ("indices", "values")]  # noqa: SIM115, for as long as rows are read
+        # Memory is taken where it is first touched: the room that is not needed costs nothing.
+        self._entries: list[Array] = [np.empty(IN_MEMORY, dtype) for dtype in (np.int32, np.float32)]
+        self._files: list[Any] = []
         self._maps: list[mmap.mmap] = []
         self._parts: list[Chunk] = []  # without their entries
         self._source: ArraySource | None = None
@@ -98,17 +102,29 @@ class _Shelf:
     def put(self, chunk: Chunk) -> None:
         """Takes in the rows of a chunk."""
         first, last = int(chunk.indptr[0]), int(chunk.indptr[-1])
-        for file, entries in zip(self._files, (chunk.indices, chunk.values), strict=True):
-            _write_fully(file, entries[first:last])
-        indptr = chunk.indptr - first + self.n_entries
+        start, stop = self.n_entries, self.n_entries + last - first
+        if not self._files and stop > IN_MEMORY:
+            self._move_to_files()
+        for kept, entries in zip(self._files or self._entries, (chunk.indices, chunk.values), strict=True):
+            if self._files:
+                _write_fully(kept, entries[first:last])
+            else:
+                kept[start:stop] = entries[first:last]
+        indptr = chunk.indptr - first + start
         self._parts.append(Chunk(indptr, *_NO_ENTRIES, chunk.n_features, chunk.y, chunk.weight, group=chunk.group))
         self.n_rows += chunk.n_rows
-        self.n_entries += last - first
+        self.n_entries = stop
+
+    def _move_to_files(self) -> None:
+        for entries in self._entries:
+            self._files.append(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115, for as long as rows are read
+            _write_fully(self._files[-1], entries[: self.n_entries])
+        self._entries = []
 
     def close(self) -> None:
         """No more rows come: maps the files."""
         parts = self._parts
-        indices, values = self._mapped(np.int32), self._mapped(np.float32)
+        indices, values = self._mapped() if self._files else (kept[: self.n_entries] for kept in self._entries)
         rows = Chunk(
             np.concatenate([parts[0].indptr[:1], *(part.indptr[1:] for part in parts)]),
             indices,
@@ -123,19 +139,17 @@ class _Shelf:
         self._parts = []
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Some thousands of rows at a time; what was visited need not stay in memory."""
+        """Some thousands of rows at a time; what was visited in a file need not stay in memory."""
         assert self._source is not None
         for chunk in self._source.read(order, epoch):
             yield chunk
             for mapped in self._maps:
                 mapped.madvise(mmap.MADV_DONTNEED)
 
-    def _mapped(self, dtype: type) -> Array:
-        file = self._files[len(self._maps) if self.n_entries else 0]
-        if not self.n_entries:
-            return np.empty(0, dtype)
-        self._maps.append(mmap.mmap(file.fileno(), 4 * self.n_entries, access=mmap.ACCESS_READ))
-        return np.frombuffer(self._maps[-1], dtype)
+    def _mapped(self) -> list[Array]:
+        n_bytes = 4 * self.n_entries
+        self._maps = [mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ) for file in self._files]
+        return [np.frombuffer(mapped, dtype) for mapped, dtype in zip(self._maps, (np.int32, np.float32), strict=True)]
 
 
 _NO_ENTRIES = (np.empty(0, np.int32), np.empty(0, np.float32))

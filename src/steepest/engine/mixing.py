@@ -118,7 +118,7 @@ def prepare(learner: LinearLearner, chunks: Iterable[Chunk], all_rows: Iterable[
 def learn_shard(common: LinearLearner, epochs: Iterable[Iterable[Chunk]]) -> tuple[LinearLearner, Progress]:
     """A shard's own learner after these passes over its rows, from the common state."""
     own, progress = common.clone(), Progress()
-    own.n_threads = 1
+    own.n_threads, own.may_have_slots = 1, False
     for chunks in epochs:
         for chunk in chunks:
             progress.add(own.step(chunk))
@@ -296,6 +296,7 @@ def train_by_mixing(
     """Trains by rounds; returns the mixed learner, the history, and the shards' own last learners if they vote."""
     monitor = monitor or Monitor()
     shards = shard_sources(source, mixing.n_shards)
+    learner.keep_whole_tables()
     common, history, watch, place = Common(learner, [{} for _ in shards]), History(), Watch(), Place()
     if checkpoints is not None and (found := checkpoints.resume()) is not None:
         common, history, place, watch = found

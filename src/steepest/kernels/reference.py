@@ -302,3 +302,24 @@ def _finish_adaptive_step(state: State, choices: Choices, slopes: Array, mass: f
     state.t += mass
     state.steps += 1
     state.w = _adaptive_weights(state, choices, state.t)
+
+
+def place_features(
+    indptr: Array, indices: Array, values: Array, order: Array | None, number: Array, owners: Array | None, n_slots: int
+) -> tuple[Array, Array, Array, int]:
+    """Rows numbered by slots: number[j] is that of feature j plus one, or 0 if it has none yet (or is left out)."""
+    starts, slots, placed = [0], [], []
+    for row in range(len(indptr) - 1) if order is None else order:
+        entries = range(indptr[row], indptr[row + 1])
+        if any(not 0 <= indices[e] < len(number) for e in entries):
+            break
+        for e in entries:
+            if number[indices[e]] == 0 and owners is not None:
+                owners[n_slots] = indices[e]
+                n_slots += 1
+                number[indices[e]] = n_slots
+            if number[indices[e]] or not np.isfinite(values[e]):
+                slots.append(max(0, number[indices[e]] - 1))
+                placed.append(values[e])
+        starts.append(len(slots))
+    return np.array(starts), np.array(slots, np.int32), np.array(placed, np.float32), n_slots

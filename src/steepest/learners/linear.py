@@ -25,6 +25,7 @@ from steepest.learners.labels import LabelBook
 from steepest.learners.linear_settings import ACCUMULATORS, ADAPTIVE, AVERAGES, LinearSettings
 from steepest.learners.losses import LOSSES, Loss
 from steepest.learners.schedules import step_size_by_code
+from steepest.learners.slots import Slots
 
 KERNELS = {
     "sgd": kernels.linear_sgd,
@@ -40,10 +41,15 @@ TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
 FIRST_SNAPSHOT_ROWS = 1 << 16
 WEIGHTS_A_SNAPSHOT_ROW = 16
 LARGEST_TABLE_BYTES = 1 << 33
+# Weights from which on a table of three outputs or more has rows for the features seen only: 16 MB of float32.
+SLOTTED_WEIGHTS = 1 << 22
+# Room that such a table starts with. Memory is taken where it is first touched, so it costs nothing.
+ROOM_BYTES = 1 << 30
 MOST_ROLLBACKS = 60
 BLOCK = 1 << 16  # weights that are added up at once
 LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
 WIDE = ("v", "average")  # a column an output
+BY_FEATURE = (*WIDE, "shrunk")  # a row a feature, or a slot
 BIASES = ("bias", "bias_square", "bias_average", "bias_start")
 CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "average_weight")
 
@@ -71,12 +77,14 @@ class LinearLearner:
         self.rollbacks = 0
         self.class_counts = np.zeros(max(2, len(self.book)))
         self.pending: Chunk | None = None
+        self.slots: Slots | None = None  # rows of the tables, where features do not have one each
+        self.may_have_slots = True
         self.arrays = self._new_arrays(n_features)
         self.n_threads = 1  # that learn; the state does not depend on it, except under hogwild
         self._replicas: dict[str, Any] = {}
         self._good: _Snapshot | None = None
         self._first_snapshot = _first_snapshot(n_features)
-        self._shown: tuple[Array, Array] | None = None
+        self._shown: tuple[Array, Array, Slots | None] | None = None
         self._norms: tuple[float, float, int] | None = None  # of the table, until the next row
         self._coded: tuple[Any, Any, Array, Array | None] | None = None
 
@@ -112,12 +120,14 @@ class LinearLearner:
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); a row with a bad index or a value that is no number is refused."""
         if self._shows_itself():
-            return self._table_scores(chunk, self.arrays["v"], self._clock("scale"), self.arrays["bias"], n_threads)
-        weights, bias = self.weights()
-        return self._table_scores(chunk, weights, 1.0, bias, n_threads)
+            table, scale, slots = self._used_arrays()["v"], self._clock("scale"), self.slots
+            return self._table_scores(chunk, table, scale, self.arrays["bias"], slots, n_threads)
+        weights, bias, slots = self._shown_weights()
+        return self._table_scores(chunk, weights, 1.0, bias, slots, n_threads)
 
     def take_weights(self, weights: Array, bias: Array) -> None:
         """Weights found elsewhere, by a batch solver, become this learner's."""
+        self.slots, self.may_have_slots = None, False
         self.arrays = self._new_arrays(self.n_features)
         self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
         self.arrays["bias"][...] = bias
@@ -133,6 +143,8 @@ class LinearLearner:
     def merge(self, states: Sequence[State]) -> LinearLearner:
         """The mean of several learners' weights, each counted by the rows it has seen."""
         parts = [LinearLearner.from_state(self.settings, state)._finished() for state in states]
+        for part in parts:
+            part._drop_slots()
         seen = np.array([part._clock("t") for part in parts])
         shares = seen / seen.sum() if seen.sum() > 0 else np.full(len(parts), 1 / len(parts))
         merged = parts[0].clone()
@@ -153,7 +165,7 @@ class LinearLearner:
     def _settle(self) -> None:
         """Pays all shrinkage owed and folds the scale into the weights."""
         if self.settings.rule not in ADAPTIVE:
-            arrays = self.arrays
+            arrays = self._used_arrays()
             kernels.linear_settle(
                 arrays["v"],
                 arrays.get("shrunk"),
@@ -166,7 +178,9 @@ class LinearLearner:
     @property
     def state(self) -> dict[str, Array]:
         """Everything that was learned or is needed to go on, as arrays."""
-        state = dict(self.arrays)
+        state = self._used_arrays()
+        if self.slots is not None:
+            state["owners"] = self.slots.owners.copy()
         if not self.shared:  # room for more outputs is no part of what was learned
             state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         state["counters"] = np.array(
@@ -205,6 +219,8 @@ class LinearLearner:
         learner.several_targets = bool(counters[6])
         learner.class_counts = np.array(state["class_counts"])
         learner.arrays = {name: np.array(state[name]) for name in learner.arrays}
+        if "owners" in state:
+            learner.slots = Slots(learner.n_features, np.asarray(state["owners"]))
         if "pending_indptr" in state:
             learner.pending = Chunk(
                 np.array(state["pending_indptr"]),
@@ -219,7 +235,7 @@ class LinearLearner:
     def clone(self) -> LinearLearner:
         """An independent copy."""
         copy = LinearLearner.from_state(self.settings, self.state)
-        copy.n_threads = self.n_threads
+        copy.n_threads, copy.may_have_slots = self.n_threads, self.may_have_slots
         return copy
 
     # ------------------------------------------------------------------------------------------- what was learned
@@ -229,14 +245,22 @@ class LinearLearner:
 
         The weights have the shape (features, outputs), or are the table that all share; see `output_weights`.
         """
+        table, bias, slots = self._shown_weights()
+        return (table if slots is None else slots.spread(table, self.n_features)), bias
+
+    def _shown_weights(self) -> tuple[Array, Array, Slots | None]:
+        """The same, with rows by slot where there are slots; rows that wait may have brought some of them."""
         if self._shown is None:
             finished = self._finished()
-            self._shown = finished._plain_weights()
+            self._shown = (*finished._plain_weights(), finished.slots)
         return self._shown
 
     def output_weights(self, output: int, features: Array | None = None) -> Array:
         """The weights of these features (or of all) for one output."""
-        table = self.weights()[0]
+        table, _, slots = self._shown_weights()
+        if slots is not None:
+            column = slots.spread(table[:, output], self.n_features)
+            return column if features is None else column[features]
         if not self.shared:
             return table[:, output] if features is None else table[features, output]
         wanted = np.arange(self.n_features) if features is None else np.asarray(features, np.int64)
@@ -244,8 +268,9 @@ class LinearLearner:
 
     def weight_matrix(self) -> Array:
         """The weights, one row an output."""
-        if not self.shared:
-            return np.ascontiguousarray(self.weights()[0].T)
+        table, _, slots = self._shown_weights()
+        if not self.shared and slots is None:
+            return np.ascontiguousarray(table.T)
         self._refuse_huge_table(self.n_features * self.n_outputs)
         matrix = np.empty((self.n_outputs, self.n_features), self.settings.dtype)
         for output in range(self.n_outputs):
@@ -261,7 +286,9 @@ class LinearLearner:
 
     def _live(self, table: Array) -> Array:
         """The part of a table that is in use: it has room for more features, unless all share it."""
-        return table if self.shared else table[: self.n_features, ..., : self.n_outputs]
+        if self.shared:
+            return table
+        return table[: self.n_features if self.slots is None else self.slots.n, ..., : self.n_outputs]
 
     def _plain_weights(self) -> tuple[Array, Array]:
         v = self._live(self.arrays["v"])
@@ -280,16 +307,22 @@ class LinearLearner:
                 w[block] = -soft / ((1 + np.sqrt(square[block].astype(np.float64))) / eta0 + t * self.settings.l2)
             return w, self.arrays["bias"]
         if self.settings.average != "no" and self._clock("average_weight") > 0:
-            s, c = self._clock("average_scale"), self._clock("average_weight")
-            u, mean = self._live(self.arrays["average"]), np.empty(v.shape, v.dtype)
-            for block in self._blocks(len(v)):
-                mean[block] = (s * v[block].astype(np.float64) - u[block]) / c
+            mean = np.empty(v.shape, v.dtype)
+            for block, part in self._average_parts():
+                mean[block] = part
             return mean, self.arrays["bias_average"]
         if self.settings.l1 == 0:  # nothing is owed: one multiplication is all, and large tables are copied once
             return v * v.dtype.type(self._clock("scale")), self.arrays["bias"]
         settled = self.clone()
         settled._settle()
         return settled._live(settled.arrays["v"]), self.arrays["bias"]
+
+    def _average_parts(self) -> Iterator[tuple[slice, Array]]:
+        """The average of the weights, some rows of the table at a time."""
+        s, c = self._clock("average_scale"), self._clock("average_weight")
+        v, u = self._live(self.arrays["v"]), self._live(self.arrays["average"])
+        for block in self._blocks(len(v)):
+            yield block, ((s * v[block].astype(np.float64) - u[block]) / c).astype(v.dtype)
 
     def _blocks(self, n: int) -> Iterator[slice]:
         """Parts of a table that fit in the cache: a large one needs no copy in float64."""
@@ -304,8 +337,13 @@ class LinearLearner:
             for output in range(self.n_outputs if len(known) else 0):
                 heavy[known] = np.maximum(heavy[known], np.abs(self.output_weights(output, columns[known])))
             return heavy
-        known = np.flatnonzero(columns < len(self.arrays["v"]))
-        v = np.abs(self.arrays["v"][columns[known]])
+        if self.slots is not None:
+            rows = np.where(columns < self.n_features, self.slots.of(np.minimum(columns, self.n_features - 1)), -1)
+            known = np.flatnonzero(rows >= 0)
+            v = np.abs(self.arrays["v"][rows[known]])
+        else:
+            known = np.flatnonzero(columns < len(self.arrays["v"]))
+            v = np.abs(self.arrays["v"][columns[known]])
         if self.settings.rule in ADAPTIVE:
             v = v[:, 0] / (1 + np.sqrt(v[:, 1]))
         heavy[known] = v.max(axis=1, initial=0)
@@ -358,13 +396,18 @@ class LinearLearner:
     def _table_norms(self) -> tuple[float, float, int]:
         """(sum |w|, sum w^2, how many are not zero). Where w is P v and nothing else, it need not be written out."""
         if self._norms is None:
-            scale, table = 1.0, None
-            averaged = self.settings.average != "no" and self._clock("average_weight") > 0
-            if self.settings.rule not in ADAPTIVE and self.settings.l1 == 0 and self.pending is None and not averaged:
-                scale, table = self._clock("scale"), self.arrays["v"]
-            table = np.ascontiguousarray(self.weights()[0]) if table is None else table
-            absolute, square, nonzeros = kernels.table_norms(table)
-            self._norms = scale * absolute, scale**2 * square, nonzeros
+            adaptive, l1 = self.settings.rule in ADAPTIVE, self.settings.l1
+            averaged = self.settings.average != "no" and self._clock("average_weight") > 0 and not adaptive
+            scale = self._clock("scale") if not (adaptive or l1 or averaged) else 1.0
+            if self.pending is not None or self._shown is not None or adaptive or (l1 and not averaged):
+                scale, parts = 1.0, iter([np.ascontiguousarray(self._shown_weights()[0])])
+            elif averaged:
+                parts = (part for _, part in self._average_parts())
+            else:
+                parts = iter([self._used_arrays()["v"]])
+            sums = [kernels.table_norms(part) for part in parts]
+            absolute, square, nonzeros = (sum(column) for column in zip(*sums, strict=True)) if sums else (0.0, 0.0, 0)
+            self._norms = scale * absolute, scale**2 * square, int(nonzeros)
         return self._norms
 
     # ---------------------------------------------------------------------------------------------------- the step
@@ -408,6 +451,8 @@ class LinearLearner:
                 self.keep_good_state()
 
     def _run_kernel(self, coded: Chunk, progress: Progress) -> None:
+        if self.slots is None and self._wants_slots():
+            self._open_slots()
         start = 0
         while self.settings.n_replicas > 1 and coded.n_rows - start >= self.unit:
             done, status, loss_sum, weight = self._learn_apart(coded.span(start, coded.n_rows))
@@ -423,11 +468,13 @@ class LinearLearner:
         start = 0
         while start < coded.n_rows:
             part = coded.span(start, coded.n_rows) if start else coded
-            done, status, loss_sum, weight = self._kernel_call(part, self.arrays, self._choices(), self.n_threads)
+            placed = part if self.slots is None else self._placed(part)
+            arrays = self._used_arrays()
+            done, status, loss_sum, weight = self._kernel_call(placed, arrays, self._choices(), self.n_threads)
             progress.add(Progress(done, weight, loss_sum))
             self.rows_learned += done
             start += done
-            if status == 0:
+            if status == 0 and done == part.n_rows:
                 return
             self._refuse_bad_row(part, done)
             self._roll_back(progress)
@@ -533,7 +580,7 @@ class LinearLearner:
             )
 
     def _most_columns(self) -> int:
-        return self.n_features if self.shared else len(self.arrays["v"])
+        return self.n_features if self.shared or self.slots is not None else len(self.arrays["v"])
 
     def _refuse_bad_indices(self, rows: Chunk) -> None:
         """Raises if any column index is out of range (packed rows; the kernels check the others one by one)."""
@@ -558,6 +605,7 @@ class LinearLearner:
         else:
             self.arrays = {name: array.copy() for name, array in self._good.arrays.items()}
             self._grow_features(self.n_features)
+            self._make_room()
             self._grow_biases()
         self.eta0 = before / 2
         self._shown = self._norms = None
@@ -574,11 +622,12 @@ class LinearLearner:
 
     def keep_good_state(self) -> None:
         """Remembers the state to return to if learning diverges; an overflowed one is not worth it."""
-        if not _all_finite(self.arrays["v"]):
+        arrays = self._used_arrays()
+        if not _all_finite(arrays["v"]):
             self._roll_back(Progress())
             return
         kept = {} if self._good is None else self._good.arrays
-        for name, array in self.arrays.items():
+        for name, array in arrays.items():
             if name in kept and kept[name].shape == array.shape:
                 np.copyto(kept[name], array)  # into memory that is there already
             else:
@@ -636,6 +685,8 @@ class LinearLearner:
         self.several_targets = True
         self.n_outputs = n_outputs
         self.arrays = self._new_arrays(len(self.arrays["v"]))
+        if self._wants_slots():
+            self._open_slots()
 
     def _add_classes(self, labels: Iterable[Any]) -> None:
         """Classes never seen before: two classes share one column, more have one each."""
@@ -652,26 +703,32 @@ class LinearLearner:
 
     def _grow_outputs(self, n: int) -> None:
         """Makes room for n outputs, and for some more, so that a table is not copied for every new class."""
-        old, before, room = self.arrays, self.n_outputs, self.arrays["v"].shape[-1]
-        self.n_outputs = n
+        before, self.n_outputs = self.n_outputs, n
+        if self.slots is None and self._wants_slots():
+            self._open_slots()
+        old, room = self.arrays, self.arrays["v"].shape[-1]
         if n > room:
             fresh = self._clock("steps") == 0
             self.arrays = self._new_arrays(len(old["v"]), n if fresh else 8 * math.ceil((n + n // 8) / 8))
             for name in self.arrays.keys() - {*BIASES}:
+                used = slice(None if self.slots is None or name not in BY_FEATURE else self.slots.n)
                 if name not in WIDE:
-                    self.arrays[name][...] = old[name]
+                    self.arrays[name][used] = old[name][used]
                 elif not fresh:
-                    self.arrays[name][..., :before] = old[name][..., :before]
+                    self.arrays[name][used, ..., :before] = old[name][used, ..., :before]
             self.arrays |= {name: old[name] for name in BIASES}
         self._grow_biases()
         if before > 1:
             return
-        for name in (*BIASES, *WIDE):  # one column said "second class against first": negated, it speaks for the first
+        for name in (
+            *BIASES,
+            *(() if self._clock("steps") == 0 else WIDE),
+        ):  # one column said "second class against first": negated, it speaks for the first
             if name in self.arrays:
                 first = self.arrays[name][..., 0].copy()
                 self.arrays[name][..., 0], self.arrays[name][..., 1] = -first, first
         squares = [self.arrays["bias_square"]]
-        if self.settings.rule in ADAPTIVE:
+        if self.settings.rule in ADAPTIVE and self._clock("steps") > 0:
             squares.append(self.arrays["v"][:, 1:])
         for square in squares:
             np.abs(square, out=square)
@@ -715,6 +772,11 @@ class LinearLearner:
         shape: tuple[int, ...] = (
             (n_features, ACCUMULATORS[s.rule], width) if s.rule in ADAPTIVE else (n_features, width)
         )
+        if self._wants_slots():
+            used = 0 if self.slots is None else self.slots.n
+            room = ROOM_BYTES // (math.prod(shape[1:]) * np.dtype(s.dtype).itemsize)
+            n_features = min(n_features, max(used, room))
+            shape = (n_features, *shape[1:])
         if self.shared:
             entries = (1 << s.table_bits) + kernels.class_window - 1
             shape = (2, entries) if s.rule in ADAPTIVE else (entries,)
@@ -743,8 +805,11 @@ class LinearLearner:
         """Makes room for more features; the table doubles, so that a growing stream is copied a few times only."""
         known = self.n_features
         self.n_features = max(known, n_features)
+        if self.slots is not None:
+            self.slots.grow(self.n_features)
+            return
         room = len(self.arrays["v"])
-        if self.shared or self.n_features <= room:
+        if self.shared or self.n_features <= room or self._wants_slots():
             return
         size = self.n_features if known == 0 else max(self.n_features, 2 * room)
         self._refuse_huge_table(size * self.n_outputs)
@@ -754,6 +819,70 @@ class LinearLearner:
                 grown = np.zeros((size, *old.shape[1:]), old.dtype)
                 grown[: len(old)] = old
                 self.arrays[name] = grown
+
+    # ------------------------------------------------------------------------------------------------------ slots
+
+    def _wants_slots(self) -> bool:
+        """Whether most of the table is likely to stay empty; learners that share or compare tables keep them whole."""
+        s = self.settings
+        alone = self.may_have_slots and not self.shared and s.n_replicas == 1 and not s.hogwild
+        return alone and self.n_outputs > 2 and self.n_features * self.n_outputs >= SLOTTED_WEIGHTS
+
+    def _open_slots(self) -> None:
+        """From now on rows stand for slots; those that were learned move together."""
+        wide = [self.arrays[name] for name in WIDE if name in self.arrays]
+        seen = np.zeros(len(wide[0]), bool)
+        if self._clock("steps") > 0:
+            for table in wide:
+                seen |= table.reshape(len(table), -1).any(axis=1)
+        owners = np.flatnonzero(seen).astype(np.int32)
+        self.slots = Slots(self.n_features, owners)
+        self._good = None
+        for name in BY_FEATURE:
+            if name in self.arrays and len(owners):
+                old = self.arrays[name]
+                self.arrays[name] = np.zeros_like(old)
+                self.arrays[name][: len(owners)] = old[owners]
+
+    def keep_whole_tables(self) -> None:
+        """A row for every feature from now on, for those that add up the tables of several learners."""
+        self.may_have_slots = False
+        self._drop_slots()
+        self._grow_features(self.n_features)
+
+    def _drop_slots(self) -> None:
+        """A row a feature again."""
+        if self.slots is None:
+            return
+        for name in BY_FEATURE:
+            if name in self.arrays:
+                self.arrays[name] = self.slots.spread(self.arrays[name], self.n_features)
+        self.slots, self._good, self._shown = None, None, None
+
+    def _placed(self, rows: Chunk) -> Chunk:
+        """Rows with slots for indices, and room in the tables for new ones."""
+        assert self.slots is not None
+        placed = self.slots.take_in(rows)
+        self._make_room()
+        return placed
+
+    def _make_room(self) -> None:
+        """All slots have a row."""
+        if self.slots is None or self.slots.n <= len(self.arrays["v"]):
+            return
+        for name in BY_FEATURE:
+            if name in self.arrays:
+                old = self.arrays[name]
+                size = min(self.n_features, max(self.slots.n, 2 * len(old), ROOM_BYTES // max(1, old[:1].nbytes)))
+                self._refuse_huge_table(size * math.prod(old.shape[1:]))
+                self.arrays[name] = np.zeros((size, *old.shape[1:]), old.dtype)
+                self.arrays[name][: len(old)] = old
+
+    def _used_arrays(self) -> dict[str, Array]:
+        """The arrays, tables without the rows that no feature has yet."""
+        if self.slots is None:
+            return dict(self.arrays)
+        return {name: array[: self.slots.n] if name in BY_FEATURE else array for name, array in self.arrays.items()}
 
     # ------------------------------------------------------------------------------------------------ calibration
 
@@ -773,6 +902,7 @@ class LinearLearner:
         trial = LinearLearner(settings, 0)
         trial.n_features, trial.n_outputs = n_features, self.n_outputs
         trial.several_targets, trial.bias_scale = self.several_targets, self.bias_scale
+        trial.may_have_slots = False
         trial.arrays = trial._new_arrays(n_features)
         trial.arrays["bias"][...] = self.arrays["bias"]
         trial.arrays["bias_average"][...] = self.arrays["bias"]
@@ -829,18 +959,23 @@ class LinearLearner:
         s = self.settings
         return self.pending is None and s.l1 == 0 and s.average == "no" and s.rule not in ADAPTIVE
 
-    def _table_scores(self, chunk: Chunk, table: Array, scale: float, bias: Array, n_threads: int) -> Array:
-        n_rows = chunk.n_rows
+    def _table_scores(
+        self, chunk: Chunk, table: Array, scale: float, bias: Array, slots: Slots | None, n_threads: int
+    ) -> Array:
+        given, n_rows = chunk, chunk.n_rows
         out = np.empty((n_rows, self.n_outputs))
         if not table.size:
             out[...] = bias
             return out
         known_features = self.n_features if self.shared else len(table)
-        if chunk.n_features > known_features:  # a feature never seen in training has no weight
+        if slots is not None:
+            slots.grow(chunk.n_features)
+            chunk = slots.find(chunk)
+        elif chunk.n_features > known_features:  # a feature never seen in training has no weight
             chunk = chunk.packed()  # the block may be far larger than what is visited of it
             known = chunk.indices < known_features
             indices, values = np.where(known, chunk.indices, 0), np.where(known, chunk.values, 0)
-            chunk = replace(chunk, indices=indices.astype(np.int32), values=values.astype(np.float32))
+            given = chunk = replace(chunk, indices=indices.astype(np.int32), values=values.astype(np.float32))
         done, finite = kernels.linear_scores(
             chunk.indptr,
             chunk.indices,
@@ -849,14 +984,14 @@ class LinearLearner:
             table,
             scale,
             np.ascontiguousarray(bias),
-            out,
+            out[: chunk.n_rows],
             n_threads,
             self.settings.table_bits,
             known_features,
         )
         for row in (done, finite):
             if row < n_rows:
-                self._refuse_bad_row(chunk, row)
+                self._refuse_bad_row(given, row)
         return out
 
     def _clock(self, name: str) -> float:
