@@ -17,7 +17,9 @@ from sklearn.datasets import dump_svmlight_file
 import steepest as st
 from conftest import sparse_problem
 from steepest.learners.losses import LOSSES
-from steepest.learners.network import NetworkLearner, NetworkSettings
+from steepest.learners.network import NetworkLearner
+from steepest.learners.network_settings import NetworkSettings
+from steepest.learners.network_start import Start
 
 GOLDEN = Path(__file__).parent / "golden"
 SMOOTH = ("tanh", "sigmoid", "identity")
@@ -474,11 +476,8 @@ def test_features_may_appear_at_any_time():
     assert grown.parameters()["x>h1"].shape == (64, 6)
     # a feature's first weights do not depend on when it was first seen
     fresh = NetworkLearner(learner.settings, 64, [0, 1])
-    fresh._grow_features(64)
-    fresh.spread = grown.spread
-    np.testing.assert_array_equal(
-        fresh._first_weights("x", "h1", 0, 64)[50:60], fresh._first_weights("x", "h1", 50, 60)
-    )
+    start = Start(fresh.settings, fresh.graph, 64, 1, grown.spread)
+    np.testing.assert_array_equal(start.weights("x", "h1", 0, 64)[50:60], start.weights("x", "h1", 50, 60))
 
 
 # ------------------------------------------------------------------------------------------------ sources and texts

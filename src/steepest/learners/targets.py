@@ -91,6 +91,15 @@ class Targets:
             raise DataError(f"the target {y.min():g} is negative; loss={self.loss.name!r} needs counts")
         return np.where(y > 0, 1.0, -1.0) if self.task == "classify" else y
 
+    def code_known(self, rows: Chunk) -> Array | None:
+        """The same for many batches at once, or None if a class among them is new: it must wait its turn."""
+        if rows.y is None or rows.y.ndim == 2 or self.task != "classify" or self.several:
+            return None
+        codes = self.book.codes(rows.visited(rows.y))
+        if codes.min(initial=0) < 0:
+            return None
+        return codes if self.n_outputs > 1 else 2.0 * codes[:, None] - 1.0
+
     def weigh(self, rows: Chunk, coded: Array) -> Array | None:
         """Weights of the rows visited, classes weighed as was wished; "balanced" counts the classes seen so far."""
         weight = None if rows.weight is None else rows.visited(rows.weight)
