@@ -287,6 +287,19 @@ void multiply(ConstTable a, ConstTable b, Table c, bool a_is_transposed, int64_t
   });
 }
 
+void softmax(ConstTable scores, In<int64_t> classes, In<double> factor, Out<double> losses, Table slopes) {
+  const Shape shape = shape_of(scores);
+  const int64_t n = shape.n_features, k = shape.n_units;
+  require(size_of(classes) == n && size_of(factor) == n && size_of(losses) == n,
+          "classes do not fit the scores");
+  require(float_type(slopes) == shape.type && size_of(slopes) == n * k, "slopes do not fit the scores");
+  for (int64_t q = 0; q < n; ++q)
+    require(0 <= classes.data()[q] && classes.data()[q] < k, "a class is out of range");
+  nb::gil_scoped_release release;
+  network_kernels().softmax[shape.type](scores.data(), n, k, classes.data(), factor.data(), losses.data(),
+                                        slopes.data());
+}
+
 }  // namespace
 }  // namespace steepest
 
@@ -311,4 +324,6 @@ void bind_network(nb::module_& module) {
              "out"_a.noconvert(), "used"_a.noconvert());
   module.def("network_multiply", &multiply, "a"_a, "b"_a, "c"_a.noconvert(), "a_is_transposed"_a = false,
              "n_threads"_a = 1);
+  module.def("network_softmax", &softmax, "scores"_a, "classes"_a, "factor"_a, "losses"_a.noconvert(),
+             "slopes"_a.noconvert());
 }

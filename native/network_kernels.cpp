@@ -333,6 +333,24 @@ static void update(const Update& u, const int32_t* features, int64_t n_rows, int
   }
 }
 
+// ---------------------------------------------------------------------------------------------- the loss
+
+template <typename T>
+static void softmax(const void* scores, int64_t n, int64_t k, const int64_t* classes, const double* factor,
+                    double* losses, void* slopes) {
+  for (int64_t q = 0; q < n; ++q) {
+    const T* const s = static_cast<const T*>(scores) + q * k;
+    T* const slope = static_cast<T*>(slopes) + q * k;
+    double most = s[0], total = 0;
+    for (int64_t u = 1; u < k; ++u) most = s[u] > most ? s[u] : most;
+    for (int64_t u = 0; u < k; ++u) total += exp(s[u] - most);
+    losses[q] = log(total) - (s[classes[q]] - most);
+    const double share = factor[q] / total;
+    for (int64_t u = 0; u < k; ++u) slope[u] = static_cast<T>(exp(s[u] - most) * share);
+    slope[classes[q]] = static_cast<T>((exp(s[classes[q]] - most) / total - 1.0) * factor[q]);
+  }
+}
+
 // ------------------------------------------------------------------------------------------- dense matrices
 
 template <typename T>
@@ -456,6 +474,7 @@ const NetworkTable network_table = {
     {network::densify<float>, network::densify<double>},
     {network::multiply<float>, network::multiply<double>},
     {network::descend<float>, network::descend<double>},
+    {network::softmax<float>, network::softmax<double>},
 };
 
 }  // namespace STEEPEST_ISA

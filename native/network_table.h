@@ -69,6 +69,10 @@ struct NetworkTable {
   // Columns first..last of table -= eta X' slopes. Returns as settle_rows does.
   int64_t (*descend[2])(const Rows&, const void* slopes, int64_t n_units, int64_t first, int64_t last,
                         double eta, void* table);
+  // The soft maximum of n rows of k scores against the class of each: its loss, and its slopes times
+  // `factor`.
+  void (*softmax[2])(const void* scores, int64_t n, int64_t k, const int64_t* classes, const double* factor,
+                     double* losses, void* slopes);
 };
 
 const NetworkTable& network_kernels();

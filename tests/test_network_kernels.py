@@ -129,6 +129,20 @@ def test_product_is_right_and_a_row_s_bits_are_its_own(seed, m, p, n, transposed
     np.testing.assert_array_equal(one[0], out[row])
 
 
+@given(seed=st_.integers(0, 99), n=st_.integers(1, 9), k=st_.integers(1, 20), dtype=floats)
+@settings(max_examples=40)
+def test_softmax_agrees_with_its_definition(seed, n, k, dtype):
+    rng = np.random.default_rng(seed)
+    scores, classes = (5 * rng.standard_normal((n, k))).astype(dtype), rng.integers(0, k, n)
+    factor, losses, slopes = rng.random(n), np.empty(n), np.empty((n, k), dtype)
+    kernels.network_softmax(scores, classes, factor, losses, slopes)
+    expected = reference.softmax(scores.astype(np.float64), classes, factor)
+    np.testing.assert_allclose(losses, expected[0], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(slopes, expected[1], **TOLERANCE[dtype])
+    with pytest.raises(ValueError, match="out of range"):
+        kernels.network_softmax(scores, classes - k, factor, losses, slopes)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_densify_adds_up_repeated_features_and_marks_those_that_occur(dtype):
     indptr, indices = np.array([0, 3, 4]), np.array([1, 1, 0, 3], np.int32)

@@ -307,17 +307,14 @@ class NetworkLearner:
             batch = self.input.batch(self.arrays, rows, self.dense)
             carried = self.input.learning_pass(self.arrays, batch)
             passed = forward(self.stations, self.arrays, carried, self.n_threads)
-            losses, slope = t.losses_and_slopes(passed.h[OUTPUT], coded)
+            losses, slope = t.losses_and_slopes(passed.h[OUTPUT], coded, weight)
             total = float(losses.sum()) if weight is None else float((losses * weight).sum())
             self.rows_learned += rows.n_rows
             if not math.isfinite(total):
                 refuse_bad_rows(rows)
                 self._roll_back(progress)
                 return
-            slope /= rows.n_rows
-            if weight is not None:
-                slope *= weight[:, None]
-            self._descend(batch, passed, slope.astype(self.settings.dtype))
+            self._descend(batch, passed, slope)
         n_weight = float(rows.n_rows) if weight is None else float(weight.sum())
         progress.add(Progress(rows.n_rows, n_weight, total))
 
