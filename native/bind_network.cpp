@@ -189,19 +189,17 @@ int64_t gather(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::o
   return n;
 }
 
-// Threads share the columns, so that each weight is moved by one of them, in the order of the rows.
 int64_t descend(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
                 ConstTable slopes, double eta, Table table, int64_t n_threads) {
   const Shape shape = shape_of(table);
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
   require(float_type(slopes) == shape.type && size_of(slopes) == rows.n * shape.n_units, "slopes do not fit");
   nb::gil_scoped_release release;
-  const int64_t parts = parts_for(n_threads, shape.n_units / kUnitsOfLine);
+  const int64_t parts = parts_for(n_threads, rows.n / kLeastRows);
   std::vector<int64_t> done(parts);
   in_parts(parts, [&](int64_t part) {
-    done[part] = network_kernels().descend[shape.type](
-        rows, slopes.data(), shape.n_units, part_start(shape.n_units, parts, part, kUnitsOfLine),
-        part_start(shape.n_units, parts, part + 1, kUnitsOfLine), eta, table.data());
+    done[part] = network_kernels().descend[shape.type](rows, slopes.data(), shape.n_units, {part, parts}, eta,
+                                                       table.data());
   });
   return first_stop(done);
 }

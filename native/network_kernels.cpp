@@ -261,19 +261,34 @@ static void gather(const Rows& rows, const int32_t* place, const void* slopes, i
   }
 }
 
-// Plain steps need no sums: each entry of a row moves its feature's weights at once.
+// Plain steps need no sums: each entry of a row moves its feature's weights at once. Threads have features of
+// their own, so that each weight is moved by one of them, in the order of the rows.
+constexpr int64_t kPiece = 256;  // entries sorted out at a time
+
 template <typename T>
-static int64_t descend(const Rows& rows, const void* slopes, int64_t n_units, int64_t first, int64_t last,
-                       double eta, void* table) {
-  T* const w = static_cast<T*>(table) + first;
-  const int64_t n = last - first;
+static int64_t descend(const Rows& rows, const void* slopes, int64_t n_units, const Share& share, double eta,
+                       void* table) {
+  T* const w = static_cast<T*>(table);
+  int32_t mine[kPiece];
+  float value[kPiece];
+  const uint32_t n_shares = static_cast<uint32_t>(share.n), own = static_cast<uint32_t>(share.part);
   for (int64_t q = 0; q < rows.n; ++q) {
     const Row row = get_row(rows, q);
     if (!indices_fit(row, rows.n_features)) return q;
-    const T* const slope = static_cast<const T*>(slopes) + q * n_units + first;
-    for (int64_t k = 0; k < row.n; ++k) {
-      if (k + kAhead < row.n) fetch(w + row.index[k + kAhead] * n_units, n);
-      add_scaled(w + row.index[k] * n_units, slope, static_cast<T>(-eta * row.value[k]), n);
+    const T* const slope = static_cast<const T*>(slopes) + q * n_units;
+    for (int64_t from = 0; from < row.n; from += kPiece) {
+      const int64_t to = smaller(from + kPiece, row.n);
+      int64_t n = 0;
+      for (int64_t k = from; k < to; ++k) {  // without a branch that nobody could foresee
+        mine[n] = row.index[k];
+        value[n] = row.value[k];
+        n += n_shares == 1 || static_cast<uint32_t>(row.index[k]) % n_shares == own;
+      }
+      for (int64_t k = 0; k < smaller(n, kAhead); ++k) fetch(w + mine[k] * n_units, n_units);
+      for (int64_t k = 0; k < n; ++k) {
+        if (k + kAhead < n) fetch(w + mine[k + kAhead] * n_units, n_units);
+        add_scaled(w + mine[k] * n_units, slope, static_cast<T>(-eta * value[k]), n_units);
+      }
     }
   }
   return rows.n;
@@ -343,11 +358,17 @@ static void softmax(const void* scores, int64_t n, int64_t k, const int64_t* cla
     T* const slope = static_cast<T*>(slopes) + q * k;
     double most = s[0], total = 0;
     for (int64_t u = 1; u < k; ++u) most = s[u] > most ? s[u] : most;
-    for (int64_t u = 0; u < k; ++u) total += exp(s[u] - most);
-    losses[q] = log(total) - (s[classes[q]] - most);
-    const double share = factor[q] / total;
-    for (int64_t u = 0; u < k; ++u) slope[u] = static_cast<T>(exp(s[u] - most) * share);
-    slope[classes[q]] = static_cast<T>((exp(s[classes[q]] - most) / total - 1.0) * factor[q]);
+    for (int64_t u = 0; u < k; ++u) {
+      const double e = exp(s[u] - most);
+      slope[u] = static_cast<T>(e);
+      total += e;
+    }
+    const int64_t own = classes[q];
+    losses[q] = log(total) - (s[own] - most);
+    const double missing = 1.0 - exp(s[own] - most) / total;
+    const T share = static_cast<T>(factor[q] / total);
+    for (int64_t u = 0; u < k; ++u) slope[u] *= share;
+    slope[own] = static_cast<T>(-missing * factor[q]);
   }
 }
 

@@ -66,9 +66,9 @@ struct NetworkTable {
   // out (rows x n_features, zero before) = X; `used` marks the features that occur. Returns as forward does.
   int64_t (*densify[2])(const Rows&, void* out, uint8_t* used);
   void (*multiply[2])(const Product&);
-  // Columns first..last of table -= eta X' slopes. Returns as settle_rows does.
-  int64_t (*descend[2])(const Rows&, const void* slopes, int64_t n_units, int64_t first, int64_t last,
-                        double eta, void* table);
+  // table -= eta X' slopes, the rows of this share's features only. Returns as settle_rows does.
+  int64_t (*descend[2])(const Rows&, const void* slopes, int64_t n_units, const Share&, double eta,
+                        void* table);
   // The soft maximum of n rows of k scores against the class of each: its loss, and its slopes times
   // `factor`.
   void (*softmax[2])(const void* scores, int64_t n, int64_t k, const int64_t* classes, const double* factor,

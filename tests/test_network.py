@@ -221,6 +221,21 @@ def test_two_spirals_from_every_seed(seed):
     assert model.fit(X, y).score(X, y) == 1.0
 
 
+@pytest.mark.parametrize("options", [dict(solver="sgd"), dict(alpha=1e-3), dict(dtype="float64", solver="adagrad")])
+def test_threads_change_no_bit_of_what_is_learned(options):
+    rng = np.random.default_rng(0)
+    X = sp.random(600, 300, 0.1, "csr", np.float32, rng)
+    y = rng.integers(0, 4, 600)
+    models = [
+        st.NetworkClassifier((48, 32), epochs=2, batch_size=64, n_jobs=n_jobs, random_state=0, **options).fit(X, y)
+        for n_jobs in (1, 2, 5)
+    ]
+    for other in models[1:]:
+        for name, array in models[0].weights_.items():
+            np.testing.assert_array_equal(array, other.weights_[name], err_msg=name)
+        np.testing.assert_array_equal(models[0].predict_proba(X), other.predict_proba(X))
+
+
 def test_units_that_start_at_zero_never_part():
     X, y = sparse_problem(n_rows=500, n_features=20, density=0.5, seed=32)
     trapped = st.NetworkClassifier(hidden=(8,), init="zero", epochs=5, random_state=0).fit(X, y)

@@ -8,6 +8,7 @@ linear head tells its labels: P = softmax(W h), or one of the other losses for m
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from steepest import model_file
+from steepest.budget import shown
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.kept import keep_rows
 from steepest.data.parameters import ParameterError, at_least, choice, inside, whole
@@ -352,13 +354,18 @@ class TextClassifier(WordModel):
 
     def _probabilities(self, scores: Array) -> Array:
         if self._is_softmax:
-            e = np.exp((scores - scores.max(axis=1, keepdims=True)) * np.float32(1 / self.temperature_))
+            e = self._exponentials(scores)
             return np.asarray(e / e.sum(axis=1, keepdims=True, dtype=np.float64))
         p = 0.5 * (1 + np.tanh(scores.astype(np.float64) / (2 * self.temperature_)))
         if self._learner.several_targets:
             return np.asarray(p)
         total = p.sum(axis=1, keepdims=True)
         return np.asarray(np.where(total > 0, p / np.where(total > 0, total, 1), 1 / p.shape[1]))
+
+    def _exponentials(self, scores: Array) -> Array:
+        """What probabilities are proportional to; that of the best label is one."""
+        best = scores.max(axis=1, keepdims=True)
+        return np.asarray(np.exp((scores - best) * np.float32(1 / self.temperature_)))
 
     # ------------------------------------------------------------------------------------------------- prediction
 
@@ -401,13 +408,14 @@ class TextClassifier(WordModel):
     def predict_top(self, X: Any, k: int = 5) -> tuple[Array, Array]:
         """(labels, probabilities) of the k most likely labels of each text, best first."""
         k = min(whole("k", k, 1), len(self.classes_)) if hasattr(self, "classes_") else 1
-        z = self._ordered(self._raw_scores(X))
-        if k == 1:
-            best = z.argmax(axis=1)[:, None]
-        else:
-            best = np.argpartition(-z, k - 1, axis=1)[:, :k] if k < z.shape[1] else np.tile(np.arange(k), (len(z), 1))
-            order = np.argsort(-np.take_along_axis(z, best, axis=1), axis=1, kind="stable")
-            best = np.take_along_axis(best, order, axis=1)
+        scores = self._raw_scores(X)
+        if k == 1 and self._is_softmax:  # the usual question needs no order, and one probability a text
+            best, p = self._places[scores.argmax(axis=1)], 1.0 / self._exponentials(scores).sum(axis=1)
+            return np.asarray(self.classes_.take(best[:, None])), np.asarray(p[:, None], np.float64)
+        z = self._ordered(scores)
+        best = np.argpartition(-z, k - 1, axis=1)[:, :k] if k < z.shape[1] else np.tile(np.arange(k), (len(z), 1))
+        order = np.argsort(-np.take_along_axis(z, best, axis=1), axis=1, kind="stable")
+        best = np.take_along_axis(best, order, axis=1)
         p = np.take_along_axis(self._probabilities(z), best, axis=1)
         return np.asarray(self.classes_.take(best)), p
 
@@ -505,7 +513,8 @@ class TextClassifier(WordModel):
 
         `quantize` stores each row in 8-bit numbers with a scale; such a file predicts and goes on learning as any
         other. `size`, "5MB" for example, keeps the rows that weigh most within so many bytes, as 8-bit numbers.
-        `check=(X, y)`: rows to measure the cost on; `accuracy` and `accuracy_before` are then told as well.
+        `check=(X, y)`: rows to measure the cost on; `accuracy` and `accuracy_before` are then told as well,
+        and printed if `verbose` is set.
         """
         self._check_fitted()
         header, arrays = self._file_parts()
@@ -517,6 +526,9 @@ class TextClassifier(WordModel):
             from steepest.estimator import load
 
             told |= {"accuracy_before": self.score(*check), "accuracy": load(path).score(*check)}
+            if self.verbose:
+                before, after = told["accuracy_before"], told["accuracy"]
+                print(f"{path}: {shown(told['bytes'])}, accuracy {before:.4f} became {after:.4f}", file=sys.stderr)
         return told
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:

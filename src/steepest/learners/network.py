@@ -51,6 +51,7 @@ class NetworkLearner:
         self.graph = Graph.from_dict(s.graph)
         self.stations = wiring(self.graph)
         self.input = InputLayer(s, self.graph)
+        self.penalised = [f"{a}>{b}" for a, b in self.graph.edges if self.graph.nodes[b].kind == "dot"]
         self.targets = Targets(s.task, s.loss, s.loss_parameter, s.class_weight, labels)
         self.n_features = n_features
         self.eta0 = s.eta0
@@ -275,7 +276,7 @@ class NetworkLearner:
             return 0.0
         total = 0.0
         shown = self._finished()
-        for name in self._penalised() if shown.arrays else ():
+        for name in self.penalised if shown.arrays else ():
             exact = settled(s, shown.arrays, name).astype(np.float64)
             total += s.l1 * float(np.abs(exact).sum()) + 0.5 * s.l2 * float(np.square(exact).sum())
         return total
@@ -289,12 +290,13 @@ class NetworkLearner:
             self._look(rows)
         size = self.settings.batch_size
         known = self.targets.code_known(rows)
-        for start in range(0, rows.n_rows, size):
-            edge = self._snapshot_edge()
-            batch = rows.span(start, min(start + size, rows.n_rows))
-            self._learn_batch(batch, None if known is None else known[start : start + size], progress)
-            if self.rows_learned >= edge:
-                self.keep_good_state()
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, rows.n_rows, size):
+                edge = self._snapshot_edge()
+                batch = rows.span(start, min(start + size, rows.n_rows))
+                self._learn_batch(batch, None if known is None else known[start : start + size], progress)
+                if self.rows_learned >= edge:
+                    self.keep_good_state()
 
     def _learn_batch(self, rows: Chunk, coded: Array | None, progress: Progress) -> None:
         """Forward, loss, backward, and one step down the gradient."""
@@ -303,18 +305,17 @@ class NetworkLearner:
             coded = t.code(rows, grow=True)
         self._grow_outputs()
         weight = t.weigh(rows, coded)
-        with np.errstate(over="ignore", invalid="ignore"):
-            batch = self.input.batch(self.arrays, rows, self.dense)
-            carried = self.input.learning_pass(self.arrays, batch)
-            passed = forward(self.stations, self.arrays, carried, self.n_threads)
-            losses, slope = t.losses_and_slopes(passed.h[OUTPUT], coded, weight)
-            total = float(losses.sum()) if weight is None else float((losses * weight).sum())
-            self.rows_learned += rows.n_rows
-            if not math.isfinite(total):
-                refuse_bad_rows(rows)
-                self._roll_back(progress)
-                return
-            self._descend(batch, passed, slope)
+        batch = self.input.batch(self.arrays, rows, self.dense)
+        carried = self.input.learning_pass(self.arrays, batch)
+        passed = forward(self.stations, self.arrays, carried, self.n_threads)
+        losses, slope = t.losses_and_slopes(passed.h[OUTPUT], coded, weight)
+        total = float(losses.sum()) if weight is None else float((losses * weight).sum())
+        self.rows_learned += rows.n_rows
+        if not math.isfinite(total):
+            refuse_bad_rows(rows)
+            self._roll_back(progress)
+            return
+        self._descend(batch, passed, slope)
         n_weight = float(rows.n_rows) if weight is None else float(weight.sum())
         progress.add(Progress(rows.n_rows, n_weight, total))
 
@@ -343,7 +344,7 @@ class NetworkLearner:
             else:
                 features, gradient = layer.gradient(self.arrays, batch, target, slopes[target])
                 update(s, self.arrays, f"{INPUT}>{target}", features, gradient, eta, self.n_threads)
-        shrink(s, self.arrays, self._penalised(), eta)
+        shrink(s, self.arrays, self.penalised, eta)
 
     def _gradients(self, passed: Passed, slopes: Mapping[str, Array]) -> dict[str, Array]:
         """Of all parameters but those of the input's edges."""
@@ -351,7 +352,7 @@ class NetworkLearner:
         for node, sources, _ in self.stations:
             name = node.name
             if f"bias {name}" in self.arrays:
-                gradients[f"bias {name}"] = slopes[name].sum(axis=0)
+                gradients[f"bias {name}"] = np.add.reduce(slopes[name])
             if node.kind == "distance":  # by log gamma: dh / dlog gamma = -gamma z h
                 change = passed.z[name] * passed.h[name] * slopes[f"h {name}"]
                 gradients[f"gamma {name}"] = -np.exp(self.arrays[f"gamma {name}"]) * change.sum(axis=0)
@@ -360,9 +361,6 @@ class NetworkLearner:
                     h, slope = passed.h[source], slopes[name]
                     gradients[f"{source}>{name}"] = product(h, slope, transposed=True, n_threads=self.n_threads)
         return gradients
-
-    def _penalised(self) -> list[str]:
-        return [f"{a}>{b}" for a, b in self.graph.edges if self.graph.nodes[b].kind == "dot"]
 
     def _scores(self, chunk: Chunk, n_threads: int) -> Array:
         out = np.zeros((chunk.n_rows, self.n_outputs))
@@ -414,11 +412,7 @@ class NetworkLearner:
         self.arrays[name] = array
         for moment in MOMENTS[self.settings.rule]:
             self.arrays[f"{moment} {name}"] = np.zeros_like(array)
-        if (
-            name.startswith(f"{INPUT}>")
-            and name in self._penalised()
-            and (self.settings.l1 > 0 or self.settings.l2 > 0)
-        ):
+        if name.startswith(f"{INPUT}>") and name in self.penalised and (self.settings.l1 > 0 or self.settings.l2 > 0):
             self.arrays[f"stamp {name}"] = np.full(len(array), self.arrays["clock"][PATH])
 
     def _grow_features(self, n_features: int) -> None:

@@ -99,7 +99,7 @@ class Targets:
         codes = self.book.codes(rows.visited(rows.y))
         if codes.min(initial=0) < 0:
             return None
-        return codes if self.n_outputs > 1 else 2.0 * codes[:, None] - 1.0
+        return codes.astype(np.int64) if self.n_outputs > 1 else 2.0 * codes[:, None] - 1.0
 
     def weigh(self, rows: Chunk, coded: Array) -> Array | None:
         """Weights of the rows visited, classes weighed as was wished; "balanced" counts the classes seen so far."""
@@ -160,7 +160,7 @@ class Targets:
         if self.is_softmax:
             factor = np.full(n, 1.0 / n) if weight is None else weight / n
             losses, slopes = np.empty(n), np.empty_like(output)
-            kernels.network_softmax(output, coded.astype(np.int64), factor, losses, slopes)
+            kernels.network_softmax(output, coded.astype(np.int64, copy=False), factor, losses, slopes)
             return losses, slopes
         slopes = self.slopes(output, coded) / n
         if weight is not None:
