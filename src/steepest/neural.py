@@ -231,7 +231,9 @@ class NetworkModel(SupervisedModel):
             params["hidden"] = Graph.from_dict(params["hidden"])
         elif isinstance(params.get("hidden"), list):
             params["hidden"] = tuple(params["hidden"])
-        return super()._from_file_parts({**header, "params": params}, arrays)
+        model = super()._from_file_parts({**header, "params": params}, arrays)
+        model._learner.n_threads = threads(model.n_jobs)
+        return model
 
 
 class NetworkClassifier(Classifier, NetworkModel):

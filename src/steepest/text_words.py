@@ -20,6 +20,7 @@ class WordModel(StreamModel):
 
     names: int
     pretrained: Any
+    classes_: Array
     _learner: EmbeddingLearner
 
     def _ordered(self, scores: Array) -> Array:
