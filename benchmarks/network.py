@@ -60,7 +60,7 @@ def mnist_steepest(data: tuple[Any, ...]) -> Result:
     import steepest as st
 
     X, y, new, truth = data
-    model = st.NetworkClassifier((128,), link="relu", epochs=EPOCHS, batch_size=BATCH, random_state=0)
+    model = st.NetworkClassifier((128,), link="relu", epochs=EPOCHS, batch_size=BATCH, n_jobs=THREADS, random_state=0)
     seconds, _ = timed(lambda: model.fit(X, y))
     return seconds, 100 * (1 - model.score(new, truth))
 
@@ -123,7 +123,8 @@ def hashed_steepest(data: tuple[Any, ...]) -> Result:
 
     X, y, new, truth, _ = data
     options: dict[str, Any] = dict(solver="sgd", eta0=1.0, schedule="constant", batch_size=TEXT_BATCH, alpha=0.0)
-    model = st.NetworkClassifier((UNITS,), epochs=2, shuffle="never", random_state=0, **options).fit(X, y)
+    options |= dict(epochs=2, shuffle="never", n_jobs=THREADS, random_state=0)
+    model = st.NetworkClassifier((UNITS,), **options).fit(X, y)
     return model.history_[1]["seconds"], 100 * (1 - model.score(new, truth))
 
 
@@ -135,15 +136,16 @@ def hashed_torch(data: tuple[Any, ...]) -> Result:
     X, y, new, truth, n_classes = data
     first = torch.nn.EmbeddingBag(1 << BITS, UNITS, mode="sum", sparse=True)
     torch.nn.init.uniform_(first.weight, -0.4, 0.4)
+    biases = torch.nn.Parameter(torch.zeros(UNITS))
     rest = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Linear(UNITS, n_classes))
-    optimizer = torch.optim.SGD([*first.parameters(), *rest.parameters()], lr=1.0)
+    optimizer = torch.optim.SGD([*first.parameters(), biases, *rest.parameters()], lr=1.0)
     targets = torch.from_numpy(y)
 
     def scores(matrix: Any, start: int, stop: int) -> Any:
         span = slice(matrix.indptr[start], matrix.indptr[stop])
         indices, values = torch.from_numpy(matrix.indices[span].astype("int64")), torch.from_numpy(matrix.data[span])
         offsets = torch.from_numpy((matrix.indptr[start:stop] - matrix.indptr[start]).astype("int64"))
-        return rest(first(indices, offsets, per_sample_weights=values))
+        return rest(biases + first(indices, offsets, per_sample_weights=values))
 
     def epoch() -> None:
         for start in range(0, len(y), TEXT_BATCH):

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
+#include "crew.h"
 #include "network_table.h"
 
 namespace nb = nanobind;
@@ -88,29 +90,80 @@ Shrinkage shrinkage_of(Stamp& stamp, int64_t n_features, double path, double l1,
   return s;
 }
 
+constexpr int64_t kRowsOfTile = 6;
+constexpr int64_t kLeastRows = 4;           // of a thread
+constexpr int64_t kUnitsOfLine = 16;        // floats of a cache line
+constexpr int64_t kLeastProducts = 1e5;     // multiplications that are worth another thread
+constexpr int64_t kLeastNumbers = 1 << 14;  // to update, likewise
+
+int64_t parts_for(int64_t n_threads, int64_t most) {
+  return std::max<int64_t>(1, std::min<int64_t>(n_threads, most));
+}
+
+Rows rows_between(Rows rows, int64_t first, int64_t last) {
+  (rows.order ? rows.order : rows.indptr) += first;
+  rows.n = last - first;
+  return rows;
+}
+
+// The first row that some part could not take, where rows were cut among parts.
+int64_t first_stop(const std::vector<int64_t>& done) { return *std::min_element(done.begin(), done.end()); }
+
+// `work(rows of the part, first row)` returns how many rows it has done.
+template <typename Work>
+int64_t over_rows(const Rows& rows, int64_t n_threads, Work work) {
+  const int64_t parts = parts_for(n_threads, rows.n / kLeastRows);
+  std::vector<int64_t> done(parts);
+  in_parts(parts, [&](int64_t part) {
+    const int64_t first = part_start(rows.n, parts, part, 1), last = part_start(rows.n, parts, part + 1, 1);
+    const int64_t n = work(rows_between(rows, first, last), first);
+    done[part] = n == last - first ? rows.n : first + n;
+  });
+  return first_stop(done);
+}
+
 int64_t forward(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-                Table table, std::optional<Out<double>> stamp, double path, double l1, double l2, Table out) {
+                Table table, std::optional<Out<double>> stamp, double path, double l1, double l2, Table out,
+                int64_t n_threads) {
   const Shape shape = shape_of(table);
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
   require(float_type(out) == shape.type && size_of(out) == rows.n * shape.n_units, "out does not fit");
   const Shrinkage s = shrinkage_of(stamp, shape.n_features, path, l1, l2);
+  const NetworkTable& kernels = network_kernels();
+  const int64_t bytes = shape.n_units * (shape.type ? 8 : 4);
   nb::gil_scoped_release release;
-  return network_kernels().forward[shape.type](rows, table.data(), shape.n_units, s, out.data());
+  if (s.stamp) {
+    const int64_t parts = parts_for(n_threads, rows.n / kLeastRows);
+    std::vector<int64_t> done(parts);
+    in_parts(parts, [&](int64_t part) {
+      done[part] = kernels.settle_rows[shape.type](rows, {part, parts}, s, shape.n_units, table.data());
+    });
+    if (first_stop(done) < rows.n) return first_stop(done);
+  }
+  return over_rows(rows, n_threads, [&](const Rows& part, int64_t first) {
+    return kernels.forward[shape.type](part, table.data(), shape.n_units,
+                                       static_cast<char*>(out.data()) + first * bytes);
+  });
 }
 
 int64_t scores(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
                ConstTable table, std::optional<In<double>> stamp, double path, double l1, double l2,
-               Table out) {
+               Table out, int64_t n_threads) {
   const Shape shape = shape_of(table);
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
   require(float_type(out) == shape.type && size_of(out) == rows.n * shape.n_units, "out does not fit");
   const Shrinkage s = shrinkage_of(stamp, shape.n_features, path, l1, l2);
+  const int64_t bytes = shape.n_units * (shape.type ? 8 : 4);
   nb::gil_scoped_release release;
-  return network_kernels().scores[shape.type](rows, table.data(), shape.n_units, s, out.data());
+  return over_rows(rows, n_threads, [&](const Rows& part, int64_t first) {
+    return network_kernels().scores[shape.type](part, table.data(), shape.n_units, s,
+                                                static_cast<char*>(out.data()) + first * bytes);
+  });
 }
 
 int64_t gather(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-               ConstTable slopes, Out<int32_t> slot, Out<int32_t> features, Table gradient) {
+               ConstTable slopes, Out<int32_t> slot, Out<int32_t> features, Table gradient,
+               int64_t n_threads) {
   const Shape shape = shape_of(gradient);
   const int64_t n_features = size_of(slot);
   const Rows rows = rows_of({indptr, indices, values, order}, n_features);
@@ -123,17 +176,32 @@ int64_t gather(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::o
   require(float_type(slopes) == shape.type && size_of(slopes) == rows.n * shape.n_units, "slopes do not fit");
   require(room >= std::min(n_entries, n_features), "the gradient has too few rows");
   nb::gil_scoped_release release;
-  return network_kernels().gather[shape.type](rows, slopes.data(), shape.n_units, slot.data(),
-                                              features.data(), gradient.data());
+  std::vector<int32_t> places(n_entries);
+  const int64_t n = network_kernels().places(rows, slot.data(), features.data(), places.data());
+  if (n < 0) return n;
+  const int64_t parts = parts_for(n_threads, shape.n_units / kUnitsOfLine);
+  in_parts(parts, [&](int64_t part) {
+    network_kernels().gather[shape.type](rows, places.data(), slopes.data(), shape.n_units,
+                                         part_start(shape.n_units, parts, part, kUnitsOfLine),
+                                         part_start(shape.n_units, parts, part + 1, kUnitsOfLine),
+                                         gradient.data());
+  });
+  return n;
 }
 
 int64_t descend(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-                ConstTable slopes, double eta, Table table) {
+                ConstTable slopes, double eta, Table table, int64_t n_threads) {
   const Shape shape = shape_of(table);
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
   require(float_type(slopes) == shape.type && size_of(slopes) == rows.n * shape.n_units, "slopes do not fit");
   nb::gil_scoped_release release;
-  return network_kernels().descend[shape.type](rows, slopes.data(), shape.n_units, eta, table.data());
+  const int64_t parts = parts_for(n_threads, rows.n / kLeastRows);
+  std::vector<int64_t> done(parts);
+  in_parts(parts, [&](int64_t part) {
+    done[part] = network_kernels().descend[shape.type](rows, slopes.data(), shape.n_units, {part, parts}, eta,
+                                                       table.data());
+  });
+  return first_stop(done);
 }
 
 // The list of rows of a table, or null for all of them; how many there are is told as well.
@@ -155,7 +223,7 @@ void* moment(std::optional<Table>& array, bool wanted, const Shape& shape) {
 
 void update(int kind, double eta, double keep_first, double keep_second, double epsilon, double first_seen,
             double second_seen, std::optional<In<int32_t>> features, ConstTable gradient, Table table,
-            std::optional<Table> first, std::optional<Table> second) {
+            std::optional<Table> first, std::optional<Table> second, int64_t n_threads) {
   require(kPlain <= kind && kind <= kAdam, "there is no such rule");
   const Shape shape = shape_of(table);
   int64_t n_rows;
@@ -166,8 +234,17 @@ void update(int kind, double eta, double keep_first, double keep_second, double 
   void* mean = moment(first, kind == kMomentum || kind == kAdam, shape);
   void* square = moment(second, kind == kAdaGrad || kind == kAdam, shape);
   nb::gil_scoped_release release;
-  network_kernels().update[shape.type](rule, list, n_rows, shape.n_units, gradient.data(), table.data(), mean,
-                                       square);
+  const int64_t parts = parts_for(n_threads, n_rows * shape.n_units / kLeastNumbers);
+  const int64_t bytes = shape.n_units * (shape.type ? 8 : 4);
+  in_parts(parts, [&](int64_t part) {
+    const int64_t from = part_start(n_rows, parts, part, 1), to = part_start(n_rows, parts, part + 1, 1);
+    const auto at = [&](void* array) {  // rows that are not listed begin where the part does
+      return array && !list ? static_cast<char*>(array) + from * bytes : array;
+    };
+    network_kernels().update[shape.type](rule, list ? list + from : nullptr, to - from, shape.n_units,
+                                         static_cast<const char*>(gradient.data()) + from * bytes,
+                                         at(table.data()), at(mean), at(square));
+  });
 }
 
 void settle(std::optional<In<int32_t>> features, Out<double> stamp, double path, double l1, double l2,
@@ -190,16 +267,35 @@ int64_t densify(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
   return network_kernels().densify[shape.type](rows, out.data(), used.data());
 }
 
-void multiply(ConstTable a, ConstTable b, Table c, bool a_is_transposed) {
+void multiply(ConstTable a, ConstTable b, Table c, bool a_is_transposed, int64_t n_threads) {
   const Shape left = shape_of(a), right = shape_of(b), result = shape_of(c);
   const int64_t m = a_is_transposed ? left.n_units : left.n_features;
   const int64_t p = a_is_transposed ? left.n_features : left.n_units;
   require(left.type == right.type && left.type == result.type, "the matrices differ in type");
   require(right.n_features == p && result.n_features == m && result.n_units == right.n_units,
           "the matrices do not fit");
-  const Product product = {a.data(), b.data(), c.data(), m, p, right.n_units, a_is_transposed};
+  const Product whole = {a.data(), b.data(), c.data(), m, p, right.n_units, a_is_transposed, 0, m};
   nb::gil_scoped_release release;
-  network_kernels().multiply[left.type](product);
+  const int64_t parts = parts_for(n_threads, m * p * right.n_units / kLeastProducts);
+  in_parts(parts, [&](int64_t part) {
+    Product product = whole;
+    product.first = part_start(m, parts, part, kRowsOfTile);
+    product.last = part_start(m, parts, part + 1, kRowsOfTile);
+    network_kernels().multiply[left.type](product);
+  });
+}
+
+void softmax(ConstTable scores, In<int64_t> classes, In<double> factor, Out<double> losses, Table slopes) {
+  const Shape shape = shape_of(scores);
+  const int64_t n = shape.n_features, k = shape.n_units;
+  require(size_of(classes) == n && size_of(factor) == n && size_of(losses) == n,
+          "classes do not fit the scores");
+  require(float_type(slopes) == shape.type && size_of(slopes) == n * k, "slopes do not fit the scores");
+  for (int64_t q = 0; q < n; ++q)
+    require(0 <= classes.data()[q] && classes.data()[q] < k, "a class is out of range");
+  nb::gil_scoped_release release;
+  network_kernels().softmax[shape.type](scores.data(), n, k, classes.data(), factor.data(), losses.data(),
+                                        slopes.data());
 }
 
 }  // namespace
@@ -210,19 +306,22 @@ void bind_network(nb::module_& module) {
   using namespace steepest;
   module.def("network_forward", &forward, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(),
              "table"_a.noconvert(), "stamp"_a.noconvert().none(), "path"_a, "l1"_a, "l2"_a,
-             "out"_a.noconvert());
+             "out"_a.noconvert(), "n_threads"_a = 1);
   module.def("network_scores", &scores, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "table"_a,
-             "stamp"_a.none(), "path"_a, "l1"_a, "l2"_a, "out"_a.noconvert());
+             "stamp"_a.none(), "path"_a, "l1"_a, "l2"_a, "out"_a.noconvert(), "n_threads"_a = 1);
   module.def("network_gather", &gather, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "slopes"_a,
-             "slot"_a.noconvert(), "features"_a.noconvert(), "gradient"_a.noconvert());
+             "slot"_a.noconvert(), "features"_a.noconvert(), "gradient"_a.noconvert(), "n_threads"_a = 1);
   module.def("network_descend", &descend, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "slopes"_a,
-             "eta"_a, "table"_a.noconvert());
+             "eta"_a, "table"_a.noconvert(), "n_threads"_a = 1);
   module.def("network_update", &update, "kind"_a, "eta"_a, "keep_first"_a, "keep_second"_a, "epsilon"_a,
              "first_seen"_a, "second_seen"_a, "features"_a.none(), "gradient"_a, "table"_a.noconvert(),
-             "first"_a.noconvert().none(), "second"_a.noconvert().none());
+             "first"_a.noconvert().none(), "second"_a.noconvert().none(), "n_threads"_a = 1);
   module.def("network_settle", &settle, "features"_a.none(), "stamp"_a.noconvert(), "path"_a, "l1"_a, "l2"_a,
              "table"_a.noconvert());
   module.def("network_densify", &densify, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(),
              "out"_a.noconvert(), "used"_a.noconvert());
-  module.def("network_multiply", &multiply, "a"_a, "b"_a, "c"_a.noconvert(), "a_is_transposed"_a = false);
+  module.def("network_multiply", &multiply, "a"_a, "b"_a, "c"_a.noconvert(), "a_is_transposed"_a = false,
+             "n_threads"_a = 1);
+  module.def("network_softmax", &softmax, "scores"_a, "classes"_a, "factor"_a, "losses"_a.noconvert(),
+             "slopes"_a.noconvert());
 }

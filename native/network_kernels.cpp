@@ -26,6 +26,7 @@ namespace network {
 // Features ahead of the one at work whose weights are fetched; measured on a table of 128 MB.
 constexpr int64_t kAhead = 8;
 constexpr int64_t kLineBytes = 64;
+constexpr int64_t kStampsOfLine = kLineBytes / 8;
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t row_at(const Rows& rows, int64_t q) { return rows.order ? rows.order[q] : q; }
@@ -143,21 +144,29 @@ static inline void fetch_row(const T* table, const Row& row, int64_t n_units) {
   for (int64_t k = 0; k < row.n; ++k) fetch(table + row.index[k] * n_units, n_units);
 }
 
+// Each thread settles features of its own, so that none is paid for twice.
 template <typename T>
-static inline void settle_row(const Shrinkage& s, const Row& row, int64_t n_units, T* table) {
-  for (int64_t k = 0; k < row.n; ++k) PREFETCH(s.stamp + row.index[k]);
-  for (int64_t k = 0; k < row.n; ++k) {
-    const int64_t j = row.index[k];
-    if (s.stamp[j] == s.path) continue;
-    pay(table + j * n_units, n_units, debt_of(s, s.path - s.stamp[j]));
-    s.stamp[j] = s.path;
+static int64_t settle_rows(const Rows& rows, const Share& share, const Shrinkage& s, int64_t n_units,
+                           void* table) {
+  T* w = static_cast<T*>(table);
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const Row row = get_row(rows, q);
+    if (!indices_fit(row, rows.n_features)) return q;
+    for (int64_t k = 0; k < row.n; ++k) PREFETCH(s.stamp + row.index[k]);
+    for (int64_t k = 0; k < row.n; ++k) {
+      const int64_t j = row.index[k];
+      if (j / kStampsOfLine % share.n != share.part || s.stamp[j] == s.path) continue;
+      pay(w + j * n_units, n_units, debt_of(s, s.path - s.stamp[j]));
+      s.stamp[j] = s.path;
+    }
   }
+  return rows.n;
 }
 
 // The weights of the next row are fetched while this one is added up.
 template <typename T>
-static int64_t forward(const Rows& rows, void* table, int64_t n_units, const Shrinkage& s, void* out) {
-  T* w = static_cast<T*>(table);
+static int64_t forward(const Rows& rows, const void* table, int64_t n_units, void* out) {
+  const T* w = static_cast<const T*>(table);
   if (rows.n == 0) return 0;
   Row row = get_row(rows, 0);
   if (!indices_fit(row, rows.n_features)) return 0;
@@ -169,7 +178,6 @@ static int64_t forward(const Rows& rows, void* table, int64_t n_units, const Shr
       if (!indices_fit(next, rows.n_features)) return q + 1;
       fetch_row(w, next, n_units);
     }
-    if (s.stamp) settle_row(s, row, n_units, w);
     row_times_table(w, row, n_units, static_cast<T*>(out) + q * n_units);
     row = next;
   }
@@ -210,48 +218,77 @@ static inline void add_scaled(T* to, const T* from, T x, int64_t n) {
   for (int64_t u = 0; u < n; ++u) to[u] += x * from[u];
 }
 
-template <typename T>
-static int64_t gather(const Rows& rows, const void* slopes, int64_t n_units, int32_t* slot, int32_t* features,
-                      void* gradient) {
-  T* sums = static_cast<T*>(gradient);
+static int64_t places(const Rows& rows, int32_t* slot, int32_t* features, int32_t* place) {
   int64_t n_features = 0;
   bool fits = true;
   for (int64_t q = 0; q < rows.n && fits; ++q) {
     const Row row = get_row(rows, q);
     fits = indices_fit(row, rows.n_features);
-    if (!fits) break;
-    const T* slope = static_cast<const T*>(slopes) + q * n_units;
-    for (int64_t k = 0; k < row.n; ++k) {
+    for (int64_t k = 0; k < row.n && fits; ++k) {
       const int32_t j = row.index[k];
       if (k + kAhead < row.n) PREFETCH(slot + row.index[k + kAhead]);
-      T* sum;
-      if (slot[j] < 0) {
-        slot[j] = static_cast<int32_t>(n_features);
-        features[n_features] = j;
-        sum = sums + n_features++ * n_units;
-        const T x = static_cast<T>(row.value[k]);
-        for (int64_t u = 0; u < n_units; ++u) sum[u] = x * slope[u];
+      if (slot[j] >= 0) {
+        *place++ = slot[j];
         continue;
       }
-      sum = sums + static_cast<int64_t>(slot[j]) * n_units;
-      add_scaled(sum, slope, static_cast<T>(row.value[k]), n_units);
+      slot[j] = static_cast<int32_t>(n_features);
+      *place++ = ~slot[j];
+      features[n_features++] = j;
     }
   }
   for (int64_t q = 0; q < n_features; ++q) slot[features[q]] = -1;
   return fits ? n_features : -1;
 }
 
-// Plain steps need no sums: each entry of a row moves its feature's weights at once.
 template <typename T>
-static int64_t descend(const Rows& rows, const void* slopes, int64_t n_units, double eta, void* table) {
-  T* w = static_cast<T*>(table);
+static void gather(const Rows& rows, const int32_t* place, const void* slopes, int64_t n_units, int64_t first,
+                   int64_t last, void* gradient) {
+  T* const sums = static_cast<T*>(gradient) + first;
+  const int64_t n = last - first;
+  for (int64_t q = 0; q < rows.n; ++q) {
+    const Row row = get_row(rows, q);
+    const T* const slope = static_cast<const T*>(slopes) + q * n_units + first;
+    for (int64_t k = 0; k < row.n; ++k) {
+      const T x = static_cast<T>(row.value[k]);
+      const int64_t at = *place++;
+      if (at < 0) {
+        T* const sum = sums + ~at * n_units;
+        for (int64_t u = 0; u < n; ++u) sum[u] = x * slope[u];
+      } else {
+        add_scaled(sums + at * n_units, slope, x, n);
+      }
+    }
+  }
+}
+
+// Plain steps need no sums: each entry of a row moves its feature's weights at once. Threads have features of
+// their own, so that each weight is moved by one of them, in the order of the rows.
+constexpr int64_t kPiece = 256;  // entries sorted out at a time
+
+template <typename T>
+static int64_t descend(const Rows& rows, const void* slopes, int64_t n_units, const Share& share, double eta,
+                       void* table) {
+  T* const w = static_cast<T*>(table);
+  int32_t mine[kPiece];
+  float value[kPiece];
+  const uint32_t n_shares = static_cast<uint32_t>(share.n), own = static_cast<uint32_t>(share.part);
   for (int64_t q = 0; q < rows.n; ++q) {
     const Row row = get_row(rows, q);
     if (!indices_fit(row, rows.n_features)) return q;
-    const T* slope = static_cast<const T*>(slopes) + q * n_units;
-    for (int64_t k = 0; k < row.n; ++k) {
-      if (k + kAhead < row.n) fetch(w + row.index[k + kAhead] * n_units, n_units);
-      add_scaled(w + row.index[k] * n_units, slope, static_cast<T>(-eta * row.value[k]), n_units);
+    const T* const slope = static_cast<const T*>(slopes) + q * n_units;
+    for (int64_t from = 0; from < row.n; from += kPiece) {
+      const int64_t to = smaller(from + kPiece, row.n);
+      int64_t n = 0;
+      for (int64_t k = from; k < to; ++k) {  // without a branch that nobody could foresee
+        mine[n] = row.index[k];
+        value[n] = row.value[k];
+        n += n_shares == 1 || static_cast<uint32_t>(row.index[k]) % n_shares == own;
+      }
+      for (int64_t k = 0; k < smaller(n, kAhead); ++k) fetch(w + mine[k] * n_units, n_units);
+      for (int64_t k = 0; k < n; ++k) {
+        if (k + kAhead < n) fetch(w + mine[k + kAhead] * n_units, n_units);
+        add_scaled(w + mine[k] * n_units, slope, static_cast<T>(-eta * value[k]), n_units);
+      }
     }
   }
   return rows.n;
@@ -311,6 +348,30 @@ static void update(const Update& u, const int32_t* features, int64_t n_rows, int
   }
 }
 
+// ---------------------------------------------------------------------------------------------- the loss
+
+template <typename T>
+static void softmax(const void* scores, int64_t n, int64_t k, const int64_t* classes, const double* factor,
+                    double* losses, void* slopes) {
+  for (int64_t q = 0; q < n; ++q) {
+    const T* const s = static_cast<const T*>(scores) + q * k;
+    T* const slope = static_cast<T*>(slopes) + q * k;
+    double most = s[0], total = 0;
+    for (int64_t u = 1; u < k; ++u) most = s[u] > most ? s[u] : most;
+    for (int64_t u = 0; u < k; ++u) {
+      const double e = exp(s[u] - most);
+      slope[u] = static_cast<T>(e);
+      total += e;
+    }
+    const int64_t own = classes[q];
+    losses[q] = log(total) - (s[own] - most);
+    const double missing = 1.0 - exp(s[own] - most) / total;
+    const T share = static_cast<T>(factor[q] / total);
+    for (int64_t u = 0; u < k; ++u) slope[u] *= share;
+    slope[own] = static_cast<T>(-missing * factor[q]);
+  }
+}
+
 // ------------------------------------------------------------------------------------------- dense matrices
 
 template <typename T>
@@ -335,7 +396,7 @@ static inline T entry(const Product& q, int64_t i, int64_t k) {
 
 template <typename T>
 static void multiply(const Product& q) {
-  for (int64_t i = 0; i < q.m; ++i) {
+  for (int64_t i = q.first; i < q.last; ++i) {
     T* c = static_cast<T*>(q.c) + i * q.n;
     for (int64_t j = 0; j < q.n; ++j) c[j] = 0;
     for (int64_t k = 0; k < q.p; ++k)
@@ -399,17 +460,18 @@ static inline void add_strip(const Product& q, int64_t column, int64_t from, int
   const float* b = static_cast<const float*>(q.b) + from * q.n + column;
   float* c = static_cast<float*>(q.c) + column;
   const __m256i left = lanes_on(q.n - column), right = lanes_on(q.n - column - 8);
-  int64_t i = 0;
-  for (; i + kTileRows <= q.m; i += kTileRows)
+  int64_t i = q.first;
+  for (; i + kTileRows <= q.last; i += kTileRows)
     add_tile<kTileRows, kMasked>(a + i * a_row, a_row, a_step, b, q.n, c + i * q.n, depth, from == 0, left,
                                  right);
-  for (; i < q.m; ++i)
+  for (; i < q.last; ++i)
     add_tile<1, kMasked>(a + i * a_row, a_row, a_step, b, q.n, c + i * q.n, depth, from == 0, left, right);
 }
 
 template <>
 void multiply<float>(const Product& q) {
-  if (q.p == 0) memset(q.c, 0, static_cast<size_t>(q.m * q.n) * sizeof(float));
+  float* const c = static_cast<float*>(q.c) + q.first * q.n;
+  if (q.p == 0) memset(c, 0, static_cast<size_t>((q.last - q.first) * q.n) * sizeof(float));
   for (int64_t from = 0; from < q.p; from += kDepth) {
     const int64_t depth = smaller(kDepth, q.p - from);
     int64_t column = 0;
@@ -423,14 +485,17 @@ void multiply<float>(const Product& q) {
 
 extern const NetworkTable network_table;
 const NetworkTable network_table = {
+    {network::settle_rows<float>, network::settle_rows<double>},
     {network::forward<float>, network::forward<double>},
     {network::scores<float>, network::scores<double>},
+    network::places,
     {network::gather<float>, network::gather<double>},
     {network::update<float>, network::update<double>},
     {network::settle<float>, network::settle<double>},
     {network::densify<float>, network::densify<double>},
     {network::multiply<float>, network::multiply<double>},
     {network::descend<float>, network::descend<double>},
+    {network::softmax<float>, network::softmax<double>},
 };
 
 }  // namespace STEEPEST_ISA

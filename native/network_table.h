@@ -36,17 +36,28 @@ struct Product {
   void* c;
   int64_t m, p, n;
   bool a_is_transposed;  // a is p x m
+  int64_t first, last;   // rows of C to compute
+};
+
+// One of `n` that share the work on a batch.
+struct Share {
+  int64_t part, n;
 };
 
 struct NetworkTable {
-  // out (rows x units) = X table; what is owed is paid into the table. Returns the first bad row, or n.
-  int64_t (*forward[2])(const Rows&, void* table, int64_t n_units, const Shrinkage&, void* out);
-  // The same without touching the table.
+  // Pays what the features of these rows owe, those of this share only. Returns the first bad row, or n.
+  int64_t (*settle_rows[2])(const Rows&, const Share&, const Shrinkage&, int64_t n_units, void* table);
+  // out (rows x units) = X table, which owes nothing. Returns as settle_rows does.
+  int64_t (*forward[2])(const Rows&, const void* table, int64_t n_units, void* out);
+  // The same for a table that may owe, and stays as it is.
   int64_t (*scores[2])(const Rows&, const void* table, int64_t n_units, const Shrinkage&, void* out);
-  // The features that occur and their rows of X' slopes; slot (n_features) is -1 everywhere, and is so again.
-  // Returns how many features there are, or -1 if an index is out of range.
-  int64_t (*gather[2])(const Rows&, const void* slopes, int64_t n_units, int32_t* slot, int32_t* features,
-                       void* gradient);
+  // The features that occur; `places` tells for every entry where its feature stands among them, as ~place if
+  // that is its first entry. slot (n_features) is -1 everywhere, and is so again. Returns how many features
+  // there are, or -1 if an index is out of range.
+  int64_t (*places)(const Rows&, int32_t* slot, int32_t* features, int32_t* places);
+  // Columns first..last of the rows of X' slopes, one row a feature.
+  void (*gather[2])(const Rows&, const int32_t* places, const void* slopes, int64_t n_units, int64_t first,
+                    int64_t last, void* gradient);
   // Moves the rows named by `features` (null: the first n_rows) of the weights and of their moments.
   void (*update[2])(const Update&, const int32_t* features, int64_t n_rows, int64_t n_units,
                     const void* gradient, void* table, void* first, void* second);
@@ -55,8 +66,13 @@ struct NetworkTable {
   // out (rows x n_features, zero before) = X; `used` marks the features that occur. Returns as forward does.
   int64_t (*densify[2])(const Rows&, void* out, uint8_t* used);
   void (*multiply[2])(const Product&);
-  // table -= eta X' slopes. Returns as forward does.
-  int64_t (*descend[2])(const Rows&, const void* slopes, int64_t n_units, double eta, void* table);
+  // table -= eta X' slopes, the rows of this share's features only. Returns as settle_rows does.
+  int64_t (*descend[2])(const Rows&, const void* slopes, int64_t n_units, const Share&, double eta,
+                        void* table);
+  // The soft maximum of n rows of k scores against the class of each: its loss, and its slopes times
+  // `factor`.
+  void (*softmax[2])(const void* scores, int64_t n, int64_t k, const int64_t* classes, const double* factor,
+                     double* losses, void* slopes);
 };
 
 const NetworkTable& network_kernels();

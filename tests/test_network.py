@@ -17,7 +17,9 @@ from sklearn.datasets import dump_svmlight_file
 import steepest as st
 from conftest import sparse_problem
 from steepest.learners.losses import LOSSES
-from steepest.learners.network import NetworkLearner, NetworkSettings
+from steepest.learners.network import NetworkLearner
+from steepest.learners.network_settings import NetworkSettings
+from steepest.learners.network_start import Start
 
 GOLDEN = Path(__file__).parent / "golden"
 SMOOTH = ("tanh", "sigmoid", "identity")
@@ -217,6 +219,21 @@ def test_two_spirals_from_every_seed(seed):
         hidden=(24, 24), epochs=100, eta0=0.02, batch_size=8, restarts=2, random_state=seed, **ALL_ROWS
     )
     assert model.fit(X, y).score(X, y) == 1.0
+
+
+@pytest.mark.parametrize("options", [dict(solver="sgd"), dict(alpha=1e-3), dict(dtype="float64", solver="adagrad")])
+def test_threads_change_no_bit_of_what_is_learned(options):
+    rng = np.random.default_rng(0)
+    X = sp.random(600, 300, 0.1, "csr", np.float32, rng)
+    y = rng.integers(0, 4, 600)
+    models = [
+        st.NetworkClassifier((48, 32), epochs=2, batch_size=64, n_jobs=n_jobs, random_state=0, **options).fit(X, y)
+        for n_jobs in (1, 2, 5)
+    ]
+    for other in models[1:]:
+        for name, array in models[0].weights_.items():
+            np.testing.assert_array_equal(array, other.weights_[name], err_msg=name)
+        np.testing.assert_array_equal(models[0].predict_proba(X), other.predict_proba(X))
 
 
 def test_units_that_start_at_zero_never_part():
@@ -474,11 +491,8 @@ def test_features_may_appear_at_any_time():
     assert grown.parameters()["x>h1"].shape == (64, 6)
     # a feature's first weights do not depend on when it was first seen
     fresh = NetworkLearner(learner.settings, 64, [0, 1])
-    fresh._grow_features(64)
-    fresh.spread = grown.spread
-    np.testing.assert_array_equal(
-        fresh._first_weights("x", "h1", 0, 64)[50:60], fresh._first_weights("x", "h1", 50, 60)
-    )
+    start = Start(fresh.settings, fresh.graph, 64, 1, grown.spread)
+    np.testing.assert_array_equal(start.weights("x", "h1", 0, 64)[50:60], start.weights("x", "h1", 50, 60))
 
 
 # ------------------------------------------------------------------------------------------------ sources and texts

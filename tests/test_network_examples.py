@@ -43,8 +43,19 @@ def test_overfitting(tmp_path, monkeypatch):
 
 
 def test_parity(tmp_path, monkeypatch, capsys):
+    smaller = dict(LEARNED_BITS=(2, 3), LONG_BITS=(2, 4, 8, 64), SHAPES={"one layer of 4": (4,)})
+    assert run("parity", tmp_path, monkeypatch, **smaller) == {"parity.svg"}
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("both exact: True" in line for line in lines) == 4
+    assert any(line.split()[:6] == ["one", "layer", "of", "4", "1.00", "1.00"] for line in lines)
+    assert "2: 1.00, 4: 1.00, 8: 1.00, 64: 1.00" in lines[-2]
+
+
+def test_odd_numbers_of_bits_are_counted_by_one_layer():
     module = importlib.import_module("examples.parity")
-    assert module.best((4,), 3)[0] == 1.0
+    for n_bits in (1, 3, 5):
+        X, y = module.all_rows(n_bits)
+        np.testing.assert_array_equal(module.one_layer(X)[0] > 0, y)
 
 
 def test_digits_stand_in_for_mnist_where_it_is_absent(tmp_path, monkeypatch, capsys):

@@ -129,6 +129,20 @@ def test_product_is_right_and_a_row_s_bits_are_its_own(seed, m, p, n, transposed
     np.testing.assert_array_equal(one[0], out[row])
 
 
+@given(seed=st_.integers(0, 99), n=st_.integers(1, 9), k=st_.integers(1, 20), dtype=floats)
+@settings(max_examples=40)
+def test_softmax_agrees_with_its_definition(seed, n, k, dtype):
+    rng = np.random.default_rng(seed)
+    scores, classes = (5 * rng.standard_normal((n, k))).astype(dtype), rng.integers(0, k, n)
+    factor, losses, slopes = rng.random(n), np.empty(n), np.empty((n, k), dtype)
+    kernels.network_softmax(scores, classes, factor, losses, slopes)
+    expected = reference.softmax(scores.astype(np.float64), classes, factor)
+    np.testing.assert_allclose(losses, expected[0], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(slopes, expected[1], **TOLERANCE[dtype])
+    with pytest.raises(ValueError, match="out of range"):
+        kernels.network_softmax(scores, classes - k, factor, losses, slopes)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_densify_adds_up_repeated_features_and_marks_those_that_occur(dtype):
     indptr, indices = np.array([0, 3, 4]), np.array([1, 1, 0, 3], np.int32)
@@ -137,6 +151,82 @@ def test_densify_adds_up_repeated_features_and_marks_those_that_occur(dtype):
     assert kernels.network_densify(indptr, indices, values, order, out, used) == 2
     assert out.tolist() == [[0, 0, 0, 7], [5, 3, 0, 0]]
     assert used.tolist() == [1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_threads_change_no_bit(dtype, lazy):
+    rng, X, table = problem(5, 37, 90, 70, dtype)
+    slopes, stamp = rng.standard_normal((37, 70)).astype(dtype), rng.random(90) if lazy else None
+    found = []
+    for n_threads in (1, 2, 3, 8):
+        w, stamps, out = table.copy(), None if stamp is None else stamp.copy(), np.empty((37, 70), dtype)
+        shown, slot = np.empty((37, 70), dtype), np.full(90, -1, np.int32)
+        kernels.network_scores(*rows_of(X), None, w, stamps, 1.5, 0.1, 0.2, shown, n_threads)
+        assert kernels.network_forward(*rows_of(X), None, w, stamps, 1.5, 0.1, 0.2, out, n_threads) == 37
+        features, gradient = np.empty(90, np.int32), np.empty((90, 70), dtype)
+        n = kernels.network_gather(*rows_of(X), None, slopes, slot, features, gradient, n_threads)
+        assert kernels.network_descend(*rows_of(X), None, slopes, 0.3, w, n_threads) == 37
+        found.append((shown, out, w, features[:n], gradient[:n]))
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("rule", range(4))
+@pytest.mark.parametrize("listed", [False, True])
+def test_threads_share_an_update_without_a_trace(rule, listed):
+    rng = np.random.default_rng(0)
+    start, gradient = rng.standard_normal((2, 700, 64)).astype(np.float32)
+    features = rng.permutation(700)[:600].astype(np.int32) if listed else None
+    found = []
+    for n_threads in (1, 2, 5):
+        arrays = start.copy(), np.abs(start), np.abs(start)
+        kernels.network_update(rule, 0.1, 0.9, 0.999, 1e-8, 0.5, 0.5, features, gradient, *arrays, n_threads)
+        found.append(arrays)
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_threads_share_the_rows_of_a_product(transposed):
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((131, 131)).astype(np.float32), rng.standard_normal((131, 50)).astype(np.float32)
+    found = [np.empty((131, 50), np.float32) for _ in range(3)]
+    for n_threads, out in zip((1, 2, 7), found, strict=True):
+        kernels.network_multiply(a, b, out, transposed, n_threads)
+    np.testing.assert_allclose(found[0], (a.T if transposed else a) @ b, rtol=1e-3, atol=1e-3)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_a_bad_index_stops_all_threads_at_the_same_row():
+    indptr, indices = np.arange(33), np.full(32, 1, np.int32)
+    indices[20] = 9
+    values, table, out = np.ones(32, np.float32), np.zeros((3, 64), np.float32), np.zeros((32, 64), np.float32)
+    for n_threads in (1, 2, 4):
+        for stamp in (None, np.zeros(3)):
+            rows = (indptr, indices, values, None)
+            assert kernels.network_forward(*rows, table, stamp, 1.0, 0.0, 0.1, out, n_threads) == 20
+            assert kernels.network_descend(*rows, out, 0.1, table, n_threads) == 20
+
+
+def test_a_forked_child_has_threads_of_its_own():
+    import multiprocessing
+
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("this system cannot fork")
+    expected = _big_product()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        np.testing.assert_array_equal(pool.apply_async(_big_product).get(timeout=60), expected)
+
+
+def _big_product():
+    a = np.random.default_rng(2).standard_normal((200, 200)).astype(np.float32)
+    out = np.empty((200, 200), np.float32)
+    kernels.network_multiply(a, a, out, False, 2)
+    return out
 
 
 def test_kernels_refuse_what_would_leave_their_arrays():

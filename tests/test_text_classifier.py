@@ -63,6 +63,16 @@ def test_every_loss_learns_topics(loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+def test_the_best_label_is_the_first_of_the_best_few(loss):
+    texts, labels = make_texts()
+    model = st.TextClassifier(n_bits=14, epochs=2, loss=loss, random_state=0).fit(texts, labels)
+    one, several = model.predict_top(texts, 1), model.predict_top(texts, 3)
+    np.testing.assert_array_equal(one[0][:, 0], several[0][:, 0])
+    np.testing.assert_allclose(one[1][:, 0], several[1][:, 0], rtol=1e-5)
+    np.testing.assert_array_equal(one[0][:, 0], model.predict(texts))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_several_labels_a_text(loss):
     X, y = make_texts(400, several=True)
     model = small(loss=loss).fit(X[:300], y[:300])
@@ -211,7 +221,7 @@ def test_bad_vector_files_are_told_in_one_sentence(tmp_path, content, message):
 # ---------------------------------------------------------------------------------------------------------- files
 
 
-def test_small_files_cost_little_accuracy_and_say_how_much(tmp_path):
+def test_small_files_cost_little_accuracy_and_say_how_much(tmp_path, capsys):
     X, y = make_texts(600)
     model = small(n_bits=16).fit(X[:400], y[:400])
     full = model.save(tmp_path / "full")
@@ -221,6 +231,9 @@ def test_small_files_cost_little_accuracy_and_say_how_much(tmp_path):
     pruned = model.save(tmp_path / "pruned", size="24KB", check=(X[400:], y[400:]))
     assert pruned["bytes"] <= 24_000 < full["bytes"]
     assert pruned["accuracy"] > 0.9
+    assert capsys.readouterr().err == ""
+    model.set_params(verbose=1).save(tmp_path / "told", quantize=True, check=(X[400:], y[400:]))
+    assert f"became {told['accuracy']:.4f}" in capsys.readouterr().err
     np.testing.assert_allclose(st.load(tmp_path / "quantized").predict_proba(X), model.predict_proba(X), atol=0.02)
     with pytest.raises(ValueError, match="size='1KB' is too small"):
         model.save(tmp_path / "none", size="1KB")

@@ -271,6 +271,7 @@ def network_forward(
     l1: float,
     l2: float,
     out: Table,
+    n_threads: int = ...,
 ) -> int: ...
 def network_scores(
     indptr: Ints,
@@ -283,6 +284,7 @@ def network_scores(
     l1: float,
     l2: float,
     out: Table,
+    n_threads: int = ...,
 ) -> int: ...
 def network_gather(
     indptr: Ints,
@@ -293,6 +295,7 @@ def network_gather(
     slot: Indices,
     features: Indices,
     gradient: Table,
+    n_threads: int = ...,
 ) -> int: ...
 def network_descend(
     indptr: Ints,
@@ -302,6 +305,7 @@ def network_descend(
     slopes: Table,
     eta: float,
     table: Table,
+    n_threads: int = ...,
 ) -> int: ...
 def network_update(
     kind: int,
@@ -316,6 +320,7 @@ def network_update(
     table: Table,
     first: Table | None,
     second: Table | None,
+    n_threads: int = ...,
 ) -> None: ...
 def network_settle(
     features: Indices | None, stamp: Floats, path: float, l1: float, l2: float, table: Table
@@ -323,7 +328,8 @@ def network_settle(
 def network_densify(
     indptr: Ints, indices: Indices, values: Values, order: Ints | None, out: Table, used: npt.NDArray[np.uint8]
 ) -> int: ...
-def network_multiply(a: Table, b: Table, c: Table, a_is_transposed: bool = ...) -> None: ...
+def network_softmax(scores: Table, classes: Ints, factor: Floats, losses: Floats, slopes: Table) -> None: ...
+def network_multiply(a: Table, b: Table, c: Table, a_is_transposed: bool = ..., n_threads: int = ...) -> None: ...
 def parse_libsvm(
     buffers: list[Any],
     zero_based: bool,

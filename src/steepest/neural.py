@@ -23,8 +23,10 @@ from steepest.learners.base import State
 from steepest.learners.graph import Graph
 from steepest.learners.linear_settings import checked_class_weight
 from steepest.learners.losses import LOSSES
-from steepest.learners.network import INITS, RULES, SCHEDULES, NetworkLearner, NetworkSettings
+from steepest.learners.network import NetworkLearner
+from steepest.learners.network_settings import INITS, RULES, SCHEDULES, NetworkSettings
 from steepest.learners.penalties import check_alpha, get_penalty
+from steepest.model import threads
 from steepest.supervised import Classifier, Regressor, balanced, one_class
 from steepest.supervised_model import SupervisedModel
 
@@ -175,7 +177,9 @@ class NetworkModel(SupervisedModel):
         if isinstance(self.hidden, str):
             size = _rule_of_thumb(source.n_rows, source.n_features)
             settings = replace(settings, graph=Graph.layered([size], self.link).as_dict())
-        return NetworkLearner(settings, source.n_features or 0, labels)
+        learner = NetworkLearner(settings, source.n_features or 0, labels)
+        learner.n_threads = threads(self.n_jobs)
+        return learner
 
     @classmethod
     def _restore(cls, settings: Any, state: State) -> NetworkLearner:
@@ -227,7 +231,9 @@ class NetworkModel(SupervisedModel):
             params["hidden"] = Graph.from_dict(params["hidden"])
         elif isinstance(params.get("hidden"), list):
             params["hidden"] = tuple(params["hidden"])
-        return super()._from_file_parts({**header, "params": params}, arrays)
+        model = super()._from_file_parts({**header, "params": params}, arrays)
+        model._learner.n_threads = threads(model.n_jobs)
+        return model
 
 
 class NetworkClassifier(Classifier, NetworkModel):
@@ -271,7 +277,7 @@ class NetworkClassifier(Classifier, NetworkModel):
     class_weight : None, "balanced" or {label: weight}
     shuffle : {"rows", "blocks", "once", "never"}
     n_jobs : int
-        Accepted for symmetry; results never depend on it.
+        Threads that share the work on a batch; results never depend on it.
     dtype : {"float32", "float64"}
     hasher : Hasher or None
         With it, X may be raw: texts, dicts, a DataFrame or an Arrow table.

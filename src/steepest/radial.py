@@ -22,7 +22,8 @@ from steepest.engine.loop import Monitor
 from steepest.learners.base import State
 from steepest.learners.graph import Graph
 from steepest.learners.linear_settings import checked_class_weight
-from steepest.learners.network import RULES, SCHEDULES, NetworkLearner, NetworkSettings
+from steepest.learners.network import NetworkLearner
+from steepest.learners.network_settings import RULES, SCHEDULES, NetworkSettings
 from steepest.learners.penalties import check_alpha
 from steepest.learners.radial import RadialLearner, RadialSettings, median_distance
 from steepest.supervised import Classifier, Regressor, balanced, one_class

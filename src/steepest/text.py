@@ -8,7 +8,8 @@ linear head tells its labels: P = softmax(W h), or one of the other losses for m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,12 +17,12 @@ from typing import Any, Self
 import numpy as np
 
 from steepest import model_file
-from steepest.budget import parse_bytes, shown
+from steepest.budget import shown
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.kept import keep_rows
 from steepest.data.parameters import ParameterError, at_least, choice, inside, whole
 from steepest.data.raw import root_of
-from steepest.data.source import SHUFFLES, ArraySource, Order, Source
+from steepest.data.source import SHUFFLES, ArraySource, Source
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor, train
@@ -29,12 +30,14 @@ from steepest.engine.stopping import Plan
 from steepest.hashing import Hasher
 from steepest.learners.base import join_words, split_words
 from steepest.learners.embedding import LOSSES, EmbeddingLearner, EmbeddingSettings
-from steepest.learners.quantized import bytes_of_rows, pack_rows, rows_by_weight, unpack_rows
+from steepest.learners.quantized import unpack_rows
+from steepest.learners.temperature import best_sharpness
 from steepest.metrics import ClassificationMetrics
-from steepest.model import NAMES, StreamModel, threads
-from steepest.supervised import class_targets
+from steepest.model import NAMES, threads
 from steepest.supervised_model import target_names
-from steepest.vectors import read_vectors, write_vectors
+from steepest.text_file import smaller
+from steepest.text_labels import Seen, look, text_targets
+from steepest.text_words import WordModel
 
 LONGEST_ROW = 4096
 PARALLEL = ("serial", "hogwild")
@@ -42,7 +45,7 @@ SCHEDULES = ("auto", "linear", "invsqrt")
 SHARE_OF_BEST = 0.5  # several labels under "softmax" and "hs": told if at least this share as likely as the best
 
 
-class TextClassifier(StreamModel):
+class TextClassifier(WordModel):
     """A text classifier with learned embeddings: P = softmax(W h), h the mean of the rows of a text's n-grams.
 
     Parameters
@@ -157,7 +160,7 @@ class TextClassifier(StreamModel):
         """Learns from texts (or dicts, a DataFrame, an Arrow table); y: a label each, several each, or 0/1 columns."""
         self._settings()
         vars(self).pop("hasher_", None)
-        targets, names = _targets(y)
+        targets, names = text_targets(y)
         return self._fit(self._array_source(X, targets, sample_weight), names=names)
 
     def fit_stream(
@@ -183,7 +186,7 @@ class TextClassifier(StreamModel):
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
         """
-        targets, names = _targets(y, getattr(self, "_target_names", None))
+        targets, names = text_targets(y, getattr(self, "_target_names", None))
         source = self._array_source(X, targets, sample_weight)
         if not hasattr(self, "_learner"):
             labels = [] if classes is None else np.unique(np.asarray(classes)).tolist()
@@ -220,7 +223,7 @@ class TextClassifier(StreamModel):
             source, held = source.holdout(self.calibrate, settings.seed)
         if validation is not None:
             validation = keep_rows(self._hashed(validation, learn=False))
-        seen = _Seen() if once else _look(source)
+        seen = Seen() if once else look(source)
         if self.schedule != "invsqrt" and not once:
             settings = replace(settings, total=float(epochs * seen.n_rows))
         elif self.schedule == "linear":
@@ -245,7 +248,7 @@ class TextClassifier(StreamModel):
         return self
 
     def _new_learner(
-        self, settings: EmbeddingSettings, source: Source, seen: _Seen, names: list[Any] | None
+        self, settings: EmbeddingSettings, source: Source, seen: Seen, names: list[Any] | None
     ) -> EmbeddingLearner:
         several = seen.n_columns > 0
         labels = (names or list(range(seen.n_columns))) if several else seen.labels
@@ -332,7 +335,7 @@ class TextClassifier(StreamModel):
     def calibrate_on(self, X: Any, y: Any) -> Self:
         """Divides scores by the temperature under which the labels of these texts, not learned, are most likely."""
         self._check_fitted()
-        targets, _ = _targets(y, self._target_names)
+        targets, _ = text_targets(y, self._target_names)
         self._calibrate(ArraySource(replace(self._chunk(X), y=targets)))
         return self
 
@@ -343,7 +346,7 @@ class TextClassifier(StreamModel):
         if not scores:
             raise DataError("there are no rows to calibrate on; give some that were not learned")
         z, shares = np.concatenate(scores), np.concatenate(wanted)
-        self.temperature_ = 1.0 / _best_sharpness(z, shares, self._is_softmax)
+        self.temperature_ = 1.0 / best_sharpness(z, shares, self._is_softmax)
 
     @property
     def _is_softmax(self) -> bool:
@@ -351,13 +354,18 @@ class TextClassifier(StreamModel):
 
     def _probabilities(self, scores: Array) -> Array:
         if self._is_softmax:
-            e = np.exp((scores - scores.max(axis=1, keepdims=True)) * np.float32(1 / self.temperature_))
+            e = self._exponentials(scores)
             return np.asarray(e / e.sum(axis=1, keepdims=True, dtype=np.float64))
         p = 0.5 * (1 + np.tanh(scores.astype(np.float64) / (2 * self.temperature_)))
         if self._learner.several_targets:
             return np.asarray(p)
         total = p.sum(axis=1, keepdims=True)
         return np.asarray(np.where(total > 0, p / np.where(total > 0, total, 1), 1 / p.shape[1]))
+
+    def _exponentials(self, scores: Array) -> Array:
+        """What probabilities are proportional to; that of the best label is one."""
+        best = scores.max(axis=1, keepdims=True)
+        return np.asarray(np.exp((scores - best) * np.float32(1 / self.temperature_)))
 
     # ------------------------------------------------------------------------------------------------- prediction
 
@@ -400,13 +408,14 @@ class TextClassifier(StreamModel):
     def predict_top(self, X: Any, k: int = 5) -> tuple[Array, Array]:
         """(labels, probabilities) of the k most likely labels of each text, best first."""
         k = min(whole("k", k, 1), len(self.classes_)) if hasattr(self, "classes_") else 1
-        z = self._ordered(self._raw_scores(X))
-        if k == 1:
-            best = z.argmax(axis=1)[:, None]
-        else:
-            best = np.argpartition(-z, k - 1, axis=1)[:, :k] if k < z.shape[1] else np.tile(np.arange(k), (len(z), 1))
-            order = np.argsort(-np.take_along_axis(z, best, axis=1), axis=1, kind="stable")
-            best = np.take_along_axis(best, order, axis=1)
+        scores = self._raw_scores(X)
+        if k == 1 and self._is_softmax:  # the usual question needs no order, and one probability a text
+            best, p = self._places[scores.argmax(axis=1)], 1.0 / self._exponentials(scores).sum(axis=1)
+            return np.asarray(self.classes_.take(best[:, None])), np.asarray(p[:, None], np.float64)
+        z = self._ordered(scores)
+        best = np.argpartition(-z, k - 1, axis=1)[:, :k] if k < z.shape[1] else np.tile(np.arange(k), (len(z), 1))
+        order = np.argsort(-np.take_along_axis(z, best, axis=1), axis=1, kind="stable")
+        best = np.take_along_axis(best, order, axis=1)
         p = np.take_along_axis(self._probabilities(z), best, axis=1)
         return np.asarray(self.classes_.take(best)), p
 
@@ -417,7 +426,7 @@ class TextClassifier(StreamModel):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; with several labels a text, the share of texts whose first label is one of theirs (P@1)."""
-        targets, _ = _targets(y, getattr(self, "_target_names", None))
+        targets, _ = text_targets(y, getattr(self, "_target_names", None))
         if targets.ndim == 1:
             return float(np.average(self.predict(X) == targets, weights=sample_weight))
         first = self._raw_scores(X).argmax(axis=1)
@@ -482,81 +491,12 @@ class TextClassifier(StreamModel):
         found = {"rows": rows, "loss": loss / weight_sum, "accuracy": precision}
         return {**found, "precision_at_1": precision, "recall_at_1": hits / labels if labels else 0.0}
 
-    # ------------------------------------------------------------------------------------------------------- words
-
-    def vector(self, word: str) -> Array:
-        """The mean of the rows of a word and its character n-grams; zeros if none was ever seen."""
-        return np.asarray(self._word_vectors([word])[0])
-
-    def _word_vectors(self, words: Sequence[str]) -> Array:
-        self._check_fitted()
-        column = next((name for name, kind in self.hasher_.columns_ if kind == "text"), None)
-        if column is None:
-            raise DataError("this model was trained on columns without texts, so it has no words")
-        single = len(self.hasher_.columns_) == 1
-        chunk = self.hasher_.to_chunk(list(words) if single else [{column: word} for word in words])
-        mass = np.add.reduceat(np.append(np.abs(chunk.values), 0.0), chunk.indptr[:-1])
-        mass = np.where(np.diff(chunk.indptr) > 0, mass, 0.0)[:, None]
-        hidden = self._learner.hidden(chunk) * (1 + mass) - self._learner.weights()[1]
-        return np.asarray(np.where(mass > 0, hidden / np.maximum(mass, 1e-30), 0.0), np.float32)
-
-    def words(self) -> list[str]:
-        """The words that are known by name, in alphabetical order."""
-        self._check_fitted()
-        book = getattr(self.hasher_, "names_", None)
-        if book is None:
-            raise DataError(f"names={self.names} keeps no words by name; train with names=10000, say")
-        found = {name for names in book.names_of(book.buckets()) for name in names}
-        return sorted(name for name in found if name.isprintable() and not set(name) & set(" '=:#<"))
-
-    def nearest(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """The k known words whose vectors point most in the same direction, with the cosines."""
-        words = [other for other in self.words() if other != word]
-        here = self.vector(word).astype(np.float64)
-        if not here.any():
-            raise DataError(f"the word {word!r} was never seen in training; choose another")
-        vectors = self._word_vectors(words).astype(np.float64)
-        norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(here)
-        cosines = np.where(norms > 0, vectors @ here / np.where(norms > 0, norms, 1), -1.0)
-        best = np.argsort(-cosines, kind="stable")[: whole("k", k, 1)]
-        return [(words[n], float(cosines[n])) for n in best]
-
-    def save_vectors(self, path: str | Path, words: Iterable[str] | None = None) -> None:
-        """Writes vectors of words (those known by name, if none are given) as a `.vec` text file."""
-        chosen = self.words() if words is None else list(words)
-        write_vectors(path, chosen, self._word_vectors(chosen))
-
-    def _use_pretrained(self, learner: EmbeddingLearner) -> None:
-        if self.pretrained is None:
-            return
-        words, vectors = read_vectors(self.pretrained, learner.settings.dim)
-        places = {word: place for place, word in enumerate(words)}
-        rows = {}
-        for word, place in places.items():
-            try:
-                rows[self.hasher_.bucket(word)] = place
-            except DataError:  # no word in our sense, a punctuation mark for example
-                continue
-        buckets = np.array(sorted(rows), np.int32)
-        learner.put_rows(buckets, vectors[[rows[bucket] for bucket in buckets.tolist()]])
-
     # --------------------------------------------------------------------------------------------- looking inside
 
     @property
     def n_nonzero_(self) -> int:
         """Numbers that were learned."""
         return self._learner.count_nonzero()
-
-    def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
-        """The k known words that speak most for each label, with the score of a text that holds nothing else."""
-        words = self.words()
-        scores = self._ordered(self._learner.scores(self.hasher_.to_chunk(words))) if words else np.zeros((0, 1))
-        scores = scores - scores.mean(axis=1, keepdims=True)
-        found = {}
-        for place, label in enumerate(self.classes_.tolist()):
-            best = np.argsort(-scores[:, place], kind="stable")[:k].tolist() if words else []
-            found[label] = [(words[n], float(scores[n, place])) for n in best]
-        return found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -573,40 +513,23 @@ class TextClassifier(StreamModel):
 
         `quantize` stores each row in 8-bit numbers with a scale; such a file predicts and goes on learning as any
         other. `size`, "5MB" for example, keeps the rows that weigh most within so many bytes, as 8-bit numbers.
-        `check=(X, y)`: rows to measure the cost on; `accuracy` and `accuracy_before` are then told as well.
+        `check=(X, y)`: rows to measure the cost on; `accuracy` and `accuracy_before` are then told as well,
+        and printed if `verbose` is set.
         """
         self._check_fitted()
         header, arrays = self._file_parts()
         if quantize or size is not None:
-            arrays = self._smaller(header, arrays, size)
+            arrays = smaller(header, arrays, size)
         head = {"kind": "model", "class": type(self).__name__, **header}
         told: dict[str, Any] = {"bytes": model_file.write(path, head, arrays), "rows": len(arrays["rows"])}
         if check is not None:
             from steepest.estimator import load
 
             told |= {"accuracy_before": self.score(*check), "accuracy": load(path).score(*check)}
+            if self.verbose:
+                before, after = told["accuracy_before"], told["accuracy"]
+                print(f"{path}: {shown(told['bytes'])}, accuracy {before:.4f} became {after:.4f}", file=sys.stderr)
         return told
-
-    def _smaller(self, header: dict[str, Any], arrays: dict[str, Array], size: int | str | None) -> dict[str, Array]:
-        arrays = dict(arrays)
-        rows, table = arrays.pop("rows"), arrays.pop("table")
-        if size is not None:
-            names = sum(a.nbytes for name, a in arrays.items() if name.startswith("hasher."))
-            fixed = 4096 + sum(a.nbytes for a in arrays.values()) + len(str(header))
-            budget = parse_bytes(size, "size")
-            if names > budget // 4:  # names of words are the first to go
-                arrays = {name: a for name, a in arrays.items() if not name.startswith("hasher.names")}
-                header["hasher"]["params"]["names"] = 0
-                header["params"]["names"] = 0
-                fixed = 4096 + sum(a.nbytes for a in arrays.values()) + len(str(header))
-            n = (budget - fixed) // bytes_of_rows(1, table.shape[1])
-            if n < 1:
-                raise ParameterError(
-                    f"size={size!r} is too small: all but the rows takes {shown(fixed, up=True)}; give more"
-                )
-            kept = rows_by_weight(table, arrays["head"], int(n))
-            rows, table = rows[kept], table[kept]
-        return arrays | {"rows": rows, **pack_rows(table)}
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         params = self.get_params(deep=False)
@@ -650,80 +573,3 @@ class TextClassifier(StreamModel):
             estimator._label_dtype = np.dtype(header["label_kind"])
         estimator._refresh()
         return estimator
-
-
-class _Seen:
-    """What one pass over the labels tells before learning."""
-
-    def __init__(self) -> None:
-        self.n_rows = 0
-        self.n_columns = 0  # of a target with a 0/1 column for each label
-        self.column_counts: Array = np.zeros(0)
-        self.label_counts: dict[Any, float] = {}
-
-    def add(self, y: Array) -> None:
-        self.n_rows += len(y)
-        if y.ndim == 2:
-            self.n_columns = y.shape[1]
-            self.column_counts = (self.column_counts if len(self.column_counts) else 0.0) + (y > 0).sum(axis=0)
-            return
-        values, counts = np.unique(y, return_counts=True)
-        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            self.label_counts[value] = self.label_counts.get(value, 0.0) + count
-
-    @property
-    def labels(self) -> list[Any]:
-        return sorted(self.label_counts)
-
-    @property
-    def counts(self) -> list[float]:
-        if self.n_columns:
-            return [float(count) for count in self.column_counts]
-        return [self.label_counts[label] for label in self.labels]
-
-
-def _look(source: Source) -> _Seen:
-    seen = _Seen()
-    for chunk in source.read(Order(), 0):
-        if chunk.y is None:
-            raise DataError("the data holds no labels to learn; name their column")
-        seen.add(chunk.visited(chunk.y))
-    return seen
-
-
-def _targets(y: Any, names: list[Any] | None = None) -> tuple[Array, list[Any] | None]:
-    """(labels or 0/1 columns, what the columns stand for); y may be a list of lists of labels."""
-    if y is None:
-        raise DataError("TextClassifier requires y to be passed, but the target y is None")
-    if not isinstance(y, list | tuple) or not y or not all(isinstance(row, list | tuple | set) for row in y):
-        return class_targets(y), None
-    if not all(isinstance(label, str) for row in y for label in row):
-        return class_targets(y), None
-    known = sorted({label for row in y for label in row}) if names is None else names
-    columns = {label: place for place, label in enumerate(known)}
-    matrix = np.zeros((len(y), len(known)))
-    for number, row in enumerate(y):
-        for label in row:
-            if label not in columns:
-                raise DataError(f"row {number}: the label {label!r} was never seen in training; the labels are fixed")
-            matrix[number, columns[label]] = 1.0
-    return matrix, known
-
-
-def _best_sharpness(z: Array, shares: Array, is_softmax: bool) -> float:
-    """One over the temperature of least loss: the loss is convex in it, so a bracket is narrowed until it is tight."""
-    shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1) if is_softmax else shares
-
-    def loss(log_sharpness: float) -> float:
-        s = z * np.exp(log_sharpness)
-        if not is_softmax:
-            return float(np.logaddexp(0, np.where(shares > 0, -s, s)).sum())
-        most = s.max(axis=1, keepdims=True)
-        totals = most[:, 0] + np.log(np.exp(s - most).sum(axis=1))
-        return float((shares.sum(axis=1) * totals - (shares * s).sum(axis=1)).sum())
-
-    low, high, golden = -4.0, 4.0, (5**0.5 - 1) / 2
-    while high - low > 1e-4:
-        a, b = high - golden * (high - low), low + golden * (high - low)
-        low, high = (low, b) if loss(a) < loss(b) else (a, high)
-    return float(np.exp((low + high) / 2))

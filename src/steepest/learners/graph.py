@@ -211,11 +211,11 @@ def _svg_edge(start: tuple[int, int], end: tuple[int, int]) -> str:
 # ------------------------------------------------------------------------------------------ forward and backward
 
 
-def product(a: Array, b: Array, *, transposed: bool = False) -> Array:
+def product(a: Array, b: Array, *, transposed: bool = False, n_threads: int = 1) -> Array:
     """`a @ b`, or `a.T @ b`, with bits that depend on nothing but the entries."""
     out = np.empty((a.shape[1] if transposed else a.shape[0], b.shape[1]), a.dtype)
     if out.size:
-        kernels.network_multiply(a, b, out, transposed)
+        kernels.network_multiply(a, b, out, transposed, n_threads)
     return out
 
 
@@ -262,14 +262,22 @@ class Passed(NamedTuple):
     h: dict[str, Array]
 
 
-def forward(stations: Sequence[Station], parameters: Mapping[str, Array], from_input: Mapping[str, Array]) -> Passed:
+def forward(
+    stations: Sequence[Station],
+    parameters: Mapping[str, Array],
+    from_input: Mapping[str, Array],
+    n_threads: int = 1,
+) -> Passed:
     """One pass; `from_input` holds what the input sends along each of its edges, X W or distances."""
     z: dict[str, Array] = {}
     h: dict[str, Array] = {}
     for node, sources, _ in stations:
         name, total = node.name, None
         for source in sources:
-            part = from_input[name] if source == INPUT else product(h[source], parameters[f"{source}>{name}"])
+            if source == INPUT:
+                part = from_input[name]
+            else:
+                part = product(h[source], parameters[f"{source}>{name}"], n_threads=n_threads)
             total = part if total is None else total + part
         assert total is not None
         if node.kind == "distance":
@@ -283,14 +291,19 @@ def forward(stations: Sequence[Station], parameters: Mapping[str, Array], from_i
 
 
 def backward(
-    stations: Sequence[Station], parameters: Mapping[str, Array], passed: Passed, slope: Array
+    stations: Sequence[Station],
+    parameters: Mapping[str, Array],
+    passed: Passed,
+    slope: Array,
+    n_threads: int = 1,
 ) -> dict[str, Array]:
     """dloss/dz of every node but the input, from that of the output; and dloss/dh of distance nodes, as "h name"."""
     slopes = {OUTPUT: slope}
     for node, _, targets in reversed(stations[:-1]):
         name, total = node.name, None
         for target in targets:
-            part = product(slopes[target], np.ascontiguousarray(parameters[f"{name}>{target}"].T))
+            transposed = np.ascontiguousarray(parameters[f"{name}>{target}"].T)
+            part = product(slopes[target], transposed, n_threads=n_threads)
             total = part if total is None else total + part
         assert total is not None
         if node.kind == "distance":

@@ -14,82 +14,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError, concatenate
 from steepest.learners.base import Progress, State
 from steepest.learners.graph import INPUT, OUTPUT, Graph, Passed, backward, forward, product, wiring
 from steepest.learners.labels import LabelBook
+from steepest.learners.network_input import DENSE_SHARE, Batch, InputLayer, refuse_bad_rows
+from steepest.learners.network_rules import MOMENTS, PATH, STEPS, settle, settled, shrink, update
+from steepest.learners.network_settings import NetworkSettings
+from steepest.learners.network_start import Start
 from steepest.learners.targets import Targets
 
-RULES = {"sgd": 0, "momentum": 1, "adagrad": 2, "adam": 3}
-MOMENTS = {"sgd": (), "momentum": ("first",), "adagrad": ("second",), "adam": ("first", "second")}
-INITS = ("auto", "uniform", "glorot", "he", "zero")
-SCHEDULES = ("auto", "constant", "linear", "invsqrt", "adaptive")
 LOOK_ROWS = 1000  # whose spread sets the first weights
-DENSE_SHARE = 0.25  # above it, a product of dense matrices is faster than sparse rows (measured)
-MOST_DENSE_NUMBERS = 1 << 24  # in a batch
 SCORED_ROWS = 1024  # at once, so that memory stays small
 FIRST_SNAPSHOT_ROWS = 1 << 16
-LARGEST_TABLE_BYTES = 1 << 33
 MOST_ROLLBACKS = 60
 LEAST_STEP = 0.05  # what schedule="linear" keeps of the first step for rows beyond those planned
 INVSQRT_ROWS = 1000.0
-KEEP_SECOND = 0.999
-EPSILON = {"adagrad": 1e-7, "adam": 1e-8}
-STEPS, PATH = 0, 1  # places in the clock
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkSettings:
-    """The choices that make a network learner; plain values that stand in the model file."""
-
-    graph: Mapping[str, Any]
-    task: str = "classify"  # or "regress"
-    loss: str = "softmax"
-    loss_parameter: float = 0.0
-    rule: str = "adam"
-    momentum: float = 0.9
-    schedule: str = "constant"
-    eta0: float = 0.003
-    planned_rows: float = math.inf  # over which schedule="linear" falls
-    l1: float = 0.0
-    l2: float = 0.0
-    batch_size: int = 32
-    biases: bool = True
-    init: str = "glorot"
-    seed: int = 0
-    dtype: str = "float32"
-    class_weight: Any = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for a file."""
-        plain = asdict(self) | {"planned_rows": None if math.isinf(self.planned_rows) else self.planned_rows}
-        if isinstance(self.class_weight, dict):
-            plain["class_weight"] = [[label, weight] for label, weight in self.class_weight.items()]
-        return plain
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> NetworkSettings:
-        """The settings that `as_dict` wrote."""
-        values = dict(plain)
-        values["planned_rows"] = math.inf if values["planned_rows"] is None else values["planned_rows"]
-        if isinstance(values["class_weight"], list):
-            values["class_weight"] = dict(values["class_weight"])
-        return cls(**values)
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Rows in the form in which the first layer takes them."""
-
-    rows: Chunk
-    dense: Array | None = None
-    used: Array | None = None  # the features that occur, known for dense rows
 
 
 class NetworkLearner:
@@ -106,6 +50,8 @@ class NetworkLearner:
         self.settings = s
         self.graph = Graph.from_dict(s.graph)
         self.stations = wiring(self.graph)
+        self.input = InputLayer(s, self.graph)
+        self.penalised = [f"{a}>{b}" for a, b in self.graph.edges if self.graph.nodes[b].kind == "dot"]
         self.targets = Targets(s.task, s.loss, s.loss_parameter, s.class_weight, labels)
         self.n_features = n_features
         self.eta0 = s.eta0
@@ -118,7 +64,15 @@ class NetworkLearner:
         self.start = {} if start is None else dict(start)  # given first values, such as centres
         self._good: dict[str, Array] | None = None
         self._finished_copy: NetworkLearner | None = None
-        self._slot = np.zeros(0, np.int32)
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that share the work on a batch; bits do not depend on them."""
+        return self.input.n_threads
+
+    @n_threads.setter
+    def n_threads(self, n: int) -> None:
+        self.input.n_threads = n
 
     # ------------------------------------------------------------------------------------------------ the contract
 
@@ -161,8 +115,8 @@ class NetworkLearner:
         return progress
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
-        """Raw scores, shape (rows, outputs); each row's bits are its own, so threads would change nothing."""
-        return self._finished()._scores(chunk)
+        """Raw scores, shape (rows, outputs); each row's bits are its own, so threads change nothing."""
+        return self._finished()._scores(chunk, n_threads)
 
     def losses(self, coded: Chunk) -> tuple[Array, Array]:
         """(loss of each row visited, its weight), targets coded already."""
@@ -188,7 +142,8 @@ class NetworkLearner:
         shares = seen / seen.sum() if seen.sum() > 0 else np.full(len(parts), 1 / len(parts))
         merged = parts[0]
         for part in parts:
-            part._settle()
+            for name in list(part.arrays):
+                settle(part.settings, part.arrays, name)
         for name in merged.arrays:
             if not name.startswith("stamp "):
                 mean = sum(share * part.arrays[name] for share, part in zip(shares, parts, strict=True))
@@ -245,7 +200,9 @@ class NetworkLearner:
 
     def clone(self) -> NetworkLearner:
         """An independent copy."""
-        return NetworkLearner.from_state(self.settings, self.state)
+        copy = NetworkLearner.from_state(self.settings, self.state)
+        copy.n_threads = self.n_threads
+        return copy
 
     @property
     def book(self) -> LabelBook:
@@ -278,18 +235,12 @@ class NetworkLearner:
         """Weights by edge ("x>h1"), biases ("bias h1") and widths ("gamma h1") as they would predict."""
         shown, moments = self._finished(), ("first ", "second ", "stamp ", "clock")
         return {
-            name: shown._settled(name)[: shown.n_features] if name.startswith(f"{INPUT}>") else array.copy()
+            name: settled(shown.settings, shown.arrays, name)[: shown.n_features]
+            if name.startswith(f"{INPUT}>")
+            else array.copy()
             for name, array in shown.arrays.items()
             if not name.startswith(moments)
         }
-
-    def _settled(self, name: str) -> Array:
-        """A copy of an edge's weights that owes nothing."""
-        table, stamp = self.arrays[name].copy(), self.arrays.get(f"stamp {name}")
-        if stamp is not None and len(stamp):
-            path = float(self.arrays["clock"][PATH])
-            kernels.network_settle(None, stamp.copy(), path, self.settings.l1, self.settings.l2, table)
-        return table
 
     def weights(self) -> tuple[Array, Array]:
         """(all weights, all biases), each in one row."""
@@ -325,8 +276,8 @@ class NetworkLearner:
             return 0.0
         total = 0.0
         shown = self._finished()
-        for name in self._penalised() if shown.arrays else ():
-            exact = shown._settled(name).astype(np.float64)
+        for name in self.penalised if shown.arrays else ():
+            exact = settled(s, shown.arrays, name).astype(np.float64)
             total += s.l1 * float(np.abs(exact).sum()) + 0.5 * s.l2 * float(np.square(exact).sum())
         return total
 
@@ -338,67 +289,62 @@ class NetworkLearner:
             self.targets.announce(rows)
             self._look(rows)
         size = self.settings.batch_size
-        for start in range(0, rows.n_rows, size):
-            edge = self._snapshot_edge()
-            self._learn_batch(rows.span(start, min(start + size, rows.n_rows)), progress)
-            if self.rows_learned >= edge:
-                self.keep_good_state()
+        known = self.targets.code_known(rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, rows.n_rows, size):
+                edge = self._snapshot_edge()
+                batch = rows.span(start, min(start + size, rows.n_rows))
+                self._learn_batch(batch, None if known is None else known[start : start + size], progress)
+                if self.rows_learned >= edge:
+                    self.keep_good_state()
 
-    def _learn_batch(self, rows: Chunk, progress: Progress) -> None:
+    def _learn_batch(self, rows: Chunk, coded: Array | None, progress: Progress) -> None:
         """Forward, loss, backward, and one step down the gradient."""
         t = self.targets
-        coded = t.code(rows, grow=True)
+        if coded is None:
+            coded = t.code(rows, grow=True)
         self._grow_outputs()
         weight = t.weigh(rows, coded)
-        with np.errstate(over="ignore", invalid="ignore"):
-            batch = self._batch(rows)
-            passed = self._forward(batch)
-            losses, slope = t.losses_and_slopes(passed.h[OUTPUT], coded)
-            total = float(losses.sum()) if weight is None else float((losses * weight).sum())
-            self.rows_learned += rows.n_rows
-            if not math.isfinite(total):
-                self._refuse_bad_rows(rows)
-                self._roll_back(progress)
-                return
-            slope /= rows.n_rows
-            if weight is not None:
-                slope *= weight[:, None]
-            self._descend(batch, passed, slope.astype(self.settings.dtype))
+        batch = self.input.batch(self.arrays, rows, self.dense)
+        carried = self.input.learning_pass(self.arrays, batch)
+        passed = forward(self.stations, self.arrays, carried, self.n_threads)
+        losses, slope = t.losses_and_slopes(passed.h[OUTPUT], coded, weight)
+        total = float(losses.sum()) if weight is None else float((losses * weight).sum())
+        self.rows_learned += rows.n_rows
+        if not math.isfinite(total):
+            refuse_bad_rows(rows)
+            self._roll_back(progress)
+            return
+        self._descend(batch, passed, slope)
         n_weight = float(rows.n_rows) if weight is None else float(weight.sum())
         progress.add(Progress(rows.n_rows, n_weight, total))
 
     def loss_and_gradients(self, rows: Chunk) -> tuple[float, dict[str, Array]]:
         """Mean loss of some rows, in the units of learning, and its gradient by every parameter; nothing changes."""
-        t, n = self.targets, max(1, rows.n_rows)
-        coded, dense = t.code(rows), self._densify(rows)[0]
-        from_input = {target: self._dense_products(dense, target) for target in self.graph.targets(INPUT)}
-        passed = forward(self.stations, self.arrays, from_input)
+        t, n, layer = self.targets, max(1, rows.n_rows), self.input
+        coded, dense = t.code(rows), layer.densify(self.arrays, rows)[0]
+        carried = {target: layer.dense_products(self.arrays, dense, target) for target in layer.targets}
+        passed = forward(self.stations, self.arrays, carried)
         slope = t.slopes(passed.h[OUTPUT], coded) / n
         slopes = backward(self.stations, self.arrays, passed, slope.astype(self.settings.dtype))
         gradients = self._gradients(passed, slopes)
-        for target in self.graph.targets(INPUT):
-            if self.graph.nodes[target].kind == "distance":
-                gradient = self._centre_gradient(dense, target, slopes[target])
-            else:
-                gradient = product(dense, slopes[target], transposed=True)
-            gradients[f"{INPUT}>{target}"] = gradient
+        for target in layer.targets:
+            gradients[f"{INPUT}>{target}"] = layer.dense_gradient(self.arrays, dense, target, slopes[target])
         return float(t.learned_losses(passed.h[OUTPUT], coded).sum()) / n, gradients
 
-    def _descend(self, batch: _Batch, passed: Passed, slope: Array) -> None:
-        slopes = backward(self.stations, self.arrays, passed, slope)
+    def _descend(self, batch: Batch, passed: Passed, slope: Array) -> None:
+        s, layer, eta = self.settings, self.input, self.step_size
+        slopes = backward(self.stations, self.arrays, passed, slope, self.n_threads)
         self.arrays["clock"][STEPS] += 1
         for name, gradient in self._gradients(passed, slopes).items():
-            self._update(name, None, gradient)
-        for target in self.graph.targets(INPUT):
-            if self.graph.nodes[target].kind == "distance":
-                self._update(f"{INPUT}>{target}", None, self._centre_gradient(batch.dense, target, slopes[target]))
-            elif batch.dense is None and self.settings.rule == "sgd":
-                rows, table = batch.rows, self.arrays[f"{INPUT}>{target}"]
-                parts = (rows.indptr, rows.indices, rows.values, rows.order)
-                kernels.network_descend(*parts, slopes[target], self.step_size, table)
+            update(s, self.arrays, name, None, gradient, eta, self.n_threads)
+        for target in layer.targets:
+            if batch.dense is None and s.rule == "sgd":
+                layer.descend(self.arrays, batch, target, slopes[target], eta)
             else:
-                self._update(f"{INPUT}>{target}", *self._input_gradient(batch, slopes[target]))
-        self._shrink()
+                features, gradient = layer.gradient(self.arrays, batch, target, slopes[target])
+                update(s, self.arrays, f"{INPUT}>{target}", features, gradient, eta, self.n_threads)
+        shrink(s, self.arrays, self.penalised, eta)
 
     def _gradients(self, passed: Passed, slopes: Mapping[str, Array]) -> dict[str, Array]:
         """Of all parameters but those of the input's edges."""
@@ -406,187 +352,58 @@ class NetworkLearner:
         for node, sources, _ in self.stations:
             name = node.name
             if f"bias {name}" in self.arrays:
-                gradients[f"bias {name}"] = slopes[name].sum(axis=0)
+                gradients[f"bias {name}"] = np.add.reduce(slopes[name])
             if node.kind == "distance":  # by log gamma: dh / dlog gamma = -gamma z h
                 change = passed.z[name] * passed.h[name] * slopes[f"h {name}"]
                 gradients[f"gamma {name}"] = -np.exp(self.arrays[f"gamma {name}"]) * change.sum(axis=0)
             for source in sources:
                 if source != INPUT:
-                    gradients[f"{source}>{name}"] = product(passed.h[source], slopes[name], transposed=True)
+                    h, slope = passed.h[source], slopes[name]
+                    gradients[f"{source}>{name}"] = product(h, slope, transposed=True, n_threads=self.n_threads)
         return gradients
 
-    def _input_gradient(self, batch: _Batch, slopes: Array) -> tuple[Array | None, Array]:
-        """(features that occur, their rows of X' slopes)."""
-        if batch.dense is not None:
-            assert batch.used is not None
-            gradient = product(batch.dense, slopes, transposed=True)
-            return (None, gradient) if len(batch.used) == len(gradient) else (batch.used, gradient[batch.used])
-        rows = batch.rows
-        room = min(_n_entries(rows), len(self._slot))
-        features, gradient = np.empty(room, np.int32), np.empty((max(room, 1), slopes.shape[1]), slopes.dtype)
-        n = kernels.network_gather(
-            rows.indptr, rows.indices, rows.values, rows.order, slopes, self._slot, features, gradient
-        )
-        return features[:n], gradient
-
-    def _centre_gradient(self, dense: Array | None, target: str, slopes: Array) -> Array:
-        """d |x - w|^2 / dw = 2 (w - x)."""
-        assert dense is not None
-        centres = self.arrays[f"{INPUT}>{target}"]
-        return np.asarray(2 * (centres * slopes.sum(axis=0) - product(dense, slopes, transposed=True)))
-
-    def _update(self, name: str, features: Array | None, gradient: Array) -> None:
-        """One step of the rule for all rows of an array, or for some of a table."""
-        s, table, steps = self.settings, self.arrays[name], float(self.arrays["clock"][STEPS])
-        moments = [self.arrays.get(f"{moment} {name}") for moment in ("first", "second")]
-        first, second = (None if moment is None else np.atleast_2d(moment) for moment in moments)
-        kernels.network_update(
-            RULES[s.rule],
-            self.step_size,
-            s.momentum,
-            KEEP_SECOND,
-            EPSILON.get(s.rule, 0.0),
-            1.0 - s.momentum**steps,
-            1.0 - KEEP_SECOND**steps,
-            features,
-            np.ascontiguousarray(np.atleast_2d(gradient), table.dtype),
-            np.atleast_2d(table),
-            first,
-            second,
-        )
-
-    def _shrink(self) -> None:
-        """Weights inside the network pay at once, those of the input when they are next seen."""
-        s = self.settings
-        if s.l1 == 0 and s.l2 == 0:
-            return
-        length = self.step_size / (1.0 - s.momentum) if s.rule == "momentum" else self.step_size
-        self.arrays["clock"][PATH] += length
-        factor = math.exp(-s.l2 * length)
-        less = s.l1 / s.l2 * (1.0 - factor) if s.l2 > 0 else s.l1 * length
-        for name in self._penalised():
-            if not name.startswith(f"{INPUT}>"):
-                w = self.arrays[name]
-                w *= w.dtype.type(factor)
-                if less > 0:
-                    w[...] = np.copysign(np.maximum(np.abs(w) - w.dtype.type(less), 0), w)
-
-    def _penalised(self) -> list[str]:
-        return [f"{a}>{b}" for a, b in self.graph.edges if self.graph.nodes[b].kind == "dot"]
-
-    def _settle(self) -> None:
-        """Pays all that is owed."""
-        s = self.settings
-        for name, stamp in self.arrays.items():
-            if name.startswith("stamp ") and len(stamp):
-                table = self.arrays[name.removeprefix("stamp ")]
-                kernels.network_settle(None, stamp, float(self.arrays["clock"][PATH]), s.l1, s.l2, table)
-
-    # ------------------------------------------------------------------------------------------- the first layer
-
-    def _batch(self, rows: Chunk) -> _Batch:
-        """Rows to learn from, as dense ones where that is faster."""
-        if self.dense and (rows.n_rows * self._room() < MOST_DENSE_NUMBERS or self._is_radial()):
-            dense, used = self._densify(rows)
-            return _Batch(rows, dense, np.flatnonzero(used).astype(np.int32))
-        if len(self._slot) != self._room():
-            self._slot = np.full(self._room(), -1, np.int32)
-        return _Batch(rows)
-
-    def _is_radial(self) -> bool:
-        return any(node.kind == "distance" for node in self.graph.nodes.values())
-
-    def _densify(self, rows: Chunk) -> tuple[Array, Array]:
-        dense, used = np.zeros((rows.n_rows, self._room()), self.settings.dtype), np.zeros(self._room(), np.uint8)
-        done = kernels.network_densify(rows.indptr, rows.indices, rows.values, rows.order, dense, used)
-        self._refuse_bad_index(rows, done)
-        return dense, used
-
-    def _forward(self, batch: _Batch) -> Passed:
-        """A pass for learning: what the input's weights owe is paid on the way."""
-        from_input = {}
-        for target in self.graph.targets(INPUT):
-            name = f"{INPUT}>{target}"
-            table, stamp = self.arrays[name], self.arrays.get(f"stamp {name}")
-            if batch.dense is not None:
-                if stamp is not None:
-                    path, s = float(self.arrays["clock"][PATH]), self.settings
-                    kernels.network_settle(batch.used, stamp, path, s.l1, s.l2, table)
-                from_input[target] = self._dense_products(batch.dense, target)
-            else:
-                from_input[target] = self._sparse_products(kernels.network_forward, batch.rows, name)
-        return forward(self.stations, self.arrays, from_input)
-
-    def _dense_products(self, dense: Array, target: str) -> Array:
-        table = self.arrays[f"{INPUT}>{target}"]
-        if self.graph.nodes[target].kind == "dot":
-            return product(dense, table)
-        own = np.einsum("ij,ij->i", dense, dense)[:, None] + np.einsum("jk,jk->k", table, table)
-        return np.asarray(np.maximum(own - 2 * product(dense, table), 0))
-
-    def _sparse_products(self, kernel: Any, rows: Chunk, name: str) -> Array:
-        table, s = self.arrays[name], self.settings
-        out = np.empty((rows.n_rows, table.shape[1]), table.dtype)
-        stamp, path = self.arrays.get(f"stamp {name}"), float(self.arrays["clock"][PATH])
-        done = kernel(rows.indptr, rows.indices, rows.values, rows.order, table, stamp, path, s.l1, s.l2, out)
-        self._refuse_bad_index(rows, done)
-        return out
-
-    def _scores(self, chunk: Chunk) -> Array:
+    def _scores(self, chunk: Chunk, n_threads: int) -> Array:
         out = np.zeros((chunk.n_rows, self.n_outputs))
         if not self.arrays:
             return out
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, chunk.n_rows, SCORED_ROWS):
-                rows = self._known_features(chunk.span(start, min(start + SCORED_ROWS, chunk.n_rows)))
-                out[start : start + SCORED_ROWS] = self.targets.scores(self._show(rows).h[OUTPUT])
+                rows = chunk.span(start, min(start + SCORED_ROWS, chunk.n_rows))
+                carried = self.input.showing_pass(self.arrays, rows, n_threads)
+                passed = forward(self.stations, self.arrays, carried, n_threads)
+                out[start : start + SCORED_ROWS] = self.targets.scores(passed.h[OUTPUT])
         return out
-
-    def _show(self, rows: Chunk) -> Passed:
-        """A pass that changes nothing; sparse products throughout, so that a row's bits are its own."""
-        from_input = {}
-        for target in self.graph.targets(INPUT):
-            if self.graph.nodes[target].kind == "distance":
-                from_input[target] = self._dense_products(self._densify(rows)[0], target)
-            else:
-                from_input[target] = self._sparse_products(kernels.network_scores, rows, f"{INPUT}>{target}")
-        return forward(self.stations, self.arrays, from_input)
-
-    def _known_features(self, rows: Chunk) -> Chunk:
-        """The rows without features that were never seen in training, which have no weights."""
-        if rows.n_features <= self._room():
-            return rows
-        rows = rows.packed()
-        known = rows.indices < self._room()
-        indices, values = np.where(known, rows.indices, 0), np.where(known, rows.values, 0)
-        return replace(rows, indices=indices.astype(np.int32), values=values.astype(np.float32))
 
     # -------------------------------------------------------------------------------------------------- the arrays
 
     def _room(self) -> int:
         """Features that the tables have room for."""
-        return len(self.arrays[f"{INPUT}>{self.graph.targets(INPUT)[0]}"]) if self.arrays else self.n_features
+        return self.input.room(self.arrays) if self.arrays else self.n_features
+
+    def _start(self) -> Start:
+        return Start(self.settings, self.graph, self.n_features, self.n_outputs, self.spread)
 
     def _look(self, rows: Chunk) -> None:
         """The spread of features and targets decides how large the first weights are."""
         packed = rows.packed()
-        self._refuse_bad_rows(packed)
+        refuse_bad_rows(packed)
         square = float(np.square(packed.values.astype(np.float64)).sum()) / max(1, packed.n_rows)
         self.spread = max(square, 1e-12)
         columns = int(packed.indices.max(initial=-1)) + 1  # of these rows: what is read later must not matter
-        self.dense = self._is_radial() or len(packed.indices) > DENSE_SHARE * packed.n_rows * columns
+        self.dense = bool(self.input.distances) or len(packed.indices) > DENSE_SHARE * packed.n_rows * columns
         self.targets.look(self.targets.code(packed))
         self._initialise()
 
     def _initialise(self) -> None:
         self.arrays = {"clock": np.zeros(2)}
+        start = self._start()
         for node, sources, _ in self.stations:
             if self.settings.biases and node.kind == "dot":
-                self._add(f"bias {node.name}", self._first_biases(node.name))
+                self._add(f"bias {node.name}", start.biases(node.name))
             if node.kind == "distance":
-                self._add(f"gamma {node.name}", np.zeros(self._size(node.name), self.settings.dtype))
+                self._add(f"gamma {node.name}", np.zeros(start.size(node.name), self.settings.dtype))
             for source in sources:
-                self._add(f"{source}>{node.name}", self._first_weights(source, node.name, 0, self._size(source)))
+                self._add(f"{source}>{node.name}", start.weights(source, node.name, 0, start.size(source)))
         for name, array in self.start.items():
             self.arrays[name][: len(array)] = array
 
@@ -595,57 +412,8 @@ class NetworkLearner:
         self.arrays[name] = array
         for moment in MOMENTS[self.settings.rule]:
             self.arrays[f"{moment} {name}"] = np.zeros_like(array)
-        if (
-            name.startswith(f"{INPUT}>")
-            and name in self._penalised()
-            and (self.settings.l1 > 0 or self.settings.l2 > 0)
-        ):
+        if name.startswith(f"{INPUT}>") and name in self.penalised and (self.settings.l1 > 0 or self.settings.l2 > 0):
             self.arrays[f"stamp {name}"] = np.full(len(array), self.arrays["clock"][PATH])
-
-    def _size(self, name: str) -> int:
-        if name == INPUT:
-            return self.n_features
-        return self.n_outputs if name == OUTPUT else int(self.graph.nodes[name].size or 0)
-
-    def _first_weights(self, source: str, target: str, start: int, stop: int) -> Array:
-        """Rows start..stop of an edge's first weights; a row's numbers do not depend on which others are drawn."""
-        width, dtype = self._size(target), self.settings.dtype
-        size = (stop - start) * width * np.dtype(dtype).itemsize
-        if size > LARGEST_TABLE_BYTES:
-            raise DataError(
-                f"the weights would take {size / 2**30:.1f} GB for {self.n_features:,} features and {width} units; "
-                "check the largest feature index, hash the features to fewer, or take fewer units"
-            )
-        bound = self._bound(target)
-        if bound == 0 or self.graph.nodes[target].kind == "distance":
-            return np.zeros((stop - start, width), dtype)
-        edge = self.graph.edges.index((source, target))
-        bits = np.random.PCG64(np.random.SeedSequence([self.settings.seed, edge]))
-        bits.advance(start * width)
-        uniform = np.random.Generator(bits).random((stop - start, width))
-        uniform -= 0.5
-        uniform *= 2 * bound
-        return uniform.astype(dtype)
-
-    def _first_biases(self, name: str) -> Array:
-        """Biases of hidden units differ from the start: an odd function is a trap of its own (two spirals)."""
-        fan_in = max(1.0, self._fan_in(name))
-        bound = {"uniform": 0.1, "zero": 0.0}.get(self.settings.init, 1.0 / math.sqrt(fan_in))
-        place = len(self.graph.edges) + list(self.graph.nodes).index(name)
-        uniform = np.random.default_rng([self.settings.seed, place]).uniform(-1.0, 1.0, self._size(name))
-        return np.asarray((0.0 if name == OUTPUT else bound) * uniform, self.settings.dtype)
-
-    def _fan_in(self, name: str) -> float:
-        """The input counts as |x|^2 units, which is d for standard features."""
-        return float(sum(self.spread if a == INPUT else self._size(a) for a in self.graph.sources(name)))
-
-    def _bound(self, target: str) -> float:
-        """First weights lie between -bound and bound."""
-        init = self.settings.init
-        if init in ("uniform", "zero"):
-            return 0.1 if init == "uniform" else 0.0
-        fan_out = self._size(target) if init == "glorot" else 0.0
-        return math.sqrt(6.0 / (self._fan_in(target) + fan_out))
 
     def _grow_features(self, n_features: int) -> None:
         """Makes room for more features; tables double, so that a growing stream is copied a few times only."""
@@ -661,7 +429,7 @@ class NetworkLearner:
                 self.arrays[f"{moment} {name}"] = np.concatenate(
                     [old, np.zeros((size - room, old.shape[1]), old.dtype)]
                 )
-            more = self._first_weights(INPUT, target, room, size)
+            more = self._start().weights(INPUT, target, room, size)
             self.arrays[name] = np.concatenate([self.arrays[name], more])
             if f"stamp {name}" in self.arrays:
                 stamp = self.arrays[f"stamp {name}"]
@@ -690,32 +458,9 @@ class NetworkLearner:
 
     # -------------------------------------------------------------------------------------------------- trouble
 
-    def _refuse_bad_index(self, rows: Chunk, done: int) -> None:
-        if done == rows.n_rows:
-            return
-        row = int(rows.row_numbers[done])
-        indices = rows.indices[int(rows.indptr[row]) : int(rows.indptr[row + 1])]
-        wrong = indices[(indices < 0) | (indices >= self._room())]
-        raise DataError(
-            f"row {row + rows.first_id} has the column index {int(wrong[0])}, but columns run from 0 "
-            f"to {rows.n_features - 1}; check how the matrix was built"
-        )
-
-    def _refuse_bad_rows(self, rows: Chunk) -> None:
-        """Raises if some row holds what is no number, and returns if the weights are at fault."""
-        packed = rows.packed()
-        wrong = np.flatnonzero(~np.isfinite(packed.values))
-        if len(wrong):
-            visit = int(np.searchsorted(packed.indptr, wrong[0], side="right")) - 1
-            kind = "NaN" if np.isnan(packed.values[wrong[0]]) else "infinity"
-            raise DataError(
-                f"Input X contains {kind}: row {int(rows.row_ids[visit])}, column {int(packed.indices[wrong[0]])}; "
-                "drop the row or fill the value"
-            )
-
     def _refuse_bad_row(self, rows: Chunk, visit: int) -> None:
         """The same for one row, whose score was no number."""
-        self._refuse_bad_rows(rows.span(visit, visit + 1))
+        refuse_bad_rows(rows.span(visit, visit + 1))
 
     def _roll_back(self, progress: Progress) -> None:
         """Scores ran out of range: back to the last good state with half the step."""
@@ -762,11 +507,9 @@ def _copied(array: Array, room: Array | None) -> Array:
     return room
 
 
+def _is_table(name: str) -> bool:
+    return name.startswith(f"{INPUT}>")
+
+
 def _is_weight(name: str) -> bool:
     return ">" in name and not name.startswith(("first ", "second ", "stamp "))
-
-
-def _n_entries(rows: Chunk) -> int:
-    if rows.order is None:
-        return int(rows.indptr[-1] - rows.indptr[0])
-    return int((rows.indptr[rows.order + 1] - rows.indptr[rows.order]).sum())

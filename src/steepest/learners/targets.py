@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.learners.labels import LabelBook
 from steepest.learners.losses import LOSSES
@@ -91,6 +92,15 @@ class Targets:
             raise DataError(f"the target {y.min():g} is negative; loss={self.loss.name!r} needs counts")
         return np.where(y > 0, 1.0, -1.0) if self.task == "classify" else y
 
+    def code_known(self, rows: Chunk) -> Array | None:
+        """The same for many batches at once, or None if a class among them is new: it must wait its turn."""
+        if rows.y is None or rows.y.ndim == 2 or self.task != "classify" or self.several:
+            return None
+        codes = self.book.codes(rows.visited(rows.y))
+        if codes.min(initial=0) < 0:
+            return None
+        return codes.astype(np.int64) if self.n_outputs > 1 else 2.0 * codes[:, None] - 1.0
+
     def weigh(self, rows: Chunk, coded: Array) -> Array | None:
         """Weights of the rows visited, classes weighed as was wished; "balanced" counts the classes seen so far."""
         weight = None if rows.weight is None else rows.visited(rows.weight)
@@ -144,11 +154,18 @@ class Targets:
             return np.asarray(self.loss.slope(output, (coded - self.shift) / self.scale, parameter))
         return np.asarray(self.loss.slope(self.scores(output), self._signs(coded), self.parameter))
 
-    def losses_and_slopes(self, output: Array, coded: Array) -> tuple[Array, Array]:
-        """Both at once: the soft maximum need not be taken twice."""
+    def losses_and_slopes(self, output: Array, coded: Array, weight: Array | None) -> tuple[Array, Array]:
+        """(loss of each row, slopes of the mean weighted loss by the outputs, of their type)."""
+        n = len(output)
         if self.is_softmax:
-            return self._softmax(output.astype(np.float64), coded)
-        return self.losses(self.scores(output), coded), self.slopes(output, coded)
+            factor = np.full(n, 1.0 / n) if weight is None else weight / n
+            losses, slopes = np.empty(n), np.empty_like(output)
+            kernels.network_softmax(output, coded.astype(np.int64, copy=False), factor, losses, slopes)
+            return losses, slopes
+        slopes = self.slopes(output, coded) / n
+        if weight is not None:
+            slopes *= weight[:, None]
+        return self.losses(self.scores(output), coded), slopes.astype(output.dtype)
 
     def _softmax(self, scores: Array, coded: Array) -> tuple[Array, Array]:
         places = (np.arange(len(scores)), coded.astype(np.int64))
