@@ -1,9 +1,9 @@
 """The Spark driver of the same learners: DataFrames in, the ordinary local estimator out. pyspark lives only here.
 
 `fit_spark` packs the rows once, in a canonical order, into shards on the executors (shards.py); each round is a job
-that runs the engine's own steps on them (linear.py). `mixing` with S shards in one process and `fit_spark` with S shards on
-the same rows in the same order give the same bits, and one shard those of the serial learner. Imports are lazy:
-pyspark is needed when a function is called, not before.
+that runs the engine's own steps on them (linear.py). `mixing` with S shards in one process and `fit_spark` with S
+shards on the same rows in the same order give the same bits, and one shard those of the serial learner. Imports are
+lazy: pyspark is needed when a function is called, not before.
 """
 
 from __future__ import annotations

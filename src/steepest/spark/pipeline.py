@@ -66,7 +66,7 @@ class SparkEstimator(Estimator, _Shared):  # type: ignore[misc]
 
 
 class SparkModel(Model, _Shared):  # type: ignore[misc]
-    """A fitted stage: `transform` is `predict_spark`; `estimator` is the ordinary local estimator, to save and serve."""
+    """A fitted stage: `transform` is `predict_spark`; `estimator` is the ordinary local one, to save and serve."""
 
     def __init__(self, estimator: Any = None, features: Any = None) -> None:
         super().__init__()
