@@ -188,7 +188,7 @@ def test_vectors_arrays_and_libsvm_lines_give_the_same_bits(spark, binary, tmp_p
 
 def test_text_is_hashed_in_the_executors_and_the_model_is_an_ordinary_one(spark, tmp_path):
     rng = np.random.default_rng(0)
-    words = np.array("free money now meeting report monday cheap pills agenda lunch".split())
+    words = np.array(["free", "money", "now", "meeting", "report", "monday", "cheap", "pills", "agenda", "lunch"])
     texts = [" ".join(rng.choice(words, 5)) for _ in range(400)]
     y = ["spam" if {"free", "cheap", "pills"} & set(text.split()) else "ham" for text in texts]
     table = pd.DataFrame({"text": texts, "user": rng.integers(0, 9, 400).astype(str), "label": y})
@@ -267,7 +267,7 @@ def fit(frame, **options):
     ],
 )
 def test_a_wrong_call_is_refused_in_one_sentence(frame, options, message):
-    with pytest.raises(ValueError, match="(?s).") as error:
+    with pytest.raises(ValueError, match=r"(?s).") as error:
         fit(frame, **options)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
@@ -329,7 +329,7 @@ def test_a_driver_too_small_for_the_weights_is_told_before_training(frame, monke
 def test_no_java_no_pyspark_and_a_wrong_master_are_named(monkeypatch):
     from steepest.spark import sessions
 
-    with pytest.raises(st.DataError, match="no Spark master answers at spark://127.0.0.1:9"):
+    with pytest.raises(st.DataError, match=r"no Spark master answers at spark://127\.0\.0\.1:9"):
         sessions.start("spark://127.0.0.1:9")
     with monkeypatch.context() as patch:
         patch.setenv("JAVA_HOME", "/nowhere")

@@ -121,10 +121,10 @@ def _open(
 
     place = None
     if isinstance(data, str | list | tuple):
+        session = session_for(spark)
         from pyspark.sql import functions
 
         paths = [data] if isinstance(data, str) else list(data)
-        session = session_for(spark)
         frame, lines = read_paths(session, paths)
         frame, place = frame.withColumn(PLACE, functions.input_file_name()), PLACE
         if lines:

@@ -151,13 +151,16 @@ class BatchState:
     smoothing: float = 0.0
 
 
-_objectives: dict[str, Objective] = {}  # of the shards that this process has seen
+_objectives: dict[str, Objective] = {}  # of the shards of this run that this process has seen
 
 
 def add_gradient(shard: Shard, given: BatchState) -> dict[str, Array]:
     """A shard's part of a pass: sums of losses and gradients, or of squares."""
     objective = _objectives.get(shard.path)
     if objective is None:
+        run = os.path.dirname(shard.path)
+        for path in [path for path in _objectives if os.path.dirname(path) != run]:
+            del _objectives[path]
         learner = LinearLearner(given.settings, given.n_features, given.labels)
         objective = _objectives[shard.path] = Objective(BatchData(shard.source, learner))
     if given.w is None:

@@ -27,7 +27,7 @@ class _Shared(HasFeaturesCol, HasLabelCol, HasPredictionCol, HasProbabilityCol, 
         self._set(**columns)
 
 
-class SparkEstimator(Estimator, _Shared):  # type: ignore[misc]
+class SparkEstimator(Estimator["SparkModel"], _Shared):
     """A linear estimator as a stage: `fit` is `fit_spark`, with the options given.
 
     Parameters
@@ -62,10 +62,10 @@ class SparkEstimator(Estimator, _Shared):  # type: ignore[misc]
         fitted = fit_spark(
             self._local(), dataset, features=features, label=self.getLabelCol(), weight=weight, **self.options
         )
-        return self._copyValues(SparkModel(fitted, features))  # type: ignore[no-any-return]
+        return self._copyValues(SparkModel(fitted, features))
 
 
-class SparkModel(Model, _Shared):  # type: ignore[misc]
+class SparkModel(Model, _Shared):
     """A fitted stage: `transform` is `predict_spark`; `estimator` is the ordinary local one, to save and serve."""
 
     def __init__(self, estimator: Any = None, features: Any = None) -> None:
@@ -74,7 +74,7 @@ class SparkModel(Model, _Shared):  # type: ignore[misc]
 
     def copy(self, extra: Any = None) -> SparkModel:
         """The same estimator with other columns."""
-        return self._copyValues(SparkModel(self.estimator, self.features), extra)  # type: ignore[no-any-return]
+        return self._copyValues(SparkModel(self.estimator, self.features), extra)
 
     def _transform(self, dataset: Any) -> Any:
         return predict_spark(

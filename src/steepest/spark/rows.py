@@ -301,7 +301,7 @@ def from_bytes(data: Any) -> Chunk:
 
     def take(dtype: type, n: int) -> Array:
         nonlocal at
-        part = np.frombuffer(data, dtype, n, at)
+        part: Array = np.frombuffer(data, dtype, n, at)
         at += part.nbytes
         return part
 

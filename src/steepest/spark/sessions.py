@@ -47,12 +47,15 @@ def start(master: str, **settings: str) -> Any:
     if master.startswith("spark://"):
         _need_answer(master)
     builder = SparkSession.builder.master(master).appName("steepest").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        return session
     except Exception as error:
-        if "Could not parse Master URL" in str(error) or "master" in str(error).lower():
+        if "Master URL" in str(error):
             raise DataError(
                 f"{master!r} is no address of a Spark master; give local[*], spark://HOST:7077, yarn or sc://HOST"
             ) from None
