@@ -476,7 +476,8 @@ def test_the_command_line_trains_on_spark(tmp_path):
     words = [sys.executable, "-m", "steepest", "train", "--spark", "local[2]", rows, "-m", model, "--n-shards", "2"]
     done = subprocess.run(words, env=env, capture_output=True, timeout=200)
     assert done.returncode == 0, done.stderr.decode()[-3000:]
-    assert st.load(model).score(table[["a", "b"]].to_numpy(), table.label) > 0.95
+    assert st.load(model).score(table[["a", "b"]], table.label) > 0.95
+    assert main(["evaluate", model, rows]) == 0
 
 
 def test_the_command_line_says_that_no_master_answers(tmp_path, capsys):
