@@ -379,7 +379,8 @@ from steepest.spark import linear
 master, kill, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
 for name, value in {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.cores.max": "2",
-                    "spark.executor.cores": "1"}.items():
+                    "spark.executor.cores": "1",
+                    "spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}.items():
     builder = builder.config(name, value)
 session = builder.getOrCreate()
 session.sparkContext.setLogLevel("OFF")
