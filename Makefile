@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(BIN)/steepest demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.linear

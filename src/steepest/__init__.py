@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from steepest.radial import RBFClassifier, RBFRegressor
     from steepest.ranking import LinearRanker
     from steepest.selection import cross_validate
+    from steepest.spark import fit_spark
     from steepest.sparsity import path
     from steepest.text import TextClassifier
     from steepest.tuning import tune
@@ -59,6 +60,7 @@ __all__ = [
     "TextClassifier",
     "__version__",
     "cross_validate",
+    "fit_spark",
     "from_arrays",
     "from_ratings",
     "load",
@@ -96,6 +98,7 @@ _HOMES = {
     "RBFRegressor": "radial",
     "Source": "data.source",
     "cross_validate": "selection",
+    "fit_spark": "spark",
     "TextClassifier": "text",
     "from_arrays": "data.source",
     "from_ratings": "data.ratings",

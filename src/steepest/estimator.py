@@ -106,6 +106,14 @@ class Estimator:
             return ParameterError(message)
         return NotFittedError(message)  # type: ignore[no-any-return]
 
+    def predict_spark(self, df: Any, **options: Any) -> Any:
+        """A Spark DataFrame with a column of predictions, and of probabilities if there are any.
+
+        `features` names the columns to read if they are others than in `fit_spark`; `prediction` and `probability`
+        name the new columns.
+        """
+        return importlib.import_module("steepest.spark").predict_spark(self, df, **options)
+
     # ---------------------------------------------------------------------------------------------------- files
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:

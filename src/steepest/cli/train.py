@@ -40,6 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help="share of rows to measure on")
     parser.add_argument("--checkpoint", metavar="DIR", help="save the state there now and then")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    parser.add_argument(
+        "--spark", metavar="MASTER", help="learn on Spark: local[*], spark://HOST:7077, sc://HOST, yarn"
+    )
+    parser.add_argument("--method", choices=("ipm", "mix", "vote", "batch"), help="on Spark: how shards work together")
     parser.add_argument("--report", metavar="FILE.html", help="write a page: losses, measures, heaviest weights")
     parser.add_argument("--json", action="store_true", help="one JSON object an epoch on stdout")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -66,6 +70,15 @@ def run(options: argparse.Namespace) -> int:
     for file in (options.model, options.report):
         check_writable(file)
     started = time.perf_counter()
+    if options.spark is not None:
+        _fit_on_spark(estimator, options)
+        estimator.save(options.model)
+        if options.report is not None:
+            _report(estimator, options, None)
+        _summarise(estimator, options, time.perf_counter() - started)
+        return 0
+    if options.method is not None:
+        raise st.ParameterError(f"--method {options.method} is for Spark; give --spark MASTER as well")
     source, validation = open_data(options, **reading(options)), None
     if options.holdout:
         hold_out = holdout_groups if options.task == "rank" else type(source).holdout
@@ -78,6 +91,39 @@ def run(options: argparse.Namespace) -> int:
     tell_skipped(source)
     _summarise(estimator, options, time.perf_counter() - started)
     return 0
+
+
+def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
+    """The same estimator, fitted by a session that lives as long as the fit."""
+    from steepest.spark.rows import PLAIN
+    from steepest.spark.sessions import read_paths, start
+
+    for name in ("holdout", "checkpoint", "cache", "limit", "on_bad_line"):
+        if getattr(options, name):
+            raise st.ParameterError(f"--{name.replace('_', '-')} has no meaning with --spark; leave it out")
+    if not isinstance(estimator, st.LinearClassifier | st.LinearRegressor):
+        raise st.ParameterError(f"--task {options.task} cannot be learned on Spark; use classify or regress")
+    roles = [name for role in ROLES for name in getattr(options, role) or ()]
+    session = start(options.spark)
+    try:
+        frame, lines = read_paths(session, options.data)
+        if estimator.hasher is None and not lines and all(kind in PLAIN for _, kind in frame.dtypes):
+            estimator.hasher = st.Hasher(names=10_000)  # as for tables that are read here
+        st.fit_spark(
+            estimator,
+            options.data,
+            features=roles or None,
+            label=options.label,
+            weight=options.weight,
+            method=options.method or "ipm",
+            n_features=options.n_features,
+            spark=session,
+        )
+    finally:
+        session.stop()
+    if options.json:
+        for record in estimator.history_:
+            print(json.dumps(record))
 
 
 def _estimator_class(options: argparse.Namespace) -> type[Model]:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -282,6 +283,74 @@ class Common:
         return Common(self.learner.clone(), self.residuals)
 
 
+Pass = tuple[int, int, int]  # (epoch, part of it, parts)
+
+
+@dataclass(slots=True)
+class Told:
+    """What the shards have to say after a round, in their order; a message may be made when its turn comes."""
+
+    rows: list[int]
+    average_weight: float  # of the first shard's sum of iterates
+    messages: Iterable[Message]
+    residuals: list[Residual]
+    voters: list[LinearLearner]
+    n_bytes: tuple[int, int]  # to and from the shards
+
+
+class Team(Protocol):
+    """Who holds the shards, here or on other machines, and lets them learn."""
+
+    def prepare(self, learner: LinearLearner) -> None:
+        """Settles what all shards must agree on; see the function `prepare`."""
+
+    def evidence(self, n_features: int) -> list[Array]:
+        """What `count_evidence` says of each shard."""
+
+    def learn(self, common: Common, passes: Sequence[Pass], how: str, keep_voters: bool) -> Told:
+        """Every shard learns these passes over its rows from the common state."""
+
+
+@dataclass(slots=True)
+class LocalTeam:
+    """Shards in this process, as many at work at once as there are threads."""
+
+    shards: Sequence[Source]
+    unknown: Source | None  # all rows, if classes or width are to be found out first
+    n_threads: int = 1
+
+    def prepare(self, learner: LinearLearner) -> None:
+        """From the rows themselves."""
+        prepare(learner, self.shards[0].epoch(0), None if self.unknown is None else self.unknown.epoch(0))
+
+    def evidence(self, n_features: int) -> list[Array]:
+        """One shard after the other."""
+        return [count_evidence(shard.read(Order(), 0), n_features) for shard in self.shards]
+
+    def learn(self, common: Common, passes: Sequence[Pass], how: str, keep_voters: bool) -> Told:
+        """In threads."""
+        base = common.learner
+
+        def work(shard: int) -> tuple[Message, Residual, LinearLearner | None]:
+            own, progress = learn_shard(base, (part_of_epoch(self.shards[shard], *which) for which in passes))
+            return (*send(base, own, progress, how, common.residuals[shard]), own if keep_voters else None)
+
+        # Rows that are read and hashed on the way come one shard after the other: a hasher learns names as it goes.
+        n_threads = self.n_threads if all(isinstance(shard, ArraySource) for shard in self.shards) else 1
+        with ThreadPoolExecutor(n_threads) as pool:
+            results = list(pool.map(work, range(len(self.shards))))
+        messages = [message for message, _, _ in results]
+        down = len(self.shards) * sum(base.arrays[name].nbytes for name in WIDE if name in base.arrays)
+        return Told(
+            rows=[message.rows for message in messages],
+            average_weight=float(messages[0].small["clock"][-1]),
+            messages=messages,
+            residuals=[left for _, left, _ in results],
+            voters=[own for _, _, own in results if own is not None],
+            n_bytes=(down, sum(message.n_bytes for message in messages)),
+        )
+
+
 def train_by_mixing(
     learner: LinearLearner,
     source: Source,
@@ -294,19 +363,45 @@ def train_by_mixing(
     checkpoints: Checkpoints | None = None,
 ) -> tuple[LinearLearner, History, list[LinearLearner]]:
     """Trains by rounds; returns the mixed learner, the history, and the shards' own last learners if they vote."""
-    monitor = monitor or Monitor()
     shards = shard_sources(source, mixing.n_shards)
+    known = isinstance(source, ArraySource) and (len(learner.book) > 0 or learner.settings.task == "regress")
+    team = LocalTeam(shards, None if known else source, mixing.n_threads)
+    return mix_rounds(
+        learner,
+        team,
+        plan,
+        mixing,
+        keep_voters=keep_voters,
+        validation=validation,
+        monitor=monitor,
+        checkpoints=checkpoints,
+    )
+
+
+def mix_rounds(
+    learner: LinearLearner,
+    team: Team,
+    plan: Plan,
+    mixing: MixPlan,
+    *,
+    keep_voters: bool = False,
+    validation: Source | None = None,
+    monitor: Monitor | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[LinearLearner, History, list[LinearLearner]]:
+    """The rounds of a team, wherever its shards are; see `train_by_mixing`."""
+    monitor = monitor or Monitor()
     learner.keep_whole_tables()
-    common, history, watch, place = Common(learner, [{} for _ in shards]), History(), Watch(), Place()
+    n_shards = mixing.n_shards
+    common, history, watch, place = Common(learner, [{} for _ in range(n_shards)]), History(), Watch(), Place()
     if checkpoints is not None and (found := checkpoints.resume()) is not None:
         common, history, place, watch = found
         monitor.event(f"resumed after round {place.epoch} of {mixing.rounds}")
     else:
-        known = isinstance(source, ArraySource) and (len(learner.book) > 0 or learner.settings.task == "regress")
-        prepare(learner, shards[0].epoch(0), None if known else source.epoch(0))
+        team.prepare(learner)
     evidence = None
-    if mixing.mix == "evidence" and mixing.n_shards > 1 and not learner.shared:
-        evidence = [count_evidence(shard.read(Order(), 0), common.learner.n_features) for shard in shards]
+    if mixing.mix == "evidence" and n_shards > 1 and not learner.shared:
+        evidence = team.evidence(common.learner.n_features)
     for number in range(place.epoch, mixing.rounds):
         started = time.perf_counter()
         parts = max(1, mixing.rounds // plan.epochs)  # rounds in an epoch
@@ -316,7 +411,7 @@ def train_by_mixing(
             epochs = range(number * plan.epochs // mixing.rounds, (number + 1) * plan.epochs // mixing.rounds)
         passes = [(epoch, number % parts, parts) for epoch in epochs]
         common.learner.keep_good_state()
-        progress, n_bytes = _round(common, shards, passes, mixing, evidence, keep_voters)
+        progress, n_bytes = _round(common, team, passes, mixing, evidence, keep_voters)
         record = _record(common.learner, number, epochs, progress, n_bytes, mixing.n_shards, started)
         watched = record["loss"]
         if validation is not None:
@@ -340,33 +435,22 @@ def train_by_mixing(
 
 def _round(
     common: Common,
-    shards: Sequence[Source],
-    passes: Sequence[tuple[int, int, int]],
+    team: Team,
+    passes: Sequence[Pass],
     mixing: MixPlan,
     evidence: Sequence[Array] | None,
     keep_voters: bool,
 ) -> tuple[Progress, tuple[int, int]]:
-    """All shards learn, as many at once as there are threads; (what became of it, bytes to and from the shards)."""
+    """All shards learn and are mixed; (what became of it, bytes to and from the shards)."""
     base = common.learner
     base._settle()
-
-    def work(shard: int) -> tuple[Message, Residual, LinearLearner | None]:
-        own, progress = learn_shard(base, (part_of_epoch(shards[shard], *which) for which in passes))
-        return (*send(base, own, progress, mixing.send, common.residuals[shard]), own if keep_voters else None)
-
-    # Rows that are read and hashed on the way come one shard after the other: a hasher learns names as it goes.
-    n_threads = mixing.n_threads if all(isinstance(shard, ArraySource) for shard in shards) else 1
-    with ThreadPoolExecutor(n_threads) as pool:
-        results = list(pool.map(work, range(len(shards))))
-    messages = [message for message, _, _ in results]
-    common.residuals = [left for _, left, _ in results]
-    common.voters = [own for _, _, own in results if own is not None]
-    down = len(shards) * sum(base.arrays[name].nbytes for name in WIDE if name in base.arrays)
-    before, after = base.arrays["clock"][-1], messages[0].small["clock"][-1]
+    told = team.learn(common, passes, mixing.send, keep_voters)
+    common.residuals, common.voters = told.residuals, told.voters
+    before = base.arrays["clock"][-1]
     # One-shot mixing is a mean; and sums of iterates that have changed their unit cannot be stretched.
-    gain = GAIN if after >= before and mixing.rounds > 1 else 1.0
-    progress = mix(base, messages, shares_of([message.rows for message in messages], evidence, gain))
-    return progress, (down, sum(message.n_bytes for message in messages))
+    gain = GAIN if told.average_weight >= before and mixing.rounds > 1 else 1.0
+    progress = mix(base, told.messages, shares_of(told.rows, evidence, gain))
+    return progress, told.n_bytes
 
 
 def _record(

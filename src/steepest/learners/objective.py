@@ -124,24 +124,31 @@ class Objective:
 
         With `curvature`, products with the Hessian at this w can follow.
         """
-        self._sums.fill(0.0)
-        totals = np.zeros((self.n_lanes, TOTALS))
-        kept: list[Array] = []
-        for number, (start, chunk) in enumerate(self._pass()):
-            at = self._rows_array(chunk) if curvature and self.data.in_memory else None
-            if not self._visit(GRADIENT, w, start, chunk, number, totals, self._sums, curvature=at):
-                return math.inf, np.zeros(self.shape)
-            if at is not None:
-                kept.append(at)
-        if curvature:
-            self._curvature, self._curvature_at = kept, w.copy()
-        total = totals.sum(axis=0) / self.weight_sum
+        totals = self.add_gradients(w, curvature=curvature)
+        if totals is None:
+            return math.inf, np.zeros(self.shape)
+        total = totals / self.weight_sum
         self.plain_loss, self.gap = float(total[1]), float(total[2])
         gradient = self._reduced()
         with np.errstate(over="ignore", invalid="ignore"):
             gradient[:-1] += self._penalty_gradient(w[:-1])
             value = float(total[0]) + self.smooth_penalty(w)
         return (value if math.isfinite(value) and np.isfinite(gradient).all() else math.inf), gradient
+
+    def add_gradients(self, w: Array, *, curvature: bool = False) -> Array | None:
+        """One pass: gradients into the lanes, and the sums of the losses; None where scores overflow."""
+        self._sums.fill(0.0)
+        totals = np.zeros((self.n_lanes, TOTALS))
+        kept: list[Array] = []
+        for number, (start, chunk) in enumerate(self._pass()):
+            at = self._rows_array(chunk) if curvature and self.data.in_memory else None
+            if not self._visit(GRADIENT, w, start, chunk, number, totals, self._sums, curvature=at):
+                return None
+            if at is not None:
+                kept.append(at)
+        if curvature:
+            self._curvature, self._curvature_at = kept, w.copy()
+        return np.asarray(totals.sum(axis=0))
 
     def slopes(self, w: Array) -> list[Array]:
         """The slope of every row's (smoothed) loss, chunk by chunk."""
@@ -181,16 +188,20 @@ class Objective:
         Of sparse data the root of that, chosen by passes to a gap of 1e-6 on 50,000 RCV1-shaped generated rows: L-BFGS
         needed 13 to 74, with the curvature itself 16 to 90, without a scale 18 to 121. Other data was not tried.
         """
+        self.add_squares()
+        scale = self._reduced() * (self.learner.loss.curvature or 1.0)
+        scale[:-1] += self.l2
+        scale = np.where(scale > 0, scale, 1.0)
+        return np.asarray(np.sqrt(scale) if self.sparse else scale)
+
+    def add_squares(self) -> None:
+        """One pass: the squares of all values into the lanes."""
         totals = np.zeros((self.n_lanes, TOTALS))
         zero = np.zeros(self.shape)
         self._sums.fill(0.0)
         for number, (start, chunk) in enumerate(self._pass()):
             ones = np.ones((chunk.n_rows, self.n_outputs))
             self._visit(DIAGONAL, zero, start, chunk, number, totals, self._sums, curvature=ones, kind=TARGETS)
-        scale = self._reduced() * (self.learner.loss.curvature or 1.0)
-        scale[:-1] += self.l2
-        scale = np.where(scale > 0, scale, 1.0)
-        return np.asarray(np.sqrt(scale) if self.sparse else scale)
 
     # ----------------------------------------------------------------------------------------------- the penalty
 
@@ -225,11 +236,16 @@ class Objective:
     def _rows_array(self, chunk: Chunk) -> Array:
         return np.empty((chunk.n_rows, self.n_outputs))
 
-    def _reduced(self) -> Array:
-        """The lanes added up in order, per unit of weight."""
+    def summed(self) -> Array:
+        """The lanes added up in order."""
         out: Array = self._sums[0].copy()
         for lane in self._sums[1:]:
             out += lane
+        return out
+
+    def _reduced(self) -> Array:
+        """The same, per unit of weight."""
+        out = self.summed()
         out /= self.weight_sum
         if not self.fit_intercept:
             out[-1] = 0.0
@@ -312,12 +328,16 @@ class Objective:
         w = np.zeros(self.shape)
         if self.settings.task != "regress" or not self.fit_intercept:
             return w
+        mean = self.add_targets() / self.weight_sum
+        w[-1] = np.log(np.maximum(mean, 1e-3)) if self.learner.loss.kind == "count" else mean
+        return w
+
+    def add_targets(self) -> Array:
+        """The weighted sum of the targets of each output."""
         total = np.zeros(self.n_outputs)
         for _, chunk in self.data.passes():
             assert chunk.y is not None
             y = chunk.visited(chunk.y).reshape(chunk.n_rows, -1)
             weight = np.ones(len(y)) if chunk.weight is None else chunk.visited(chunk.weight)
             total[...] = [_add_in_order(t, weight * column) for t, column in zip(total, y.T, strict=True)]
-        mean = total / self.weight_sum
-        w[-1] = np.log(np.maximum(mean, 1e-3)) if self.learner.loss.kind == "count" else mean
-        return w
+        return total

@@ -1,0 +1,100 @@
+"""A Spark session, or one sentence that says why there is none; and the files that a session reads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlparse
+
+from steepest.data.chunk import DataError
+from steepest.spark.errors import INSTALL, in_plain_words
+
+LINE_ENDINGS = (".libsvm", ".svm", ".svmlight", ".txt", ".gz", ".bz2")
+SECONDS = 5.0  # that a master may take to answer
+
+
+def need_pyspark() -> None:
+    """Refuses a Python without pyspark."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise DataError(f"Spark needs pyspark, which is not installed; run {INSTALL}") from None
+
+
+def session_for(spark: Any = None) -> Any:
+    """The session given, the active one, or a new one on all cores of this machine."""
+    need_pyspark()
+    if spark is not None:
+        return spark
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    return active if active is not None else start("local[*]")
+
+
+def start(master: str, **settings: str) -> Any:
+    """A session with this master, or one sentence."""
+    need_pyspark()
+    from pyspark.sql import SparkSession
+
+    if master.startswith("sc://"):
+        _need_answer(master)
+        return SparkSession.builder.remote(master).getOrCreate()
+    _need_java()
+    if master.startswith("spark://"):
+        _need_answer(master)
+    builder = SparkSession.builder.master(master).appName("steepest").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        return session
+    except Exception as error:
+        if "Master URL" in str(error):
+            raise DataError(
+                f"{master!r} is no address of a Spark master; give local[*], spark://HOST:7077, yarn or sc://HOST"
+            ) from None
+        raise in_plain_words(error) from None
+
+
+def _need_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if java is None or not os.path.exists(java):
+        where = f"JAVA_HOME={home} has none" if home else "none is in PATH"
+        raise DataError(
+            f"Spark needs Java 17 or later, and {where}; install one, as in apt-get install openjdk-17-jre-headless"
+        )
+
+
+def _need_answer(master: str) -> None:
+    """Spark itself would try for a minute, in silence."""
+    place = urlparse(master)
+    port = place.port or (15002 if place.scheme == "sc" else 7077)
+    try:
+        socket.create_connection((place.hostname or "", port), SECONDS).close()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise DataError(
+            f"no Spark master answers at {master} ({why}); check the address, or start one with "
+            "spark-class org.apache.spark.deploy.master.Master"
+        ) from None
+
+
+def read_paths(session: Any, paths: Sequence[str]) -> tuple[Any, bool]:
+    """(the rows of the files, whether they are lines of libsvm)."""
+    ends = {os.path.splitext(path.rstrip("/"))[1].lower() for path in paths}
+    lines = bool(ends) and ends <= set(LINE_ENDINGS)
+    if not lines and not ends <= {".parquet", ""}:
+        raise DataError(
+            f"{paths[0]} is of no kind that is read on Spark; give .parquet or .libsvm files, or a DataFrame"
+        )
+    try:
+        return (session.read.text(list(paths)) if lines else session.read.parquet(*paths)), lines
+    except Exception as error:
+        raise in_plain_words(error) from None

@@ -1,0 +1,516 @@
+"""Spark: the same bits as in one process, on threads, on a cluster that loses a worker, and over Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import steepest as st
+from steepest.cli import main
+
+if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+    pytest.skip("Java is not installed; Spark needs version 17 or later", allow_module_level=True)
+
+pytestmark = pytest.mark.xdist_group("spark")
+HERE = os.pathsep.join(path for path in sys.path if path)
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@pytest.fixture(scope="module")
+def spark():
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("SPARK_LOCAL_IP", "127.0.0.1"), ("PYSPARK_PYTHON", sys.executable), ("PYTHONPATH", HERE)):
+            patch.setenv(name, value)
+        builder = SparkSession.builder.master("local[2]")
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+def sparse_rows(X, y, **more):
+    rows = [X.indices[a:b].tolist() for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+    values = [X.data[a:b].astype(float).tolist() for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+    return pd.DataFrame({"places": rows, "values": values, "label": y, **more})
+
+
+SCHEMA = "places array<int>, values array<double>, label bigint"
+
+
+@pytest.fixture(scope="module")
+def frame(spark, binary):
+    X, y = binary
+    return spark.createDataFrame(sparse_rows(X, y, n=np.arange(len(y))), SCHEMA + ", n bigint")
+
+
+PAIR = ["places", "values"]
+
+
+def local(n_shards, **params):
+    return st.LinearClassifier(parallel="mixing", n_shards=n_shards, random_state=7, **params)
+
+
+def same(a, b):
+    for name, array in a._learner.state.items():
+        np.testing.assert_array_equal(array, b._learner.state[name], err_msg=name)
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_ipm_on_spark_and_mixing_in_one_process_give_the_same_bits(frame, binary, n_shards):
+    X, y = binary
+    here = local(n_shards, epochs=3).fit(X, y)
+    there = st.fit_spark(local(n_shards, epochs=3), frame, features=PAIR, label="label", n_features=X.shape[1])
+    same(here, there)
+    np.testing.assert_array_equal(here.predict_proba(X), there.predict_proba(X))
+    assert there.history_[-1]["bytes_up"] > 0
+
+
+def test_the_order_of_rows_may_be_named_after_a_shuffle(frame, binary):
+    X, y = binary
+    here = local(2, epochs=2).fit(X, y)
+    shuffled = frame.repartition(5)
+    there = st.fit_spark(local(2, epochs=2), shuffled, features=PAIR, label="label", n_features=200, order_by="n")
+    same(here, there)
+
+
+def test_shuffled_rows_are_learned_in_the_order_of_their_content(frame, binary):
+    from steepest.spark.shards import canonical
+
+    X, y = binary
+    first = st.fit_spark(local(2, epochs=2), frame.repartition(5), features=PAIR, label="label", n_features=200)
+    ordered, why = canonical(frame.repartition(3), [*PAIR, "label"], 2)
+    rows = ordered.select("n").toArrow().column(0).to_numpy()
+    assert "content" in why
+    same(local(2, epochs=2).fit(X[rows], y[rows]), first)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        dict(loss="hinge", solver="sgd", penalty="l1", alpha=1e-4, average=False),
+        dict(solver="ftrl", penalty="l1", alpha=1e-4, mix="uniform"),
+        dict(solver="adagrad", class_weight="balanced", rounds=4, epochs=2),
+        dict(batch_size=7, send="delta", shuffle="rows", dtype="float64"),
+    ],
+)
+def test_the_bits_are_the_same_for_other_rules(frame, binary, params):
+    X, y = binary
+    params = {"epochs": 2, **params}
+    same(
+        local(3, **params).fit(X, y),
+        st.fit_spark(local(3, **params), frame, features=PAIR, label="label", n_features=200),
+    )
+
+
+def test_words_as_classes_and_weights_of_rows(spark, multiclass):
+    X, y = multiclass
+    words, weight = np.array(["ash", "birch", "cedar", "Douglas fir"])[y], np.arange(len(y)) % 3.0
+    rows = spark.createDataFrame(
+        sparse_rows(X, words, weight=weight), SCHEMA.replace("label bigint", "label string, weight double")
+    )
+    here = local(2, epochs=2).fit(X, words, sample_weight=weight)
+    there = st.fit_spark(local(2, epochs=2), rows, features=PAIR, label="label", weight="weight", n_features=200)
+    assert there.classes_.tolist() == here.classes_.tolist()
+    same(here, there)
+    got = there.predict_spark(rows).select("prediction").toArrow().column(0).to_pylist()
+    assert got == here.predict(X).tolist()
+
+
+def test_shards_that_vote_and_one_mixture_at_the_end(frame, binary):
+    X, y = binary
+    there = st.fit_spark(local(3, epochs=2), frame, features=PAIR, label="label", method="vote", n_features=200)
+    here = local(3, epochs=2, rounds=1, vote=True).fit(X, y)
+    np.testing.assert_array_equal(here.decision_function(X), there.decision_function(X))
+    mixed = st.fit_spark(local(3, epochs=2), frame, features=PAIR, label="label", method="mix", n_features=200)
+    same(local(3, epochs=2, rounds=1).fit(X, y), mixed)
+
+
+def test_a_batch_solver_reaches_the_minimum_that_one_process_finds(frame, binary):
+    X, y = binary
+    model = lambda: st.LinearClassifier(alpha=1e-2, solver="lbfgs", tol=1e-4, random_state=0)
+    here = model().fit(X, y)
+    there = st.fit_spark(
+        model(), frame, features=PAIR, label="label", method="batch", n_shards=10, n_features=200
+    )  # ten are added up in a tree
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-4)
+    assert there.n_iter_ == here.n_iter_
+    assert there.history_[0]["bytes_up"] == there.history_[0]["passes"] * 10 * 8 * 201
+
+
+def test_regression_from_columns_of_numbers(spark):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3)).round(3)
+    y = X @ [1.0, -2.0, 0.5] + 3
+    table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y)
+    frame = spark.createDataFrame(table)
+    model = lambda: st.LinearRegressor(parallel="mixing", n_shards=2, random_state=1)
+    there = st.fit_spark(model(), frame, features=["a", "b", "c"], label="y")
+    same(model().fit(X, y), there)
+    by_batch = st.fit_spark(
+        st.LinearRegressor(alpha=0, random_state=0), frame, features=["a", "b", "c"], label="y", method="batch"
+    )
+    np.testing.assert_allclose(by_batch.coef_, [[1, -2, 0.5]], atol=1e-3)
+    got = there.predict_spark(frame).select("prediction").toArrow().column(0).to_numpy()
+    np.testing.assert_array_equal(got, there.predict(X))
+
+
+def test_vectors_arrays_and_libsvm_lines_give_the_same_bits(spark, binary, tmp_path):
+    from pyspark.ml.linalg import Vectors
+
+    X, y = binary[0].sorted_indices(), binary[1]
+    dense = X.toarray().astype(float)
+    rows = [
+        (Vectors.dense(row) if n % 2 else Vectors.sparse(200, np.flatnonzero(row), row[row != 0]), row.tolist(), int(k))
+        for n, (row, k) in enumerate(zip(dense, y, strict=True))
+    ]
+    frame = spark.createDataFrame(rows, ["vector", "array", "label"])
+    lines = [
+        f"{k} " + " ".join(f"{j + 1}:{v!r}" for j, v in enumerate(row) if v)
+        for row, k in zip(dense.tolist(), y, strict=True)
+    ]
+    (tmp_path / "rows.svm").write_text("# a comment\n" + "\n".join(lines) + "\n")
+    here = local(2, epochs=2).fit(X, y)
+    same(here, st.fit_spark(local(2, epochs=2), frame, features="vector", label="label"))
+    same(here, st.fit_spark(local(2, epochs=2), frame, features="array", label="label"))
+    same(here, st.fit_spark(local(2, epochs=2), str(tmp_path / "rows.svm"), n_features=200))
+
+
+def test_text_is_hashed_in_the_executors_and_the_model_is_an_ordinary_one(spark, tmp_path):
+    rng = np.random.default_rng(0)
+    words = np.array(["free", "money", "now", "meeting", "report", "monday", "cheap", "pills", "agenda", "lunch"])
+    texts = [" ".join(rng.choice(words, 5)) for _ in range(400)]
+    y = ["spam" if {"free", "cheap", "pills"} & set(text.split()) else "ham" for text in texts]
+    table = pd.DataFrame({"text": texts, "user": rng.integers(0, 9, 400).astype(str), "label": y})
+    table.to_parquet(tmp_path / "mails.parquet")
+    model = st.LinearClassifier(hasher=st.Hasher(12, names=100), n_shards=2, random_state=0)
+    st.fit_spark(model, str(tmp_path / "mails.parquet"), features=["text", "user"], label="label")
+    hasher = st.Hasher(12)
+    rows = hasher.fit_transform(table[["text", "user"]])
+    same(local(2, epochs=5).set_params(random_state=0).fit(rows, y), model)
+    assert {"free", "cheap", "pills"} >= {name for name, _ in model.top_features(2)["spam"]}
+    model.save(tmp_path / "m.steepest")
+    loaded = st.load(tmp_path / "m.steepest")
+    frame = spark.read.parquet(str(tmp_path / "mails.parquet"))
+    got = loaded.predict_spark(frame, probability="p").toArrow().to_pydict()
+    assert got["prediction"] == loaded.predict(table[["text", "user"]]).tolist()
+    np.testing.assert_array_equal(got["p"], loaded.predict_proba(table[["text", "user"]]))
+
+
+def test_a_stage_of_a_pipeline_under_cross_validation(spark, binary):
+    from pyspark.ml import Pipeline
+    from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+    from pyspark.ml.feature import VectorAssembler
+    from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+
+    from steepest.spark.pipeline import SparkEstimator
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(label=(X[:, 0] > X[:, 1]).astype(float))
+    frame = spark.createDataFrame(table)
+    stage = SparkEstimator(st.LinearClassifier(random_state=0, epochs=1), options=dict(n_shards=2))
+    pipeline = Pipeline(stages=[VectorAssembler(inputCols=["a", "b"], outputCol="features"), stage])
+    grid = ParamGridBuilder().addGrid(stage.alpha, [1e-4, 1e3]).build()
+    evaluator = MulticlassClassificationEvaluator(metricName="accuracy")
+    found = CrossValidator(estimator=pipeline, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, seed=1).fit(
+        frame
+    )
+    assert found.avgMetrics[0] > 0.9
+    assert found.bestModel.stages[1].estimator.alpha == 1e-4
+    assert evaluator.evaluate(found.transform(frame)) > 0.9
+
+
+def test_a_large_table_of_hashed_weights(spark):
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, 1 << 24, (400, 8))
+    table = pd.DataFrame({"places": places.tolist(), "values": [[1.0] * 8] * 400, "label": np.arange(400) % 2})
+    frame = spark.createDataFrame(table, SCHEMA)
+    params = dict(n_shards=2, epochs=2, mix="uniform", random_state=0)
+    model = st.fit_spark(st.LinearClassifier(**params), frame, features=PAIR, label="label", n_features=1 << 24)
+    assert model.coef_.shape == (1, 1 << 24)
+    assert 0 < model.n_nonzero_ <= 3200
+    assert model.history_[0]["bytes_up"] < 1 << 20  # what did not move is not sent
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+
+def fit(frame, **options):
+    return st.fit_spark(st.LinearClassifier(), frame, **{"features": PAIR, "label": "label", "n_shards": 2, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            dict(features="nowhere"),
+            "features='nowhere' is no column; the DataFrame has 'places', 'values', 'label', 'n'",
+        ),
+        (dict(label="nowhere"), "label='nowhere' is no column"),
+        (dict(features=["values", "places"]), "swap them"),
+        (dict(features="places", label="values"), "the label column 'values' is of type array<double>"),
+        (dict(n_shards=601), "n_shards=601 is more than the 600 rows"),
+        (dict(order_by="nowhere"), "order_by='nowhere' is no column"),
+        (dict(method="magic"), "method='magic' is unknown; choose one of ipm, mix, vote, batch"),
+        (dict(n_features=10), "lies beyond n_features=10"),
+    ],
+)
+def test_a_wrong_call_is_refused_in_one_sentence(frame, options, message):
+    with pytest.raises(ValueError, match=r"(?s).") as error:
+        fit(frame, **options)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (([1], [1.0], None), "the column 'label' is null; drop such rows, as in df.dropna(subset=['label'])"),
+        (([1], None, 1), "the column 'values' is null"),
+        (([1, 2], [1.0], 1), "'places' has 2 places, but 'values' has 1 values"),
+        (([1], [float("nan")], 1), "the value nan is no finite float32 number"),
+        (([-4], [1.0], 1), "the place -4 is not in"),
+    ],
+)
+def test_a_bad_row_is_shown_with_its_place(spark, row, message):
+    good = [([1], [1.0], 0), ([2], [1.0], 1)]
+    frame = spark.createDataFrame([*good, row], SCHEMA).coalesce(1)
+    with pytest.raises(st.DataError, match="row 2 of partition 0") as error:
+        fit(frame)
+    assert message in str(error.value)
+    assert f"places={row[0]!r}" in str(error.value)
+
+
+def test_a_bad_line_is_shown_with_its_file(spark, tmp_path):
+    (tmp_path / "bad.svm").write_text("1 1:1\n-1 2:x\n")
+    with pytest.raises(st.DataError, match=r"bad\.svm, row 1 of partition 0.*-1 2:x.*the value 'x' is not a number"):
+        st.fit_spark(st.LinearClassifier(n_shards=1), str(tmp_path / "bad.svm"))
+    with pytest.raises(st.DataError, match="does not exist; check the path"):
+        st.fit_spark(st.LinearClassifier(n_shards=1), str(tmp_path / "none.parquet"))
+    with pytest.raises(st.DataError, match="is of no kind that is read on Spark"):
+        st.fit_spark(st.LinearClassifier(n_shards=1), str(tmp_path / "rows.csv"))
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (st.LinearClassifier(early_stopping=True), {}, "early_stopping holds out rows on one machine only"),
+        (st.LinearClassifier(solver="lbfgs"), {}, "give method='batch'"),
+        (st.LinearClassifier(solver="dual_cd"), dict(method="batch"), "takes solver='lbfgs' or 'gd'"),
+        (st.LinearClassifier(send="topk"), {}, "a lost executor would forget"),
+        (st.LinearRegressor(), dict(method="vote"), "method='vote' is for classifiers"),
+        (st.KMeans(), {}, "KMeans cannot learn on Spark"),
+    ],
+)
+def test_what_a_cluster_cannot_do_is_said(frame, model, options, message):
+    with pytest.raises(ValueError, match=message):
+        st.fit_spark(model, frame, features=PAIR, label="label", n_shards=2, **options)
+
+
+def test_a_driver_too_small_for_the_weights_is_told_before_training(frame, monkeypatch):
+    from steepest.spark import linear
+
+    monkeypatch.setattr(linear, "free_memory", lambda: 4 * 2.0**30)
+    with pytest.raises(st.DataError, match=r"has 4\.0 GB of free memory, but 268,435,456 features .* n_bits="):
+        fit(frame, n_features=1 << 28)
+
+
+def test_no_java_no_pyspark_and_a_wrong_master_are_named(monkeypatch):
+    from steepest.spark import sessions
+
+    with pytest.raises(st.DataError, match=r"no Spark master answers at spark://127\.0\.0\.1:9"):
+        sessions.start("spark://127.0.0.1:9")
+    with monkeypatch.context() as patch:
+        patch.setenv("JAVA_HOME", "/nowhere")
+        with pytest.raises(st.DataError, match="Java 17 or later, and JAVA_HOME=/nowhere has none; install one"):
+            sessions.start("local[1]")
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(st.DataError, match=r"pip install 'steepest\[spark\]'"):
+        sessions.start("local[1]")
+    with pytest.raises(st.DataError, match=r"pip install 'steepest\[spark\]'"):
+        st.fit_spark(st.LinearClassifier(), "rows.parquet")
+
+
+def test_files_that_were_lost_are_written_again(frame, binary, monkeypatch):
+    import shutil as files
+
+    from steepest.spark import linear
+
+    X, y = binary
+    real, lost = linear.SparkTeam.learn, []
+
+    def forgetful(team, *given):
+        if not lost:
+            lost.append(1)
+            for row in team.shards.anchor.collect():
+                files.rmtree(row.path)
+        return real(team, *given)
+
+    monkeypatch.setattr(linear.SparkTeam, "learn", forgetful)
+    there = fit(frame, n_features=200)
+    assert any("written again" in event for event in there.history_.events)
+    monkeypatch.undo()
+    same(st.fit_spark(local(2), frame, features=PAIR, label="label", n_features=200), local(2).fit(X, y))
+
+
+# ------------------------------------------------------------------------------------------------------ a real cluster
+
+CLUSTER_SCRIPT = """
+import json, os, signal, sys
+import numpy as np, pandas as pd
+import steepest as st
+from pyspark.sql import SparkSession
+from steepest.spark import linear
+
+master, kill, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+for name, value in {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.cores.max": "2",
+                    "spark.executor.cores": "1",
+                    "spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}.items():
+    builder = builder.config(name, value)
+session = builder.getOrCreate()
+session.sparkContext.setLogLevel("OFF")
+with np.load(out + ".npz") as rows:
+    table = pd.DataFrame({"x": rows["X"].tolist(), "label": rows["y"]})
+frame = session.createDataFrame(table)
+real, rounds = linear.SparkTeam.learn, []
+def mortal(team, *given):
+    rounds.append(1)
+    if len(rounds) == 2 and kill:
+        executors = os.popen(f"ps -o pid= --ppid {kill}").read().split()
+        assert executors
+        for process in (kill, *map(int, executors)):
+            os.kill(process, signal.SIGKILL)
+    return real(team, *given)
+linear.SparkTeam.learn = mortal
+model = st.LinearClassifier(n_shards=2, epochs=4, random_state=7)
+st.fit_spark(model, frame, features="x", label="label")
+model.save(out)
+session.stop()
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A master and two workers of one core each, on loopback; (address, processes of the workers)."""
+    import socket
+    import subprocess
+    import time
+
+    import pyspark
+
+    script = os.path.join(os.path.dirname(pyspark.__file__), "bin", "spark-class")
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": HERE}
+    env["SPARK_WORKER_DIR"] = str(tmp_path / "work")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = open(tmp_path / "cluster.log", "wb")  # noqa: SIM115, closed below
+
+    def start(*words):
+        return subprocess.Popen([script, *words], env=env, stdout=log, stderr=log)
+
+    name = "org.apache.spark.deploy"
+    master = start(f"{name}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+    processes = [master]
+    try:
+        for _ in range(300):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.2)
+        address = f"spark://127.0.0.1:{port}"
+        workers = [
+            start(f"{name}.worker.Worker", "--cores", "1", "--memory", "1g", "--webui-port", "0", address)
+            for _ in range(2)
+        ]
+        processes += workers
+        yield address, workers, env
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+        log.close()
+
+
+def test_a_cluster_that_loses_a_worker_in_mid_training_gives_the_same_bits(cluster, binary, tmp_path):
+    import subprocess
+
+    address, workers, env = cluster
+    X, y = binary
+    out = str(tmp_path / "m.steepest")
+    np.savez(out + ".npz", X=X.toarray().astype(float), y=y)
+    script = tmp_path / "train.py"
+    script.write_text(CLUSTER_SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script), address, str(workers[0].pid), out], env=env, capture_output=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert workers[0].wait() != 0
+    same(local(2, epochs=4).fit(X.toarray(), y), st.load(out))
+
+
+def test_the_command_line_trains_on_spark(tmp_path):
+    import subprocess
+
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.standard_normal(300), "b": rng.standard_normal(300)})
+    table = table.assign(label=(table.a > table.b).astype(int))
+    table.to_parquet(tmp_path / "rows.parquet")
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": HERE}
+    rows, model = str(tmp_path / "rows.parquet"), str(tmp_path / "m.steepest")
+    words = [sys.executable, "-m", "steepest", "train", "--spark", "local[2]", rows, "-m", model, "--n-shards", "2"]
+    done = subprocess.run(words, env=env, capture_output=True, timeout=200)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert st.load(model).score(table[["a", "b"]], table.label) > 0.95
+    assert main(["evaluate", model, rows]) == 0
+
+
+def test_the_command_line_says_that_no_master_answers(tmp_path, capsys):
+    words = ["train", "--spark", "spark://127.0.0.1:9", "rows.parquet", "-m", str(tmp_path / "m.steepest")]
+    assert main(words) == 2
+    assert "no Spark master answers at spark://127.0.0.1:9" in capsys.readouterr().err
+    assert main([*words, "--holdout", "0.1"]) == 2
+    assert "--holdout has no meaning with --spark" in capsys.readouterr().err
+    assert not (tmp_path / "m.steepest").exists()
+
+
+def test_the_same_over_spark_connect(tmp_path, binary):
+    """In a process of its own: a process speaks either to a JVM of its own or to a server."""
+    import subprocess
+
+    X, y = binary
+    np.savez(tmp_path / "rows.npz", X=X.toarray().astype(float), y=y)
+    script = tmp_path / "connect.py"
+    script.write_text(
+        "import sys, numpy as np, pandas as pd, steepest as st\n"
+        "from pyspark.sql import SparkSession\n"
+        "session = SparkSession.builder.remote('local[2]').getOrCreate()\n"
+        "rows = np.load(sys.argv[1])\n"
+        "frame = session.createDataFrame(pd.DataFrame({'x': rows['X'].tolist(), 'label': rows['y']}))\n"
+        "model = st.LinearClassifier(n_shards=2, epochs=2, random_state=7)\n"
+        "st.fit_spark(model, frame, features='x', label='label').save(sys.argv[2])\n"
+        "assert model.predict_spark(frame).where('prediction = label').count() > 300\n"
+        "session.stop()\n"
+    )
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": HERE}
+    model = str(tmp_path / "m.steepest")
+    words = [sys.executable, str(script), str(tmp_path / "rows.npz"), model]
+    done = subprocess.run(words, env=env, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    same(local(2, epochs=2).fit(X.toarray(), y), st.load(model))
