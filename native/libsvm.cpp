@@ -144,9 +144,11 @@ class Reader {
     for (;; ++n) {
 #if defined(STEEPEST_EIGHT_AT_ONCE)
       uint64_t near;
-      if (end - p > kNearBytes && read_near(p, near, values[n]) && near - first < width) {
+      const char* behind = p;  // an index out of range is left to the general way, which says what is wrong
+      if (end - p > kNearBytes && read_near(behind, near, values[n]) && near - first < width) {
         indices[n] = static_cast<int32_t>(near - first);
         widest = near - first >= widest ? near - first + 1 : widest;
+        p = behind;
         continue;
       }
 #endif
