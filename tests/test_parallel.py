@@ -7,7 +7,7 @@ import pytest
 
 import steepest as st
 from conftest import sparse_problem
-from steepest.engine.mixing import _compress, shares_of
+from steepest.engine.mixing import PARTS, Agenda, MixPlan, _compress, shares_of
 from steepest.engine.parallel import Shape, decide
 
 WAYS = {
@@ -180,6 +180,27 @@ def test_a_killed_mixing_run_resumes_after_its_last_round(send, tmp_path, monkey
     same_bits(whole, resumed)
 
 
+def test_rounds_by_seconds_visit_every_row_once_an_epoch():
+    agenda = Agenda(2, MixPlan(4, 2, seconds=1.0))
+    seen = []
+    for seconds in [0.1, 0.2, 5.0, 1.0, 30.0, *[0.01] * 100]:
+        for epoch, start, stop, parts in agenda.passes():
+            seen += [epoch * parts + part for part in range(start, stop)]
+        if not agenda.passes():
+            break
+        agenda.move_on(seconds)
+    assert seen == list(range(2 * PARTS))
+
+
+def test_shards_that_meet_by_the_clock_learn_well_and_say_how_long_they_were_apart():
+    X, y = sparse_problem(n_rows=3000, seed=4)
+    model = make("mixing", rounds=None, sync_seconds=1e-3).fit(X, y)
+    assert sum(model.history_.column("rows")) == 3 * 3000
+    assert len(model.history_) > 3
+    assert max(model.history_.column("rows_apart")) < 3000 / 5 + 1
+    assert model.score(X, y) > make("mixing", parallel="serial").fit(X, y).score(X, y) - 0.1
+
+
 @pytest.mark.parametrize("parallel", ["replicas", "mixing", "hogwild", "auto"])
 def test_streams_of_text_learn_in_parallel(parallel, tmp_path):
     rng = np.random.default_rng(0)
@@ -213,6 +234,8 @@ def test_auto_says_in_one_sentence_what_it_chose():
     [
         (dict(parallel="cluster"), "parallel"),
         (dict(parallel="mixing", n_shards=0), "n_shards"),
+        (dict(parallel="mixing", rounds=3, sync_seconds=1), "contradicts"),
+        (dict(parallel="mixing", sync_seconds=0), "sync_seconds"),
         (dict(parallel="mixing", n_shards=101), "n_shards=101 is more than the 100 rows"),
         (dict(parallel="mixing", rounds=7, epochs=5), "rounds=7"),
         (dict(parallel="mixing", mix="median"), "mix"),

@@ -91,6 +91,8 @@ class LinearClassifier(Classifier, LinearModel):
         parallel="mixing": how many learn apart.
     rounds : int, optional
         How often shards are averaged in all; None: once an epoch.
+    sync_seconds : float, optional
+        Instead of rounds: shards are averaged about every so many seconds. Not the same bits every time.
     mix : {"evidence", "uniform"}
         Whether a shard speaks for a feature in proportion to the rows it has seen it in.
     send : {"full", "delta", "topk", "float16"}
@@ -178,6 +180,7 @@ class LinearClassifier(Classifier, LinearModel):
         sync_every: int = 2048,
         n_shards: int = 8,
         rounds: int | None = None,
+        sync_seconds: float | None = None,
         mix: str = "evidence",
         send: str = "full",
         vote: bool | str = False,
@@ -296,6 +299,7 @@ class LinearRegressor(Regressor, LinearModel):
         sync_every: int = 2048,
         n_shards: int = 8,
         rounds: int | None = None,
+        sync_seconds: float | None = None,
         mix: str = "evidence",
         send: str = "full",
         vote: bool | str = False,

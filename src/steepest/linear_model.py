@@ -16,7 +16,7 @@ import numpy as np
 from steepest.budget import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.kept import keep_rows
-from steepest.data.parameters import ParameterError, at_least, choice, whole
+from steepest.data.parameters import ParameterError, at_least, choice, inside, whole
 from steepest.data.raw import Survey, encoder_of, survey
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.engine.batch import TOLERANCES, BatchCheckpoints, BatchPlan, minimise
@@ -96,6 +96,7 @@ class LinearModel(SupervisedModel):
     sync_every: int
     n_shards: int
     rounds: int | None
+    sync_seconds: float | None
     mix: str
     send: str
     vote: bool | str
@@ -221,7 +222,7 @@ class LinearModel(SupervisedModel):
         if run.checkpoint is not None:
             fingerprint = {"settings": learner.settings.as_dict(), "seed": seed, "data": source.fingerprint()}
             if parallel == "mixing":
-                fingerprint |= {"mixing": [self.n_shards, self.rounds, self.mix, self.send, epochs]}
+                fingerprint |= {"mixing": [self.n_shards, self.rounds, self.sync_seconds, self.mix, self.send, epochs]}
             restorer = self._restorer(learner, parallel)
             checkpoints = Checkpoints(run.checkpoint, restorer, fingerprint, source=source, resume=run.resume)
         watching: dict[str, Any] = {"validation": validation, "monitor": run.monitor, "checkpoints": checkpoints}
@@ -307,7 +308,15 @@ class LinearModel(SupervisedModel):
             mix=choice("mix", self.mix, MIXES),
             send=choice("send", self.send, SENDS),
             n_threads=threads(self.n_jobs),
+            seconds=self._sync_seconds(),
         )
+
+    def _sync_seconds(self) -> float | None:
+        if self.sync_seconds is None:
+            return None
+        if self.rounds is not None:
+            raise ParameterError(f"sync_seconds={self.sync_seconds} contradicts rounds={self.rounds}; give one of them")
+        return inside("sync_seconds", self.sync_seconds, 0.0, math.inf)
 
     def _restorer(self, learner: LinearLearner, parallel: str) -> Callable[[Mapping[str, Array]], Any]:
         """Makes what a checkpoint has saved out of its arrays."""

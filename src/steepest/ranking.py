@@ -68,7 +68,7 @@ class LinearRanker(LinearModel):
         "memory_budget": None,
     }
     memory_budget = None
-    n_replicas, sync_every, n_shards, rounds = 2, 2048, 8, None
+    n_replicas, sync_every, n_shards, rounds, sync_seconds = 2, 2048, 8, None, None
     mix, send, vote = "evidence", "full", False
     pairs: int | str
 

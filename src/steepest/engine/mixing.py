@@ -34,6 +34,8 @@ from steepest.learners.linear import CLOCK, WIDE, LinearLearner
 MIXES = ("evidence", "uniform")
 SENDS = ("full", "delta", "topk", "float16")
 GAIN = 1.5  # by evidence, a feature that all shards know moves so many times their mean change
+PARTS = 1 << 12  # of an epoch, where rounds are as long as they take
+FIRST_LENGTH = PARTS // 64
 TOP_SHARE = 0.1  # of the entries that moved, sent by "topk"
 SHARD_SEED = 0x9E3779B1  # shard s shuffles by the seed + s times this; shard 0 as a single learner would
 Residual = dict[str, Array]  # by the name of a table, what was not sent yet
@@ -48,6 +50,7 @@ class MixPlan:
     mix: str = "evidence"
     send: str = "full"
     n_threads: int = 1
+    seconds: float | None = None  # that a round should take; its length then follows from how fast the last one was
 
 
 @dataclass(slots=True)
@@ -81,13 +84,13 @@ def shard_sources(source: Source, n: int) -> list[Source]:
     return parts
 
 
-def part_of_epoch(source: Source, epoch: int, part: int, parts: int) -> Iterator[Chunk]:
-    """The rows of one of several equal parts of an epoch."""
-    if parts == 1:
+def part_of_epoch(source: Source, epoch: int, start: int, stop: int, parts: int) -> Iterator[Chunk]:
+    """The rows of parts start to stop - 1 of an epoch that is cut into equal ones."""
+    if stop - start == parts:
         yield from source.epoch(epoch)
         return
     n_rows = source.n_rows if source.n_rows is not None else sum(chunk.n_rows for chunk in source.epoch(epoch))
-    first, last, at = n_rows * part // parts, n_rows * (part + 1) // parts, 0
+    first, last, at = n_rows * start // parts, n_rows * stop // parts, 0
     for chunk in source.epoch(epoch):
         start, stop = max(first - at, 0), min(last - at, chunk.n_rows)
         if start < stop:
@@ -283,7 +286,42 @@ class Common:
         return Common(self.learner.clone(), self.residuals)
 
 
-Pass = tuple[int, int, int]  # (epoch, part of it, parts)
+Pass = tuple[int, int, int, int]  # (epoch, first part of it, the one behind the last, parts)
+
+
+@dataclass(slots=True)
+class Agenda:
+    """Which rows come in each round: a fixed part of the epochs, or as many as shall take so many seconds."""
+
+    epochs: int
+    mixing: MixPlan
+    number: int = 0  # rounds that are done
+    at: int = 0  # by seconds: parts of all epochs that are done
+    _length: int = FIRST_LENGTH
+
+    def passes(self) -> list[Pass]:
+        """Those of the next round; none at the end."""
+        rounds = self.mixing.rounds
+        if self.mixing.seconds is not None:
+            epoch, start = divmod(self.at, PARTS)
+            return [(epoch, start, min(PARTS, start + self._length), PARTS)] if epoch < self.epochs else []
+        if self.number >= rounds:
+            return []
+        parts = rounds // self.epochs  # rounds in an epoch
+        if parts > 1:
+            epoch, part = divmod(self.number, parts)
+            return [(epoch, part, part + 1, parts)]
+        epochs = range(self.number * self.epochs // rounds, (self.number + 1) * self.epochs // rounds)
+        return [(epoch, 0, 1, 1) for epoch in epochs]
+
+    def move_on(self, seconds: float) -> None:
+        """The round is done and took so long."""
+        if self.mixing.seconds is not None:
+            _, start, stop, _ = self.passes()[0]
+            self.at += stop - start
+            wanted = (stop - start) * self.mixing.seconds / max(seconds, 1e-9)
+            self._length = int(min(max(1.0, wanted), 4.0 * (stop - start), PARTS))
+        self.number += 1
 
 
 @dataclass(slots=True)
@@ -396,23 +434,19 @@ def mix_rounds(
     common, history, watch, place = Common(learner, [{} for _ in range(n_shards)]), History(), Watch(), Place()
     if checkpoints is not None and (found := checkpoints.resume()) is not None:
         common, history, place, watch = found
-        monitor.event(f"resumed after round {place.epoch} of {mixing.rounds}")
+        monitor.event(f"resumed after round {place.epoch}")
     else:
         team.prepare(learner)
     evidence = None
     if mixing.mix == "evidence" and n_shards > 1 and not learner.shared:
         evidence = team.evidence(common.learner.n_features)
-    for number in range(place.epoch, mixing.rounds):
+    agenda = Agenda(plan.epochs, mixing, place.epoch, place.chunks)
+    while passes := agenda.passes():
         started = time.perf_counter()
-        parts = max(1, mixing.rounds // plan.epochs)  # rounds in an epoch
-        epoch = number // parts
-        epochs = range(epoch, epoch + 1)
-        if parts == 1:
-            epochs = range(number * plan.epochs // mixing.rounds, (number + 1) * plan.epochs // mixing.rounds)
-        passes = [(epoch, number % parts, parts) for epoch in epochs]
         common.learner.keep_good_state()
-        progress, n_bytes = _round(common, team, passes, mixing, evidence, keep_voters)
-        record = _record(common.learner, number, epochs, progress, n_bytes, mixing.n_shards, started)
+        progress, told = _round(common, team, passes, mixing, evidence, keep_voters)
+        agenda.move_on(time.perf_counter() - started)
+        record = _record(common.learner, agenda.number, passes, progress, told, started)
         watched = record["loss"]
         if validation is not None:
             watched = record["holdout_loss"] = mean_loss(common.learner, validation)
@@ -422,9 +456,9 @@ def mix_rounds(
         monitor.epoch_done(record)
         watch.see(watched, common, plan)
         if checkpoints is not None:
-            checkpoints.maybe_save(common, history, Place(number + 1), watch)
+            checkpoints.maybe_save(common, history, Place(agenda.number, agenda.at), watch)
         if plan.may_stop and watch.stalled >= plan.patience:
-            history.events.append(f"stopped after round {number + 1}: no improvement in {plan.patience} rounds")
+            history.events.append(f"stopped after round {agenda.number}: no improvement in {plan.patience} rounds")
             monitor.event(history.events[-1])
             break
     if checkpoints is not None:
@@ -440,41 +474,37 @@ def _round(
     mixing: MixPlan,
     evidence: Sequence[Array] | None,
     keep_voters: bool,
-) -> tuple[Progress, tuple[int, int]]:
-    """All shards learn and are mixed; (what became of it, bytes to and from the shards)."""
+) -> tuple[Progress, Told]:
+    """All shards learn and are mixed; (what became of it, what they told)."""
     base = common.learner
     base._settle()
     told = team.learn(common, passes, mixing.send, keep_voters)
     common.residuals, common.voters = told.residuals, told.voters
     before = base.arrays["clock"][-1]
     # One-shot mixing is a mean; and sums of iterates that have changed their unit cannot be stretched.
-    gain = GAIN if told.average_weight >= before and mixing.rounds > 1 else 1.0
+    several = mixing.rounds > 1 or mixing.seconds is not None
+    gain = GAIN if told.average_weight >= before and several else 1.0
     progress = mix(base, told.messages, shares_of(told.rows, evidence, gain))
-    return progress, told.n_bytes
+    return progress, told
 
 
 def _record(
-    learner: LinearLearner,
-    number: int,
-    epochs: range,
-    progress: Progress,
-    n_bytes: tuple[int, int],
-    n_shards: int,
-    started: float,
+    learner: LinearLearner, number: int, passes: Sequence[Pass], progress: Progress, told: Told, started: float
 ) -> Record:
     seconds = time.perf_counter() - started
     return {
-        "epoch": epochs.stop,
-        "round": number + 1,
+        "epoch": passes[-1][0] + 1,
+        "round": number,
         "rows": progress.rows,
+        "rows_apart": max(told.rows),
         "loss": progress.mean_loss,
         "eta": learner.step_size,
         "nonzeros": learner.count_nonzero(),
         "seconds": seconds,
         "rows_per_second": progress.rows / seconds if seconds > 0 else math.nan,
-        "shards": n_shards,
-        "bytes_down": n_bytes[0],
-        "bytes_up": n_bytes[1],
+        "shards": len(told.rows),
+        "bytes_down": told.n_bytes[0],
+        "bytes_up": told.n_bytes[1],
     }
 
 
