@@ -55,7 +55,7 @@ class MatrixFactorization(Recommender):
         Losses over all cells cannot be sampled entry by entry: for `implicit` and `kl`, "sgd" means "als", and
         `solver_` says so.
     alpha : float or "auto"
-        Strength of the 2-norm. "auto": 0.045 (0.11 by count, 0.1 by none); 0.01 for implicit, 0.01 for bpr, 0 for kl.
+        Strength of the 2-norm. "auto": 0.04 (0.11 by count, 0.1 by none); 0.01 for implicit, 0.01 for bpr, 0 for kl.
     l1 : float
         Strength of the 1-norm.
     weighting : {"mixed", "count", "none"}
