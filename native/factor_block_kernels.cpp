@@ -127,22 +127,7 @@ FactorOutcome sgd_block(const Entries& entries, const Stripes& stripes, const Ta
     return c.loss == kSquared ? learn_entries<padded, true>(entries, users, items, c) \
                               : learn_entries<padded, false>(entries, users, items, c);
   switch (users.padded) {
-    RANK(8)
-    RANK(16)
-    RANK(24)
-    RANK(32)
-    RANK(40)
-    RANK(48)
-    RANK(56)
-    RANK(64)
-    RANK(72)
-    RANK(80)
-    RANK(88)
-    RANK(96)
-    RANK(104)
-    RANK(112)
-    RANK(120)
-    RANK(128)
+    FIXED_RANKS(RANK)
     default:
       return c.loss == kSquared ? learn_entries<0, true>(entries, users, items, c)
                                 : learn_entries<0, false>(entries, users, items, c);

@@ -128,22 +128,7 @@ static FactorOutcome sgd(const Entries& entries, const Table& users, const Table
   case padded:       \
     return sgd_of_rank<padded>(entries, users, items, c);
   switch (users.padded) {
-    RANK(8)
-    RANK(16)
-    RANK(24)
-    RANK(32)
-    RANK(40)
-    RANK(48)
-    RANK(56)
-    RANK(64)
-    RANK(72)
-    RANK(80)
-    RANK(88)
-    RANK(96)
-    RANK(104)
-    RANK(112)
-    RANK(120)
-    RANK(128)
+    FIXED_RANKS(RANK)
     default:
       return sgd_of_rank<0>(entries, users, items, c);
   }
