@@ -279,6 +279,32 @@ int32_t learn_sgd(In<int32_t> users, In<int32_t> items, In<float> values, std::o
   });
 }
 
+void check_bounds(const In<int64_t>& bounds, int64_t d, int64_t n_rows) {
+  require(static_cast<int64_t>(bounds.size()) == d + 1 && bounds.data()[0] >= 0 && bounds.data()[d] <= n_rows,
+          "the bounds of the stripes do not fit");
+  for (int64_t s = 0; s < d; ++s)
+    require(bounds.data()[s] <= bounds.data()[s + 1], "the bounds of the stripes decrease");
+}
+
+// The same with steps that stay during a block; the bounds tell which rows a block has.
+int32_t learn_in_blocks(In<int32_t> users, In<int32_t> items, In<float> values,
+                        std::optional<In<float>> weights, In<int64_t> offsets, In<int32_t> schedule,
+                        In<int64_t> user_bounds, In<int64_t> item_bounds, Rows user_rows, Rows item_rows,
+                        const FactorChoices& choices, Out<double> losses, int n_threads) {
+  const Table user_table = table_of(user_rows), item_table = table_of(item_rows);
+  check_pair(user_table, item_table, choices);
+  require(!(choices.l1 > 0) && !choices.nonnegative, "steps that stay know no l1 and no floor at zero");
+  const Blocks blocks = blocks_of(users, items, values, weights, offsets, schedule);
+  check_bounds(user_bounds, blocks.d, user_table.n);
+  check_bounds(item_bounds, blocks.d, item_table.n);
+  return learn_blocks(blocks, losses, n_threads, [&](int32_t block, const Entries& entries) {
+    const int64_t *user = user_bounds.data() + block / blocks.d,
+                  *item = item_bounds.data() + block % blocks.d;
+    return factor_kernels().block(entries, {user[0], user[1], item[0], item[1]}, user_table, item_table,
+                                  choices);
+  });
+}
+
 void check_csr(const In<int64_t>& indptr, size_t n_rows, size_t n_entries) {
   require(indptr.size() == n_rows + 1, "indptr does not fit the rows");
   require(indptr.data()[0] >= 0 && indptr.data()[n_rows] <= static_cast<int64_t>(n_entries),
@@ -295,11 +321,7 @@ int32_t learn_bpr(In<int32_t> users, In<int32_t> items, In<float> values, std::o
   check_pair(user_table, item_table, choices);
   const Blocks blocks = blocks_of(users, items, values, weights, offsets, schedule);
   check_csr(liked_indptr, static_cast<size_t>(user_table.n), liked_indices.size());
-  require(static_cast<int64_t>(item_bounds.size()) == blocks.d + 1 && item_bounds.data()[0] == 0 &&
-              item_bounds.data()[blocks.d] <= item_table.n,
-          "the item bounds do not fit");
-  for (int64_t s = 0; s < blocks.d; ++s)
-    require(item_bounds.data()[s] <= item_bounds.data()[s + 1], "the item bounds decrease");
+  check_bounds(item_bounds, blocks.d, item_table.n);
   return learn_blocks(blocks, losses, n_threads, [&](int32_t block, const Entries& entries) {
     const int64_t stripe = block % blocks.d;
     const Liked liked = {liked_indptr.data(), liked_indices.data(), item_bounds.data()[stripe],
@@ -478,6 +500,9 @@ void bind_factors(nb::module_& module) {
   module.def("factor_sgd", &learn_sgd, "users"_a, "items"_a, "values"_a, "weights"_a.none(), "offsets"_a,
              "schedule"_a, "user_table"_a.noconvert(), "item_table"_a.noconvert(), "choices"_a,
              "losses"_a.noconvert(), "n_threads"_a);
+  module.def("factor_sgd_blocks", &learn_in_blocks, "users"_a, "items"_a, "values"_a, "weights"_a.none(),
+             "offsets"_a, "schedule"_a, "user_bounds"_a, "item_bounds"_a, "user_table"_a.noconvert(),
+             "item_table"_a.noconvert(), "choices"_a, "losses"_a.noconvert(), "n_threads"_a);
   module.def("factor_bpr", &learn_bpr, "users"_a, "items"_a, "values"_a, "weights"_a.none(), "offsets"_a,
              "schedule"_a, "item_bounds"_a, "liked_indptr"_a, "liked_indices"_a, "seed"_a,
              "user_table"_a.noconvert(), "item_table"_a.noconvert(), "choices"_a, "losses"_a.noconvert(),

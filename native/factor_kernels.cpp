@@ -12,20 +12,11 @@
 // library templates: the linker may keep the copy of an inline function that old processors cannot run.
 #include <math.h>
 
-#include "factor_table.h"
-#include "lanes.h"
+#include "factor_rows.h"
 #include "losses.h"
 
 namespace steepest {
 namespace STEEPEST_ISA {
-
-constexpr int64_t kAhead = 4;  // entries between a prefetch and its use; measured, 2 to 8 tie
-
-static ALWAYS_INLINE bool outside(int32_t row, int64_t n) { return static_cast<uint32_t>(row) >= n; }
-
-static ALWAYS_INLINE void prefetch_row(const float* row, int64_t n_floats) {
-  for (int64_t j = 0; j < n_floats; j += 16) PREFETCH(row + j);
-}
 
 // Towards zero by `amount`, and not below zero if that is the floor.
 static ALWAYS_INLINE Eight shrunk(Eight value, Eight amount, bool nonnegative) {
@@ -36,17 +27,6 @@ static ALWAYS_INLINE Eight shrunk(Eight value, Eight amount, bool nonnegative) {
 
 static ALWAYS_INLINE float shrunk(float value, float amount) {
   return value > amount ? value - amount : value < -amount ? value + amount : 0;
-}
-
-static ALWAYS_INLINE float dot(const float* p, const float* q, int64_t padded) {
-  Eight a = all(0), b = all(0);
-  int64_t j = 0;
-  for (; j + 16 <= padded; j += 16) {
-    a = fma(load(p + j), load(q + j), a);
-    b = fma(load(p + j + 8), load(q + j + 8), b);
-  }
-  if (j < padded) a = fma(load(p + j), load(q + j), a);
-  return sum(add(a, b));
 }
 
 // ------------------------------------------------------------------------------------------------------- sgd
@@ -103,10 +83,6 @@ static ALWAYS_INLINE void move(float* p, float* q, int64_t run_time_padded, floa
   }
 }
 
-static ALWAYS_INLINE float* row_of(const Table& table, int32_t row, int64_t padded) {
-  return table.rows + row * (padded + kTail);
-}
-
 template <int64_t kFixed, bool kProximal, bool kSquaredLoss>
 static FactorOutcome sgd_entries(const Entries& entries, const Table& users, const Table& items,
                                  const FactorChoices& c) {
@@ -152,22 +128,7 @@ static FactorOutcome sgd(const Entries& entries, const Table& users, const Table
   case padded:       \
     return sgd_of_rank<padded>(entries, users, items, c);
   switch (users.padded) {
-    RANK(8)
-    RANK(16)
-    RANK(24)
-    RANK(32)
-    RANK(40)
-    RANK(48)
-    RANK(56)
-    RANK(64)
-    RANK(72)
-    RANK(80)
-    RANK(88)
-    RANK(96)
-    RANK(104)
-    RANK(112)
-    RANK(120)
-    RANK(128)
+    FIXED_RANKS(RANK)
     default:
       return sgd_of_rank<0>(entries, users, items, c);
   }
@@ -670,7 +631,7 @@ static void top(const float* users, int64_t n_users, const float* panels, const 
 }
 
 extern const FactorKernels factor_table;
-const FactorKernels factor_table = {sgd, bpr, pairs, als, kl, gram, top};
+const FactorKernels factor_table = {sgd, sgd_block, bpr, pairs, als, kl, gram, top};
 
 }  // namespace STEEPEST_ISA
 }  // namespace steepest

@@ -7,8 +7,18 @@
 
 namespace steepest {
 
-// The tail of a row; the other three floats are free.
-enum Tail { kBias = 0, kSquares = 1, kBiasSquares = 2, kShrink = 3, kBiasShrink = 4 };
+// The tail of a row. The last three belong to the block kernel: the steps of the row while a block is
+// learned, and its mean squared factor when the block began.
+enum Tail {
+  kBias = 0,
+  kSquares = 1,
+  kBiasSquares = 2,
+  kShrink = 3,
+  kBiasShrink = 4,
+  kStep = 5,
+  kBiasStep = 6,
+  kMeanSquare = 7
+};
 constexpr int kTail = 8;
 constexpr int kMostFixedRank = 128;  // up to here ranks are compiled in, in steps of eight
 
@@ -25,6 +35,11 @@ struct Entries {
   const float* values;
   const float* weights;  // null: all ones
   int64_t n;
+};
+
+// The rows that the entries of a block may name.
+struct Stripes {
+  int64_t first_user, last_user, first_item, last_item;
 };
 
 // What stays the same during a call.
@@ -79,6 +94,8 @@ struct AlsChoices {
 
 typedef FactorOutcome (*SgdFunction)(const Entries&, const Table& users, const Table& items,
                                      const FactorChoices&);
+typedef FactorOutcome (*BlockFunction)(const Entries&, const Stripes&, const Table& users, const Table& items,
+                                       const FactorChoices&);
 typedef FactorOutcome (*BprFunction)(const Entries&, const Liked&, const Table& users, const Table& items,
                                      const FactorChoices&);
 // Scores of pairs; returns the first pair with a row out of range, or n.
@@ -107,6 +124,7 @@ typedef void (*TopFunction)(const float* users, int64_t n_users, const float* pa
 
 struct FactorKernels {
   SgdFunction sgd;
+  BlockFunction block;
   BprFunction bpr;
   PairFunction pairs;
   AlsFunction als;

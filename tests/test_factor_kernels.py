@@ -98,6 +98,48 @@ def test_sgd_is_its_definition(variant, weighted):
         np.testing.assert_allclose(fast, right, rtol=2e-3, atol=2e-4)
 
 
+def learn_block(users, items, values, weights, tables, choices):
+    loss = np.zeros(1)
+    bounds = [np.array([0, len(table)]) for table in tables]
+    cut, order = np.array([0, len(users)]), np.zeros(1, np.int32)
+    status = kernels.factor_sgd_blocks(
+        users, items, values, weights, cut, order, *bounds, *tables, native(choices), loss, 1
+    )
+    return status, loss[0]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "variant", [v for v in VARIANTS if not v.get("l1") and not v.get("nonnegative")] + [{"rank": 136}], ids=str
+)
+def test_sgd_in_blocks_is_its_definition(variant, weighted):
+    choices = {**CHOICES, "eta": 0.02, **variant}
+    users, items, values = entries(300, 11, 7)
+    if choices["loss"] in ("log", "hinge"):
+        values = np.sign(values)
+    weights = np.random.default_rng(1).uniform(0, 2, 300).astype(np.float32) if weighted else None
+    tables = make_table(11, choices["rank"], 1), make_table(7, choices["rank"], 2)
+    slow = tuple(table.astype(np.float64) for table in tables)
+    status, loss = learn_block(users, items, values, weights, tables, choices)
+    expected = reference.factor_sgd_block(
+        users, items, values, weights, slow, {**choices, "loss": get_loss(choices["loss"])}
+    )
+    assert status == 0
+    assert loss == pytest.approx(expected, rel=1e-4)
+    for fast, right in zip(tables, slow, strict=True):
+        np.testing.assert_allclose(fast[:, :-3], right[:, :-3], rtol=2e-3, atol=2e-4)
+
+
+def test_sgd_in_blocks_refuses_rows_outside_its_tables_and_a_floor():
+    users, items, values = entries(10, 4, 3)
+    tables = make_table(4, 5, 1), make_table(3, 5, 2)
+    assert learn_block(users + 1, items, values, None, tables, CHOICES)[0] == 1 or users.max() < 3
+    values[0] = 1e30
+    assert learn_block(users, items, values, None, tables, CHOICES)[0] == 2
+    with pytest.raises(ValueError, match="floor"):
+        learn_block(users, items, values, None, tables, {**CHOICES, "nonnegative": True})
+
+
 @pytest.mark.parametrize("loss", ["squared", "log"])
 def test_the_step_follows_the_gradient_of_the_objective(loss):
     choices = {**CHOICES, "loss": loss, "adaptive": False, "eta": 1e-3, "rank": 6}

@@ -16,6 +16,8 @@ from sklearn.base import clone
 import steepest as st
 from steepest import cli
 from steepest.data.splits import gather, leave_k_out, split_by_time
+from steepest.engine.checkpoint import Checkpoints
+from steepest.engine.loop import Monitor
 from steepest.metrics import RankingMetrics
 
 
@@ -518,6 +520,66 @@ def test_duplicates_count_twice_and_add_up_for_counts():
     assert np.isfinite(st.MatrixFactorization(2, random_state=0).fit(X, [1, 2, 3, 4, 5]).predict(X)).all()
 
 
+class _KilledError(Exception):
+    pass
+
+
+class _Killer(Monitor):
+    """Ends the run after some epochs, as a kill between two of them would."""
+
+    def __init__(self, epochs):
+        self.left = epochs
+
+    def chunk_done(self, epoch, so_far, seconds, n_rows):
+        if epoch == self.left:
+            raise _KilledError
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"step": "bold"},
+        {"solver": "als"},
+        {"loss": "implicit"},
+        {"loss": "kl"},
+        {"loss": "bpr"},
+        {"early_stopping": True, "patience": 1},
+    ],
+    ids=str,
+)
+def test_a_run_that_was_cut_off_resumes_to_the_same_bits(ratings, tmp_path, monkeypatch, options):
+    X, y, _, _ = ratings
+    monkeypatch.setattr(Checkpoints, "maybe_save", Checkpoints.save)  # after every epoch
+    source = st.from_ratings(X[:, 0], X[:, 1], y)
+
+    def model():
+        return st.MatrixFactorization(**{"n_factors": 6, "epochs": 5, "random_state": 0, **options})
+
+    whole = model().fit_stream(source)
+    with pytest.raises(_KilledError):
+        model().fit_stream(source, checkpoint=tmp_path, monitor=_Killer(3))
+    assert list(tmp_path.iterdir())
+    resumed = model().fit_stream(source, checkpoint=tmp_path, resume=True)
+    assert bits(resumed) == bits(whole)
+    assert resumed.history_.column("loss") == whole.history_.column("loss")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_of_other_ratings_is_refused(ratings, tmp_path, monkeypatch):
+    X, y, _, _ = ratings
+    monkeypatch.setattr(Checkpoints, "maybe_save", Checkpoints.save)
+    with pytest.raises(_KilledError):
+        st.MatrixFactorization(4, random_state=0).fit_stream(
+            st.from_ratings(X[:, 0], X[:, 1], y), checkpoint=tmp_path, monitor=_Killer(2)
+        )
+    other = st.from_ratings(X[:, 0], X[:, 1], 6 - y)
+    with pytest.raises(st.DataError, match="other data or parameters"):
+        st.MatrixFactorization(4, random_state=0).fit_stream(other, checkpoint=tmp_path, resume=True)
+    with pytest.raises(st.ParameterError, match="no checkpoints"):
+        st.MatrixFactorization(4, solver="lbfgs").fit_stream(other, checkpoint=tmp_path)
+
+
 # ----------------------------------------------------------------------------------------------------------------- cli
 
 
@@ -547,6 +609,10 @@ def test_the_command_line_from_ratings_to_recommendations(small, tmp_path, capsy
     assert "'stranger' was not seen" in out.err
     assert cli.main(["inspect", model]) == 0
     assert "4 factors by sgd" in capsys.readouterr().out
+    checkpointed = ["--checkpoint", str(tmp_path / "c"), "--resume", "--n-factors", "4", "--epochs", "3"]
+    again = str(tmp_path / "again.steepest")
+    assert cli.main(["train", str(data), "-m", again, "--task", "rate", *checkpointed]) == 0
+    assert bits(st.load(again)) == bits(st.load(model))
     assert cli.main(["recommend", model]) == 2
     assert cli.main(["train", str(data), "-m", model, "--task", "rate", "--bits", "4"]) == 2
     assert cli.main(["train", str(data), "-m", model, "--task", "rate", "--penalty", "l1"]) == 2

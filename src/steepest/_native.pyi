@@ -595,6 +595,21 @@ def factor_sgd(
     losses: Floats,
     n_threads: int,
 ) -> int: ...
+def factor_sgd_blocks(
+    users: Indices,
+    items: Indices,
+    values: Values,
+    weights: Values | None,
+    offsets: Ints,
+    schedule: Indices,
+    user_bounds: Ints,
+    item_bounds: Ints,
+    user_table: Rows,
+    item_table: Rows,
+    choices: FactorChoices,
+    losses: Floats,
+    n_threads: int,
+) -> int: ...
 def factor_bpr(
     users: Indices,
     items: Indices,

@@ -196,7 +196,7 @@ class KMeans(StreamModel):
             Plan(epochs=epochs, tol=tol),
             validation=validation,
             monitor=monitor,
-            checkpoints=self._checkpoints(learner, source, checkpoint, resume),
+            checkpoints=Checkpoints.of(learner, source, self.shuffle, checkpoint, resume=resume),
         )
         if learner.rows_learned == 0:
             raise DataError("the data holds no rows; nothing can be learned from it")
@@ -208,20 +208,6 @@ class KMeans(StreamModel):
             # Counts fade from epoch to epoch, so they are no measure of how much data there is.
             self.inertia_ = float(history[-1]["loss"]) * (learner.epoch_rows or learner.rows_learned)
         return self
-
-    def _checkpoints(
-        self, learner: KMeansLearner, source: Source, folder: str | Path | None, resume: bool
-    ) -> Checkpoints | None:
-        if folder is None:
-            return None
-
-        def restore(state: dict[str, Array]) -> KMeansLearner:
-            restored = KMeansLearner.from_state(learner.settings, state)
-            restored.n_threads = learner.n_threads
-            return restored
-
-        fingerprint = {"settings": learner.settings.as_dict(), "data": source.fingerprint(), "shuffle": self.shuffle}
-        return Checkpoints(folder, restore, fingerprint, source=source, resume=resume)
 
     def _fit_lloyd(self, settings: KMeansSettings, source: Source, epochs: int, tol: float, monitor: Monitor) -> Self:
         rows = _gather(source)

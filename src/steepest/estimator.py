@@ -9,12 +9,18 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import os
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
 
 from steepest import model_file
 from steepest.data.chunk import Array, DataError
 from steepest.data.parameters import ParameterError
+
+if TYPE_CHECKING:
+    from steepest.engine.loop import Monitor
 
 # Which module holds the class that wrote a file; a name that is not here is never imported.
 HOMES: dict[str, str] = {
@@ -35,6 +41,8 @@ HOMES: dict[str, str] = {
 class Estimator:
     """Parameters by introspection, as scikit-learn expects them."""
 
+    random_state: Any
+    verbose: int
     _kind: ClassVar[str] = ""  # "classifier", "regressor", "transformer", ...
 
     @classmethod
@@ -92,6 +100,25 @@ class Estimator:
 
     def __sklearn_is_fitted__(self) -> bool:
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+
+    def _seed(self) -> int:
+        wish = self.random_state
+        if wish is None:
+            return int.from_bytes(os.urandom(4)) >> 1
+        if isinstance(wish, int | np.integer) and wish >= 0:
+            return int(wish)
+        if isinstance(wish, np.random.RandomState):
+            return int(wish.randint(0, 2**31 - 1))
+        if isinstance(wish, np.random.Generator):
+            return int(wish.integers(0, 2**31 - 1))
+        raise ParameterError(f"random_state={wish!r} is not a seed; give an integer, a generator or None")
+
+    def _monitor(self) -> Monitor | None:
+        if not self.verbose:
+            return None
+        from steepest.engine.monitor import PrintMonitor
+
+        return PrintMonitor()
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():

@@ -15,7 +15,6 @@ import numpy as np
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import ParameterError
 from steepest.data.source import Source, from_arrays
-from steepest.engine.loop import Monitor
 from steepest.estimator import Estimator
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
@@ -93,25 +92,6 @@ class StreamModel(Estimator):
             self.feature_names_in_ = np.array(list(names), dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-
-    def _seed(self) -> int:
-        wish = self.random_state
-        if wish is None:
-            return int.from_bytes(os.urandom(4)) >> 1
-        if isinstance(wish, int | np.integer) and wish >= 0:
-            return int(wish)
-        if isinstance(wish, np.random.RandomState):
-            return int(wish.randint(0, 2**31 - 1))
-        if isinstance(wish, np.random.Generator):
-            return int(wish.integers(0, 2**31 - 1))
-        raise ParameterError(f"random_state={wish!r} is not a seed; give an integer, a generator or None")
-
-    def _monitor(self) -> Monitor | None:
-        if not self.verbose:
-            return None
-        from steepest.engine.monitor import PrintMonitor
-
-        return PrintMonitor()
 
     def _chunk(self, X: Any) -> Chunk:
         self._check_fitted()

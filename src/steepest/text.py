@@ -236,7 +236,7 @@ class TextClassifier(WordModel):
             Plan(epochs=epochs),
             validation=validation,
             monitor=monitor or self._monitor(),
-            checkpoints=self._checkpoints(learner, source, checkpoint, resume),
+            checkpoints=Checkpoints.of(learner, source, self.shuffle, checkpoint, resume=resume),
         )
         if learner.rows_learned == 0:
             raise DataError("the data holds no rows; nothing can be learned from it")
@@ -258,20 +258,6 @@ class TextClassifier(WordModel):
         learner.n_threads = self._learning_threads()
         self._use_pretrained(learner)
         return learner
-
-    def _checkpoints(
-        self, learner: EmbeddingLearner, source: Source, folder: str | Path | None, resume: bool
-    ) -> Checkpoints | None:
-        if folder is None:
-            return None
-
-        def restore(state: dict[str, Array]) -> EmbeddingLearner:
-            restored = EmbeddingLearner.from_state(learner.settings, state)
-            restored.n_threads = learner.n_threads
-            return restored
-
-        fingerprint = {"settings": learner.settings.as_dict(), "data": source.fingerprint(), "shuffle": self.shuffle}
-        return Checkpoints(folder, restore, fingerprint, source=source, resume=resume)
 
     def _settings(self) -> EmbeddingSettings:
         """The constructor's arguments, checked."""

@@ -208,7 +208,7 @@ def encoder_of(source: Source) -> Any:
     return source.encoder if isinstance(source, RawSource) else None
 
 
-def rereading_encoder(source: Source) -> Any:
+def rereading_encoder(source: Source | None) -> Any:
     """The encoder that goes on working in later epochs; None if the rows it made are kept or cached."""
     while isinstance(source, Limited | Selected | Kept):
         if isinstance(source, Kept) and source.holds_rows:

@@ -50,7 +50,7 @@ class Checkpoints:
         restore: Callable[[dict[str, Array]], Any],
         fingerprint: dict[str, Any],
         *,
-        source: Source,
+        source: Source | None = None,
         resume: bool = False,
         seconds: float = 60.0,
     ) -> None:
@@ -65,6 +65,22 @@ class Checkpoints:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"the checkpoint folder {folder} cannot be made ({error.strerror})") from None
+
+    @classmethod
+    def of(
+        cls, learner: Any, source: Source, shuffle: str, folder: str | Path | None, *, resume: bool
+    ) -> Checkpoints | None:
+        """For a learner of rows from a source; None without a folder."""
+        if folder is None:
+            return None
+
+        def restore(state: dict[str, Array]) -> Any:
+            restored = type(learner).from_state(learner.settings, state)
+            restored.n_threads = learner.n_threads
+            return restored
+
+        fingerprint = {"settings": learner.settings.as_dict(), "data": source.fingerprint(), "shuffle": shuffle}
+        return cls(folder, restore, fingerprint, source=source, resume=resume)
 
     def maybe_save(self, learner: Any, history: History, place: Place, watch: Watch) -> None:
         """Saves if the last time is long enough ago."""

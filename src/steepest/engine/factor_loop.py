@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from steepest.engine.checkpoint import Checkpoints, Place
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor
 from steepest.engine.stopping import Plan, Watch
@@ -36,16 +37,27 @@ class FactorRun(Protocol):
     def settle(self) -> None:
         """Writes what was learned into the learner."""
 
+    def resume(self, learner: Any) -> None:
+        """Goes on from a learner of before."""
+
 
 def train_factors(
-    run: FactorRun, plan: Plan, measure: Callable[[Any], float] | None = None, monitor: Monitor | None = None
+    run: FactorRun,
+    plan: Plan,
+    measure: Callable[[Any], float] | None = None,
+    monitor: Monitor | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[Any, History]:
     """Trains for the planned epochs; `measure` gives the loss of a learner on held-out entries.
 
     Returns the learner to keep (the best under early stopping) and the history.
     """
-    monitor, history, watch = monitor or Monitor(), History(), Watch()
-    for epoch in range(plan.epochs):
+    monitor, history, place, watch = monitor or Monitor(), History(), Place(), Watch()
+    if checkpoints is not None and (found := checkpoints.resume()) is not None:
+        learner, history, place, watch = found
+        run.resume(learner)
+        monitor.event(f"resumed after {place.epoch} epochs")
+    for epoch in range(place.epoch, plan.epochs):
         started = time.perf_counter()
         progress = run.epoch(epoch)
         seconds = time.perf_counter() - started
@@ -76,5 +88,10 @@ def train_factors(
             history.events.append(text)
             monitor.event(text)
             break
+        if checkpoints is not None:
+            run.settle()
+            checkpoints.maybe_save(run.learner, history, Place(epoch + 1), watch)
+    if checkpoints is not None:
+        checkpoints.clear()
     run.settle()
     return (run.learner if watch.kept is None else watch.kept), history

@@ -83,6 +83,33 @@ def factor_sgd(
     return total
 
 
+def factor_sgd_block(
+    users: Array, items: Array, values: Array, weights: Array | None, tables: tuple[Array, Array], c: dict[str, Any]
+) -> float:
+    """The same with the steps, and the mean squares that the sums grow by, of the beginning."""
+    padded, total = tables[0].shape[1] - TAIL, 0.0
+    steps, mean_squares = [], []
+    for table in tables:
+        sums = table[:, padded + SQUARES : padded + BIAS_SQUARES + 1]
+        steps.append(c["eta"] / np.sqrt(sums) if c["adaptive"] else np.full(sums.shape, c["eta"]))
+        mean_squares.append((table[:, :padded] ** 2).sum(axis=1) / c["rank"])
+    for t, pair in enumerate(zip(users, items, strict=True)):
+        rows = [table[row] for table, row in zip(tables, pair, strict=True)]
+        score = np.array([c["mean"] + sum(row[padded] for row in rows) + rows[0][:padded] @ rows[1][:padded]])
+        target, weight = np.array([float(values[t])]), 1.0 if weights is None else float(weights[t])
+        total += weight * float(c["loss"].value(score, target, 0.0)[0])
+        g = weight * float(c["loss"].slope(score, target, 0.0)[0])
+        old = [row[:padded].copy() for row in rows]
+        for side, row in enumerate(rows):
+            step, tail = steps[side][pair[side]], row[padded:]
+            row[:padded] -= step[0] * (g * old[1 - side] + c["l2"] * tail[SHRINK] * old[side])
+            tail[SQUARES] += g**2 * mean_squares[1 - side][pair[1 - side]]
+            if c["biases"]:
+                tail[BIAS] -= step[1] * (g + c["l2_bias"] * tail[BIAS_SHRINK] * tail[BIAS])
+                tail[BIAS_SQUARES] += g**2
+    return total
+
+
 def negative_of(liked: set[int], first: int, last: int, seed: int, moment: int) -> int:
     """An item of the stripe that is not liked, or -1 after eight tries."""
     for tries in range(8):

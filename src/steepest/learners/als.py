@@ -95,8 +95,8 @@ class AlternatingRun:
     def epoch(self, epoch: int) -> Progress:
         """Users, then items. The loss is the one after the iteration."""
         if self.loss == "kl":
-            self._kl_side(self.learner.users, self.learner.items, self.by_user, False)
-            loss = self._kl_side(self.learner.items, self.learner.users, self.by_item, True)
+            self.kl_side("users")
+            loss = self.kl_side("items", with_loss=True)
         else:
             self.solve("users")
             self.solve("items")
@@ -107,6 +107,10 @@ class AlternatingRun:
 
     def settle(self) -> None:
         """The learner's tables are always up to date."""
+
+    def resume(self, learner: FactorLearner) -> None:
+        """Goes on from a learner of before."""
+        self.learner = learner
 
     def penalty(self) -> float:
         """What the penalties add to the sum of losses."""
@@ -143,7 +147,11 @@ class AlternatingRun:
             side, ridge = side.only(rows), ridge[rows]
         solve_rows(learner, mine, other, side, ridge, rows, self.n_threads)
 
-    def _kl_side(self, mine: Array, other: Array, side: Side, with_loss: bool) -> float:
+    def kl_side(self, which: str, with_loss: bool = False) -> float:
+        """Multiplicative steps for all rows of a side; the loss after them, if wanted."""
+        learner = self.learner
+        mine, other = (learner.users, learner.items) if which == "users" else (learner.items, learner.users)
+        side = self.by_user if which == "users" else self.by_item
         padded = self.learner.padded
         fixed, solved = np.ascontiguousarray(other[:, :padded]), np.ascontiguousarray(mine[:, :padded])
         sums = fixed.sum(axis=0, dtype=np.float64)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array
+from steepest.data.chunk import Array, DataError
 from steepest.learners.base import Progress
 from steepest.learners.factor_settings import LOSSES
 from steepest.learners.factors import BIAS, BIAS_PRIOR, FactorLearner
@@ -42,6 +42,10 @@ class BatchRun:
         self._pairs: deque[tuple[Array, Array]] = deque(maxlen=PAIRS)
 
     step_size = 1.0
+
+    def resume(self, learner: FactorLearner) -> None:
+        """Not possible: the pairs of the past are gone."""
+        raise DataError("solver='lbfgs' cannot go on from a checkpoint")
 
     def _flat(self) -> Array:
         rank, padded = self.learner.rank, self.learner.padded

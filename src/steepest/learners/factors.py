@@ -1,17 +1,19 @@
-"""The factor model: score(u, i) = mean + scale (b_u + b_i + p_u q_i), and stochastic gradients for it.
+"""The factor model: score(u, i) = mean + scale (b_u + b_i + p_u q_i), and online learning of it.
 
 Learning happens in units of the ratings' spread (`scale`), so that defaults fit stars and percents alike. Minimised is
 
     sum over known entries of w loss + 1/2 sum over rows of ridge |p|^2 + l1 ridge/alpha |p|_1 + 1/2 bias_ridge b^2
 
 with ridge = alpha (n + 100) ("mixed"), alpha n ("count") or alpha times the mean n ("none") for a row with n entries.
-A table row is the factors, padded to eights, then a tail: bias, two sums of squared slopes, and the ridges a visit.
+A table row is the factors, padded to eights, then a tail: bias, two sums of squared slopes, the ridges a visit, and
+what a block keeps while it is learned (`factor_sgd`).
 Rows start from numbers that depend on the seed and their code only, so that new users may come at any time.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,13 +24,12 @@ from steepest.data.chunk import Array, DataError
 from steepest.learners.base import Progress
 from steepest.learners.factor_settings import CENTRED, LOSSES, FactorSettings
 from steepest.learners.losses import get_loss
-from steepest.learners.strata import choose_d, make_strata
 
 TAIL = 8
 BIAS, SQUARES, BIAS_SQUARES, SHRINK, BIAS_SHRINK = range(5)
 ROW_PRIOR = 100.0  # "mixed": a row is shrunk as if it had so many entries more; measured on four data sets
 BIAS_PRIOR = 45.0  # the ridge of a bias over alpha
-INIT_SCALE = 0.1
+INIT_SCALE = 0.01  # held-out errors on three sets fall from 0.1 to here: what starts large must be unlearned
 WAIT = 1000  # entries from which mean and spread are taken before an online pass starts
 OVERFLOW = 2
 
@@ -48,13 +49,6 @@ def new_table(n_rows: int, rank: int) -> Array:
     return table
 
 
-def arranged(table: Array, order: Array) -> Array:
-    """The rows of a table in another order, as a table of its own."""
-    room = new_table(len(order), table.shape[1] - TAIL)
-    np.take(table, order, axis=0, out=room)
-    return room
-
-
 class FactorLearner:
     """Tables of users and items, by their codes."""
 
@@ -69,6 +63,7 @@ class FactorLearner:
         self.low, self.high = -math.inf, math.inf
         self.started = False
         self.eta = settings.eta
+        self.best_loss = math.inf  # of all epochs, for the bold driver
         self.level = 0.0  # around which factors start, where no mean does the work
 
     @property
@@ -84,9 +79,9 @@ class FactorLearner:
     @property
     def numbers(self) -> dict[str, Any]:
         """All that is learned besides arrays."""
-        ends = [value if math.isfinite(value) else None for value in (self.low, self.high)]
-        return {"mean": self.mean, "scale": self.scale, "range": ends, "started": self.started, "eta": self.eta,
-                "level": self.level}  # fmt: skip
+        ends = _finite(self.low), _finite(self.high)
+        return {"mean": self.mean, "scale": self.scale, "range": list(ends), "started": self.started, "eta": self.eta,
+                "level": self.level, "best_loss": _finite(self.best_loss)}  # fmt: skip
 
     def restore_numbers(self, numbers: dict[str, Any]) -> None:
         """Takes back what `numbers` gave."""
@@ -94,6 +89,32 @@ class FactorLearner:
         low, high = numbers["range"]
         self.low, self.high = -math.inf if low is None else low, math.inf if high is None else high
         self.started, self.level = numbers["started"], numbers["level"]
+        best = numbers.get("best_loss")
+        self.best_loss = math.inf if best is None else best
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """All that is learned, as arrays."""
+        numbers = [self.mean, self.scale, self.low, self.high, self.started, self.eta, self.level, self.best_loss]
+        return {
+            "users": self.users,
+            "items": self.items,
+            "user_counts": self.user_counts,
+            "item_counts": self.item_counts,
+            "numbers": np.array(numbers, np.float64),
+        }
+
+    @classmethod
+    def from_state(cls, settings: FactorSettings, state: Mapping[str, Array]) -> FactorLearner:
+        """The learner that had this state."""
+        learner = cls(settings)
+        learner.users, learner.items = np.array(state["users"]), np.array(state["items"])
+        learner.user_counts, learner.item_counts = np.array(state["user_counts"]), np.array(state["item_counts"])
+        numbers = state["numbers"].tolist()
+        learner.mean, learner.scale, learner.low, learner.high = numbers[:4]
+        learner.started = bool(numbers[4])
+        learner.eta, learner.level, learner.best_loss = numbers[5:]
+        return learner
 
     def clone(self) -> FactorLearner:
         """An independent copy."""
@@ -254,7 +275,7 @@ class FactorLearner:
             self.users[:], self.items[:] = kept
             self.eta /= 2
             events.append(f"learning overflowed: went back to the last good state, step now {self.eta:.3g}")
-        return Progress(len(users), _total(weights, len(users)), float(loss[0]), events)
+        return Progress(len(users), total_weight(weights, len(users)), float(loss[0]), events)
 
     def _visit(
         self,
@@ -270,100 +291,12 @@ class FactorLearner:
         choices = self.choices(self.eta)
         if self.settings.loss != "bpr":
             return kernels.factor_sgd(users, items, values, weights, offsets, order, *tables, choices, loss, 1)
-        indptr, indices = _rows_of(users, items, len(self.users))
+        indptr, indices = rows_of(users, items, len(self.users))
         bounds = np.array([0, len(self.items)], np.int64)
         seed = self.settings.seed + int(self.user_counts.sum())
         return kernels.factor_bpr(
             users, items, values, weights, offsets, order, bounds, indptr, indices, seed, *tables, choices, loss, 1
         )
-
-
-class SgdRun:
-    """Epochs of stochastic gradients over all entries, held as strata; `settle` writes back what was learned."""
-
-    def __init__(
-        self,
-        learner: FactorLearner,
-        users: Array,
-        items: Array,
-        values: Array,
-        weights: Array | None,
-        n_blocks: int | None,
-        n_threads: int,
-    ) -> None:
-        self.learner = learner
-        self.n_threads = n_threads
-        self.n_entries = len(users)
-        self.weight = _total(weights, len(users))
-        learner.set_shrinkage()
-        row_bytes = learner.users.shape[1] * 4
-        d = n_blocks or choose_d(len(learner.users), len(learner.items), row_bytes, len(users))
-        d = min(d, len(learner.users), len(learner.items))
-        seed = learner.settings.seed
-        self.strata = make_strata(users, items, values, weights, len(learner.users), len(learner.items), d, seed)
-        self._user_order, self._item_order = _inverse(self.strata.user_places), _inverse(self.strata.item_places)
-        self.users = arranged(learner.users, self._user_order)
-        self.items = arranged(learner.items, self._item_order)
-        self._best_loss = math.inf
-        if learner.settings.loss == "bpr":
-            self._liked = _rows_of(self.strata.users, self.strata.items, len(self.users))
-
-    @property
-    def step_size(self) -> float:
-        """The step before rows scale it."""
-        return self.learner.eta
-
-    def epoch(self, epoch: int) -> Progress:
-        """All blocks once; learning that overflows starts again from the last good state with half the step."""
-        events: list[str] = []
-        kept = self.users.copy(), self.items.copy()
-        schedule = self.strata.schedule(epoch)
-        while True:
-            losses = np.zeros(len(schedule))
-            status = self._learn(schedule, losses, epoch)
-            if status != OVERFLOW:
-                break
-            self.users[:], self.items[:] = kept
-            self.learner.eta /= 2
-            events.append(f"epoch {epoch + 1} overflowed: went back to its start, step now {self.learner.eta:.3g}")
-            if self.learner.eta < 1e-12:
-                raise DataError("learning overflows with every step; scale the ratings or lower alpha")
-        # Losses are added in the order of blocks, so that the sum does not depend on the schedule either.
-        by_block = np.zeros(len(losses))
-        by_block[schedule] = losses
-        total = float(by_block.sum())
-        if not self.learner.settings.adaptive:
-            self._drive(total, kept, events)
-        return Progress(self.n_entries, self.weight, total, events)
-
-    def _drive(self, loss: float, kept: tuple[Array, Array], events: list[str]) -> None:
-        """The bold driver: 5 % faster while the loss falls; back and half as fast when it rises."""
-        if loss <= self._best_loss:
-            self._best_loss = loss
-            self.learner.eta *= 1.05
-            return
-        self.users[:], self.items[:] = kept
-        self.learner.eta *= 0.5
-        events.append(f"the loss rose: went back, step now {self.learner.eta:.3g}")
-
-    def _learn(self, schedule: Array, losses: Array, epoch: int) -> int:
-        s, tables = self.strata, (self.users, self.items)
-        choices = self.learner.choices(self.learner.eta)
-        entries = s.users, s.items, s.values, s.weights, s.offsets, schedule
-        if self.learner.settings.loss != "bpr":
-            return kernels.factor_sgd(*entries, *tables, choices, losses, self.n_threads)
-        seed = (self.learner.settings.seed * 1_000_003 + epoch) & 0xFFFFFFFFFFFF
-        return kernels.factor_bpr(*entries, s.item_bounds, *self._liked, seed, *tables, choices, losses, self.n_threads)
-
-    def penalty(self) -> float:
-        """What the penalties add to the sum of losses."""
-        self.settle()
-        return self.learner.penalty()
-
-    def settle(self) -> None:
-        """Puts the rows back in the learner's order."""
-        self.learner.users[:] = self.users[self.strata.user_places]
-        self.learner.items[:] = self.items[self.strata.item_places]
 
 
 def with_settings(learner: FactorLearner, **changes: Any) -> FactorLearner:
@@ -381,15 +314,10 @@ def csr_of(rows: Array, columns: Array, n_rows: int) -> tuple[Array, Array, Arra
     return indptr, np.ascontiguousarray(columns[order], np.int32), order
 
 
-def _rows_of(users: Array, items: Array, n_users: int) -> tuple[Array, Array]:
+def rows_of(users: Array, items: Array, n_users: int) -> tuple[Array, Array]:
+    """(indptr, items) of each user, sorted."""
     indptr, indices, _ = csr_of(users, items, n_users)
     return indptr, indices
-
-
-def _inverse(places: Array) -> Array:
-    order = np.empty(len(places), np.int64)
-    order[places] = np.arange(len(places))
-    return order
 
 
 def _spread(values: Array, weights: Array | None) -> float:
@@ -400,5 +328,10 @@ def _spread(values: Array, weights: Array | None) -> float:
     return spread if spread > 1e-9 * max(abs(float(mean)), 1e-300) else max(abs(float(mean)), 1.0)
 
 
-def _total(weights: Array | None, n: int) -> float:
+def total_weight(weights: Array | None, n: int) -> float:
+    """Of n entries; without weights each weighs one."""
     return float(n) if weights is None else float(weights.sum(dtype=np.float64))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
