@@ -23,7 +23,7 @@ struct Rows {
 };
 
 enum TargetKind { kTargets, kOneVsRest, kSoftmax };
-enum ScheduleId { kConstant, kInverseSqrt, kPower };
+enum ScheduleId { kConstant, kInverseSqrt, kPower, kByNoise };
 enum AverageKind { kNoAverage, kUniform, kByStep, kPolynomial };
 
 // What stays the same during a call.

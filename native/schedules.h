@@ -8,6 +8,8 @@
 namespace steepest {
 namespace STEEPEST_ISA {
 
+constexpr double kCalibrationRows = 1000;  // as in learners/schedules.py
+
 static inline double step_size(const Choices& c, double t) {
   switch (c.schedule) {
     case kInverseSqrt:  // eta0 / sqrt(1 + t)
@@ -15,6 +17,11 @@ static inline double step_size(const Choices& c, double t) {
     case kPower: {  // eta0 / (1 + eta0 alpha t)^power; power 1 is Bottou's rate
       const double base = 1.0 + c.eta0 * c.decay * t;
       return c.power == 1.0 ? c.eta0 / base : c.eta0 * pow(base, -c.power);
+    }
+    case kByNoise: {  // as the root of the rows beyond the first thousand, or as the penalty asks if that is
+                      // faster
+      const double by_noise = sqrt(1.0 + t / kCalibrationRows), by_penalty = 1.0 + c.eta0 * c.decay * t;
+      return c.eta0 / (by_noise > by_penalty ? by_noise : by_penalty);
     }
     default:
       return c.eta0;

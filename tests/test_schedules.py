@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from steepest import kernels
 from steepest.data.parameters import ParameterError
 from steepest.learners.losses import LOSSES, get_loss
-from steepest.learners.schedules import SCHEDULES, resolve, schedule_code, step_size, typical_eta0, typical_t0
+from steepest.learners.schedules import SCHEDULES, schedule_code, step_size, typical_eta0, typical_t0
 
 # (schedule, t, eta0, alpha, power, eta)
 GOLDEN = [
@@ -25,7 +25,10 @@ GOLDEN = [
     ("bottou", 1500, 0.5, 0.02, 0.75, 0.0625),
     ("optimal", 100, 0.5, 0.02, 1.0, 0.25),
     ("auto", 100, 0.5, 0.02, 1.0, 0.25),
-    ("auto", 99, 0.5, 0.0, 1.0, 0.05),
+    ("auto", 0, 0.5, 0.0, 1.0, 0.5),
+    ("auto", 3000, 0.5, 0.0, 1.0, 0.25),
+    ("auto", 99_000, 0.5, 1e-6, 1.0, 0.05),
+    ("auto", 99_000, 0.5, 1e-3, 1.0, 0.5 / 50.5),
 ]
 
 
@@ -53,6 +56,13 @@ def test_power_one_is_bottous_rate(t, eta0, alpha):
     t0 = typical_t0(eta0, alpha)
     for schedule in ("bottou", "optimal"):
         assert step_size(schedule, t, eta0, alpha) == pytest.approx(1 / (alpha * (t0 + t)), rel=1e-12)
+
+
+@given(t=st.floats(0, 1e9), eta0=st.floats(1e-4, 100), alpha=st.floats(0, 1))
+def test_auto_is_the_slower_of_two_rates(t, eta0, alpha):
+    """Bottou's, which the penalty sets, and that of the noise, which halves the step after three thousand rows."""
+    eta = step_size("auto", t, eta0, alpha)
+    assert eta == pytest.approx(min(step_size("bottou", t, eta0, alpha), eta0 / (1 + t / 1000) ** 0.5), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -103,11 +113,9 @@ def test_a_loss_too_steep_for_optimal():
 
 def test_alpha_zero():
     with pytest.raises(ParameterError, match=r"schedule='optimal'.*alpha"):
-        resolve("optimal", 0.0)
+        schedule_code("optimal", 0.0)
     with pytest.raises(ParameterError, match="alpha > 0"):
         typical_eta0(get_loss("log"), 0.0)
-    assert resolve("auto", 0.0) == "invsqrt"
-    assert resolve("auto", 1e-6) == "bottou"
 
 
 def test_unknown_schedule():
@@ -117,12 +125,12 @@ def test_unknown_schedule():
 
 def test_bad_alpha():
     with pytest.raises(ParameterError, match="alpha=nan"):
-        resolve("bottou", float("nan"))
+        schedule_code("bottou", float("nan"))
 
 
 def test_codes():
     assert {name: schedule_code(name, 0.1) for name in SCHEDULES} == {
-        "auto": 2,
+        "auto": 3,
         "constant": 0,
         "invsqrt": 1,
         "bottou": 2,

@@ -1,13 +1,15 @@
 """The first step size of a linear learner, tried out on its first rows (Bottou's programs do the same).
 
-From the textbook's step, 1 / (curvature |x|²), the step is doubled or halved as long as the cost after one pass over
-the sample falls; the learner starts with the best. Trials see the sample's columns numbered anew, so that they need
-small tables only. The bias of a regression starts at the best constant.
+From the textbook's step, 1 / (curvature |x|²), the step is doubled or halved as long as one pass over the sample has a
+smaller mean loss, each row judged before it is learned: the cost on rows that were learned already would reward a step
+that learns them by heart, which with many rare features is always the largest. Trials see the sample's columns numbered
+anew, so that they need small tables only. The bias of a regression starts at the best constant.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,19 +17,20 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk
 from steepest.learners.linear_settings import ADAPTIVE
+from steepest.learners.schedules import CALIBRATION_ROWS
+
+__all__ = ["CALIBRATION_ROWS", "calibrate"]
 
 if TYPE_CHECKING:
     from steepest.learners.linear import LinearLearner
 
-# Rows on which the first step size is tried out; Bottou's programs use as many.
-CALIBRATION_ROWS = 1000
 # From the textbook's step size, 1 / (curvature |x|^2), doubled or halved at most so often, each time for some gain.
 MOST_TRIALS = 30
 LEAST_GAIN = 1e-4
 
 
 def calibrate(learner: LinearLearner, rows: Chunk) -> None:
-    """Tries step sizes on a sample, doubling or halving while the cost falls, and keeps the best."""
+    """Tries step sizes on a sample, doubling or halving while the loss falls, and keeps the best."""
     settings = learner.settings
     coded = learner.code_sample(rows)
     indices, n_columns = _renumber(coded.indices, learner.n_features)
@@ -42,32 +45,51 @@ def calibrate(learner: LinearLearner, rows: Chunk) -> None:
     eta = 1.0 / max(1e-12, square * (learner.loss.curvature or 1.0))
     if settings.rule in ADAPTIVE:
         eta = 0.1 * _target_spread(learner, sample) if settings.task == "regress" else 0.1
-    learner.eta0 = _descend(learner, sample, 2.0 ** round(math.log2(eta)))
+    learner.eta0 = _best_step(learner, sample, 2.0 ** round(math.log2(eta)))
 
 
-def _descend(learner: LinearLearner, sample: Chunk, eta: float) -> float:
-    cost = _trial_cost(learner, sample, eta)
+def _best_step(learner: LinearLearner, sample: Chunk, eta: float) -> float:
+    """By the loss before learning; if that is best without learning, since classes are too rare, by the cost after."""
+    best, loss = _descend(lambda step: _loss_before(learner, sample, step), eta)
+    if loss < _loss_before(learner, sample, eta * 0.5**MOST_TRIALS) * (1 - LEAST_GAIN):
+        return best
+    return _descend(lambda step: _cost_after(learner, sample, step), eta)[0]
+
+
+def _descend(cost_of: Callable[[float], float], eta: float) -> tuple[float, float]:
+    """The step with the least cost on the way down from eta, and that cost."""
+    cost = cost_of(eta)
     for factor in (2.0, 0.5):
         moved = False
         for _ in range(MOST_TRIALS):
-            next_cost = _trial_cost(learner, sample, eta * factor)
+            next_cost = cost_of(eta * factor)
             if not next_cost < cost * (1 - LEAST_GAIN) and math.isfinite(cost):
                 break
             eta, cost, moved = eta * factor, next_cost, True
         if moved and math.isfinite(cost):
             break
-    return eta
+    return eta, cost
 
 
-def _trial_cost(learner: LinearLearner, sample: Chunk, eta: float) -> float:
+def _loss_before(learner: LinearLearner, sample: Chunk, eta: float) -> float:
+    """Mean loss of one pass over the sample with this step size, each row before it is learned."""
+    loss = _trial(learner, sample, eta).learn_once(sample)
+    return loss if math.isfinite(loss) else math.inf
+
+
+def _cost_after(learner: LinearLearner, sample: Chunk, eta: float) -> float:
     """Cost on the sample after one pass over it with this step size."""
-    settings = replace(learner.settings, eta0=eta, table_bits=_trial_bits(learner, sample))
-    trial = learner.trial(settings, sample.n_features)
-    if not trial.learn_once(sample):
+    trial = _trial(learner, sample, eta)
+    if not math.isfinite(trial.learn_once(sample)):
         return math.inf
     with np.errstate(over="ignore", invalid="ignore"):
         cost = trial.mean_loss(sample) + trial.penalty()
     return cost if math.isfinite(cost) else math.inf
+
+
+def _trial(learner: LinearLearner, sample: Chunk, eta: float) -> LinearLearner:
+    settings = replace(learner.settings, eta0=eta, table_bits=_trial_bits(learner, sample))
+    return learner.trial(settings, sample.n_features)
 
 
 def _trial_bits(learner: LinearLearner, sample: Chunk) -> int:

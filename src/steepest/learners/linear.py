@@ -908,9 +908,10 @@ class LinearLearner:
         trial.arrays["bias_average"][...] = self.arrays["bias"]
         return trial
 
-    def learn_once(self, coded: Chunk) -> bool:
-        """One pass over coded rows; whether all went well."""
-        return self._kernel_call(coded, self.arrays, self._choices())[1] == 0
+    def learn_once(self, coded: Chunk) -> float:
+        """One pass over coded rows: their mean loss before each was learned, infinite if something went wrong."""
+        _, status, loss_sum, weight = self._kernel_call(coded, self.arrays, self._choices())
+        return loss_sum / max(weight, 1e-300) if status == 0 else math.inf
 
     def _announce_labels(self, rows: Chunk) -> None:
         """Rows that wait show their classes at once, in the order in which they would be learned."""

@@ -18,7 +18,7 @@ from steepest.data.parameters import ParameterError, at_least, choice, inside, m
 from steepest.learners.batch import BATCH_SOLVERS, refusal
 from steepest.learners.losses import LOSSES
 from steepest.learners.penalties import Penalty, check_alpha, get_penalty
-from steepest.learners.schedules import resolve, schedule_code, typical_eta0
+from steepest.learners.schedules import schedule_code, typical_eta0
 
 RULES = ("sgd", "asgd", "adagrad", "ftrl", "truncated", "coin")
 # Rules with several numbers a weight, and how many.
@@ -93,7 +93,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
     if rule == "sgd" and average != "no":
         rule = "asgd"
     multi_class = _multi_class(params, loss, rule, l1)
-    schedule = _schedule(params, rule, alpha, loss)
+    schedule = _schedule(params, loss)
     truncated = rule == "truncated"
     return LinearSettings(
         task=task,
@@ -197,11 +197,9 @@ def _penalty(params: Mapping[str, Any]) -> Penalty:
     return get_penalty(name, l1_ratio=number("l1_ratio", params["l1_ratio"]), p=number("p", params["p"]))
 
 
-def _schedule(params: Mapping[str, Any], rule: str, alpha: float, loss: str) -> str:
+def _schedule(params: Mapping[str, Any], loss: str) -> str:
     wish = str(params["schedule"])
-    if wish == "auto" and (loss == "perceptron" or (rule == "asgd" and alpha == 0)):
-        return "constant"  # the perceptron's step only scales the weights, and the average needs no smaller steps
-    return resolve(wish, alpha)
+    return "constant" if wish == "auto" and loss == "perceptron" else wish  # its step only scales the weights
 
 
 def _eta0(params: Mapping[str, Any], schedule: str, loss: str, alpha: float) -> float | None:

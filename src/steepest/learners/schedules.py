@@ -3,7 +3,8 @@
 constant  eta0                                adaptive  eta0, which the training loop lowers when the loss stalls
 invsqrt   eta0 / sqrt(1 + t)                  bottou    eta0 / (1 + eta0 alpha t)^power
 optimal   bottou with power 1 and the eta0 of `typical_eta0`, which is 1 / (alpha (t0 + t)) with t0 = 1 / (eta0 alpha)
-auto      bottou where there is a penalty to set its pace, else invsqrt
+auto      eta0 / max(1 + eta0 alpha t, sqrt(1 + t / 1000)): eta0 is the best step for a thousand rows, and the best one
+          for n rows falls like 1 / sqrt(n), until the penalty sets a faster pace; see decisions/0018
 Reference: Bottou, "Stochastic gradient descent tricks", 2012; power 3/4 is his choice for averaged weights.
 The kernels compute the same numbers from the codes given here (schedules.h); the tests compare the two.
 """
@@ -18,11 +19,14 @@ from steepest.learners.penalties import check_alpha
 
 SCHEDULES = ("auto", "constant", "invsqrt", "bottou", "optimal", "adaptive")
 
-_CODES = {"constant": 0, "adaptive": 0, "invsqrt": 1, "bottou": 2, "optimal": 2}  # the kernels' ScheduleId
+# Rows on which the first step size is tried out; Bottou's programs use as many. The kernels know the number too.
+CALIBRATION_ROWS = 1000
+
+_CODES = {"constant": 0, "adaptive": 0, "invsqrt": 1, "bottou": 2, "optimal": 2, "auto": 3}  # the kernels' ScheduleId
 
 
-def resolve(schedule: str, alpha: float) -> str:
-    """The name of the schedule that runs: `auto` becomes one of the others."""
+def schedule_code(schedule: str, alpha: float) -> int:
+    """The number by which the kernels know the schedule."""
     if schedule not in SCHEDULES:
         raise ParameterError(f"schedule={schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}")
     alpha = check_alpha(alpha)
@@ -30,14 +34,7 @@ def resolve(schedule: str, alpha: float) -> str:
         raise ParameterError(
             "schedule='optimal' takes its pace from alpha, which is 0; give alpha > 0 or choose invsqrt"
         )
-    if schedule == "auto":
-        return "bottou" if alpha > 0 else "invsqrt"
-    return schedule
-
-
-def schedule_code(schedule: str, alpha: float) -> int:
-    """The number by which the kernels know the schedule."""
-    return _CODES[resolve(schedule, alpha)]
+    return _CODES[schedule]
 
 
 def step_size(schedule: str, t: float, eta0: float, alpha: float, power: float = 1.0) -> float:
@@ -55,6 +52,8 @@ def step_size_by_code(code: int, t: float, eta0: float, alpha: float, power: flo
         return eta0 / math.sqrt(1.0 + t)
     if code == _CODES["bottou"]:
         return float(eta0 * (1.0 + eta0 * alpha * t) ** -power)
+    if code == _CODES["auto"]:
+        return eta0 / max(1.0 + eta0 * alpha * t, math.sqrt(1.0 + t / CALIBRATION_ROWS))
     return eta0
 
 
