@@ -60,7 +60,7 @@ class Kept(Derived):
     def _load(self) -> _Shelf | None:
         shelf = _Shelf()
         try:
-            for chunk in self.parent.read(Order(), 0):
+            for chunk in self.parent.read(Order(unheard=True), 0):
                 shelf.put(chunk if chunk.order is None else chunk.packed())
                 if shelf.n_entries > KEPT_ENTRIES or shelf.n_rows > KEPT_ROWS:
                     return None
