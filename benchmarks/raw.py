@@ -168,11 +168,11 @@ def quality_job(name: str, measure: str) -> Job:
 def flights(folder: Path, write: Callable[[Any, dict[str, str]], None]) -> tuple[Path, Path]:
     """Two files, days 1 to 24 and the rest, of the flights that arrived; each row written by `write`."""
     paths = folder / "train", folder / "test"
-    with gzip.open(DATA / "us-flights-2024-01" / "flights.csv.gz", "rt", encoding="utf-8") as file:
-        with open(paths[0], "w") as train, open(paths[1], "w") as test:
-            for row in csv.DictReader(file):
-                if row["arr_del15"]:
-                    write(train if int(row["day"]) <= LAST_TRAINING_DAY else test, row)
+    source = DATA / "us-flights-2024-01" / "flights.csv.gz"
+    with gzip.open(source, "rt", encoding="utf-8") as file, open(paths[0], "w") as train, open(paths[1], "w") as test:
+        for row in csv.DictReader(file):
+            if row["arr_del15"]:
+                write(train if int(row["day"]) <= LAST_TRAINING_DAY else test, row)
     return paths
 
 

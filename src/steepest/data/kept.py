@@ -84,7 +84,7 @@ class Kept(Derived):
 
 def _chunks(source: Source) -> Generator[Chunk, None, None]:
     """All rows in the order of the files; whoever stops reads no more of them."""
-    yield from source.read(Order(), 0)
+    yield from source.read(Order(unheard=True), 0)
 
 
 class _Shelf:

@@ -103,7 +103,7 @@ class RawSource(Source):
 
     def _read(self, encoder: Encoder, order: Order, epoch: int) -> Iterator[Chunk]:
         batches = self.batches(order, epoch)
-        gate = _Gate(encoder, lambda batch: _encoded(encoder, batch, order, epoch))
+        gate = _Gate(None if order.unheard else encoder, lambda batch: _encoded(encoder, batch, order, epoch))
         chunks = map_ahead(gate.make, batches, ahead=QUEUE_CHUNKS)
         try:
             for made in chunks:

@@ -144,8 +144,12 @@ def _numbers(column: Any) -> Array:
     dtype = _PLAIN.get(str(column.type))
     if dtype is None or column.null_count or not chunks:
         return np.asarray(column)
-    parts = [np.frombuffer(c.buffers()[1], dtype, len(c), c.offset * dtype.itemsize) for c in chunks if len(c)]
-    return np.concatenate([np.empty(0, dtype), *parts]) if len(parts) != 1 else parts[0]
+    parts: list[Array] = [
+        np.frombuffer(chunk.buffers()[1], dtype, len(chunk), chunk.offset * dtype.itemsize)
+        for chunk in chunks
+        if len(chunk)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
 
 
 _PLAIN: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "int32": np.dtype(np.int32)}

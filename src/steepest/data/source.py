@@ -43,6 +43,7 @@ class Order:
 
     shuffle: str = "never"
     seed: int = 0
+    unheard: bool = False  # nobody learns while rows are read, so no encoder need wait to hear what was learned
 
     def generator(self, epoch: int, *path: int) -> np.random.Generator:
         """Randomness for one epoch and one place in the data, the same whenever it is asked for."""

@@ -144,7 +144,7 @@ class LinearLearner:
         """The mean of several learners' weights, each counted by the rows it has seen."""
         parts = [LinearLearner.from_state(self.settings, state)._finished() for state in states]
         for part in parts:
-            part._drop_slots()
+            part.keep_whole_tables()
         seen = np.array([part._clock("t") for part in parts])
         shares = seen / seen.sum() if seen.sum() > 0 else np.full(len(parts), 1 / len(parts))
         merged = parts[0].clone()
@@ -399,7 +399,7 @@ class LinearLearner:
             adaptive, l1 = self.settings.rule in ADAPTIVE, self.settings.l1
             averaged = self.settings.average != "no" and self._clock("average_weight") > 0 and not adaptive
             scale = self._clock("scale") if not (adaptive or l1 or averaged) else 1.0
-            if self.pending is not None or self._shown is not None or adaptive or (l1 and not averaged):
+            if self.pending is not None or adaptive or (l1 and not averaged):
                 scale, parts = 1.0, iter([np.ascontiguousarray(self._shown_weights()[0])])
             elif averaged:
                 parts = (part for _, part in self._average_parts())
