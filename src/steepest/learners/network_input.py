@@ -121,7 +121,7 @@ class InputLayer:
     # --------------------------------------------------------------------------------------------------- backward
 
     def descend(self, arrays: Arrays, batch: Batch, target: str, slopes: Array, eta: float) -> None:
-        """Plain steps of sparse rows need no sums; two threads were no faster (measured), they pass cache lines around."""
+        """Plain steps of sparse rows need no sums; two threads were no faster (measured): cache lines wander."""
         rows, table = batch.rows, arrays[f"{INPUT}>{target}"]
         parts = (rows.indptr, rows.indices, rows.values, rows.order)
         kernels.network_descend(*parts, slopes, eta, table)
