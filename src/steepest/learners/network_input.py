@@ -121,10 +121,10 @@ class InputLayer:
     # --------------------------------------------------------------------------------------------------- backward
 
     def descend(self, arrays: Arrays, batch: Batch, target: str, slopes: Array, eta: float) -> None:
-        """Plain steps of sparse rows need no sums."""
+        """Plain steps of sparse rows need no sums; two threads were no faster (measured): cache lines wander."""
         rows, table = batch.rows, arrays[f"{INPUT}>{target}"]
         parts = (rows.indptr, rows.indices, rows.values, rows.order)
-        kernels.network_descend(*parts, slopes, eta, table, self.n_threads)
+        kernels.network_descend(*parts, slopes, eta, table)
 
     def gradient(self, arrays: Arrays, batch: Batch, target: str, slopes: Array) -> tuple[Array | None, Array]:
         """(features that occur, or None for all; their rows of the gradient)."""
