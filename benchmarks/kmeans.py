@@ -147,7 +147,7 @@ JOBS = {
     "mnist-100": minibatch_job(load_mnist, 100, epochs=2),
     "news": minibatch_job(load_news, 20, epochs=2),
     "mnist-10-lloyd": lloyd_job(load_mnist, 10, 3),
-    "mnist-100-lloyd": lloyd_job(load_mnist, 100, 1),
+    "mnist-100-lloyd": lloyd_job(load_mnist, 100, 4),
     "news-lloyd": lloyd_job(load_news, 20, 3),
 }
 
