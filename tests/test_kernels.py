@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from steepest import kernels
 from steepest.kernels import reference
-from steepest.learners.linear import bets
+from steepest.learners.linear_weights import bets
 from steepest.learners.losses import get_loss
 from steepest.learners.schedules import schedule_code, step_size
 

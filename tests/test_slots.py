@@ -10,7 +10,7 @@ import steepest as st
 from steepest import kernels
 from steepest.data.chunk import DataError
 from steepest.kernels import reference
-from steepest.learners import linear
+from steepest.learners import linear_state
 
 N_FEATURES = 1 << 12
 
@@ -18,7 +18,7 @@ N_FEATURES = 1 << 12
 @pytest.fixture
 def slotted(monkeypatch):
     """Tables are large from the first weight on."""
-    monkeypatch.setattr(linear, "SLOTTED_WEIGHTS", 1)
+    monkeypatch.setattr(linear_state, "SLOTTED_WEIGHTS", 1)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def problem(n=1500, n_classes=5, seed=0):
 def both(monkeypatch, learn):
     """The model without and with slots."""
     plain = learn()
-    monkeypatch.setattr(linear, "SLOTTED_WEIGHTS", 1)
+    monkeypatch.setattr(linear_state, "SLOTTED_WEIGHTS", 1)
     model = learn()
     assert plain._learner.slots is None
     assert 0 < model._learner.slots.n <= 300
@@ -139,8 +139,8 @@ def test_room_grows_with_the_features_seen(monkeypatch, data):
     """A table that no memory could hold whole is no trouble while few of its features are seen."""
     X, y = data
     expected = st.LinearClassifier(random_state=0).fit(X, y).coef_
-    monkeypatch.setattr(linear, "ROOM_BYTES", 5 * 4 * 7)
-    monkeypatch.setattr(linear, "LARGEST_TABLE_BYTES", 2 * 300 * 5 * 4)
+    monkeypatch.setattr(linear_state, "ROOM_BYTES", 5 * 4 * 7)
+    monkeypatch.setattr(linear_state, "LARGEST_TABLE_BYTES", 2 * 300 * 5 * 4)
     model = st.LinearClassifier(random_state=0).fit(X, y)
     assert len(model._learner.arrays["v"]) < 600
     for output, weights in enumerate(expected):

@@ -29,7 +29,8 @@ from steepest.engine.loop import Monitor, mean_loss
 from steepest.engine.stopping import Plan, Watch
 from steepest.learners.base import Progress
 from steepest.learners.calibration import CALIBRATION_ROWS, calibrate
-from steepest.learners.linear import CLOCK, WIDE, LinearLearner
+from steepest.learners.linear import LinearLearner
+from steepest.learners.linear_state import CLOCK, WIDE
 
 MIXES = ("evidence", "uniform")
 SENDS = ("full", "delta", "topk", "float16")

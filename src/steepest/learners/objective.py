@@ -20,7 +20,8 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.source import ArraySource, Order, Source
-from steepest.learners.linear import TARGETS, LinearLearner
+from steepest.learners.linear import LinearLearner
+from steepest.learners.linear_state import TARGETS
 
 GRADIENT, PRODUCT, DIAGONAL = 0, 1, 2  # kinds of passes, as in batch_table.h
 TOTALS = 3  # loss, loss without smoothing, gap

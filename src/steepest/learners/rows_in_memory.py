@@ -15,7 +15,7 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError, concatenate
 from steepest.data.source import ArraySource
-from steepest.learners.linear import TARGETS
+from steepest.learners.linear_state import TARGETS
 from steepest.learners.objective import BatchData, Objective
 
 BYTES_PER_ENTRY, BYTES_PER_ROW = 8, 64

@@ -18,7 +18,7 @@ from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.data.parameters import ParameterError
 from steepest.learners.batch import Step
-from steepest.learners.linear import SOFTMAX
+from steepest.learners.linear_state import SOFTMAX
 from steepest.learners.losses import Loss
 from steepest.learners.objective import Objective
 from steepest.learners.penalties import soft_threshold

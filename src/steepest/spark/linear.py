@@ -39,8 +39,9 @@ from steepest.engine.stopping import Plan
 from steepest.learners.base import Progress
 from steepest.learners.batch import KINKED, SOLVERS, SolverOptions
 from steepest.learners.calibration import CALIBRATION_ROWS
-from steepest.learners.linear import WIDE, LinearLearner
+from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings
+from steepest.learners.linear_state import WIDE
 from steepest.learners.objective import BatchData, Objective
 from steepest.linear_model import DEFAULT_TOL
 from steepest.spark.rows import WHOLE, Columns, from_bytes, to_bytes
