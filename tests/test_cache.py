@@ -214,7 +214,7 @@ def test_a_classifier_learns_texts_from_a_cache(place):
     names = np.array(["no", "yes"])[np.arange(4000) % 2]
     model = st.LinearClassifier(random_state=0).fit_stream(FromChunks(block(4000, y=names, n_features=10)).cache(place))
     assert model.classes_.tolist() == ["no", "yes"]
-    assert model.predict(np.eye(10)).tolist() == ["no", "yes"] * 5
+    assert model.predict(1000 * np.eye(10)).tolist() == ["no", "yes"] * 5  # values run from 1 to 4000
 
 
 def test_weights_of_some_rows(place):

@@ -200,13 +200,15 @@ def mix(common: LinearLearner, messages: Iterable[Message], shares: Sequence[Arr
         weights, rows = weights + weight, rows + message.rows
         t_after += float(message.small["clock"][0]) - t_before
         progress.add(message.progress)
+    if not weights:  # nobody has seen a row
+        return progress
     if "average" in tables:
-        weight = float(small["clock"][-1] / max(weights, 1e-300) - common.arrays["clock"][-1])
+        weight = float(small["clock"][-1] / weights - common.arrays["clock"][-1])
         tables["average"] = tables["average"] + _average_of_larger_steps(common, shares, weight)
     for name, change in tables.items():
         common.arrays[name][...] += change.astype(common.arrays[name].dtype)
     for name, total in small.items():
-        common.arrays[name] = total / max(weights, 1e-300)
+        common.arrays[name] = total / weights
     if t_after > t_before:
         _set_time(common, t_before + (t_after - t_before) / math.sqrt(len(shares)))
     if "shrunk" in common.arrays:
@@ -315,12 +317,12 @@ class Agenda:
         epochs = range(self.number * self.epochs // rounds, (self.number + 1) * self.epochs // rounds)
         return [(epoch, 0, 1, 1) for epoch in epochs]
 
-    def move_on(self, seconds: float) -> None:
-        """The round is done and took so long."""
+    def move_on(self, seconds: float, rows: int) -> None:
+        """The round is done, and took so long for so many rows."""
         if self.mixing.seconds is not None:
             _, start, stop, _ = self.passes()[0]
             self.at += stop - start
-            wanted = (stop - start) * self.mixing.seconds / max(seconds, 1e-9)
+            wanted = (stop - start) * self.mixing.seconds / max(seconds, 1e-9) if rows else math.inf
             self._length = int(min(max(1.0, wanted), 4.0 * (stop - start), PARTS))
         self.number += 1
 
@@ -446,7 +448,7 @@ def mix_rounds(
         started = time.perf_counter()
         common.learner.keep_good_state()
         progress, told = _round(common, team, passes, mixing, evidence, keep_voters)
-        agenda.move_on(time.perf_counter() - started)
+        agenda.move_on(time.perf_counter() - started, progress.rows)
         record = _record(common.learner, agenda.number, passes, progress, told, started)
         watched = record["loss"]
         if validation is not None:
