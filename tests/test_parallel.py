@@ -188,17 +188,17 @@ def test_rounds_by_seconds_visit_every_row_once_an_epoch():
             seen += [epoch * parts + part for part in range(start, stop)]
         if not agenda.passes():
             break
-        agenda.move_on(seconds, rows=7)
+        agenda.move_on(seconds, rows=700)
     assert seen == list(range(2 * PARTS))
 
 
 def test_shards_that_meet_by_the_clock_learn_well_and_say_how_long_they_were_apart():
     X, y = sparse_problem(n_rows=3000, seed=4)
-    model = make("mixing", rounds=None, sync_seconds=0.02).fit(X, y)
+    model = make("mixing", rounds=None, sync_seconds=1e-3).fit(X, y)
     rows = model.history_.column("rows")
     assert sum(rows) == 3 * 3000
-    assert rows.count(0) <= len(rows) // 2
-    assert len(model.history_) >= 3
+    assert len(rows) >= 3
+    assert 0 not in rows
     assert max(model.history_.column("rows_apart")) < 3000 / 5 + 1
     assert model.score(X, y) > make("mixing", parallel="serial").fit(X, y).score(X, y) - 0.1
 

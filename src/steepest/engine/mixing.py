@@ -37,6 +37,7 @@ SENDS = ("full", "delta", "topk", "float16")
 GAIN = 1.5  # by evidence, a feature that all shards know moves so many times their mean change
 PARTS = 1 << 12  # of an epoch, where rounds are as long as they take
 FIRST_LENGTH = PARTS // 64
+LEAST_ROWS = 8  # that a shard learns in a round, about, however short it should be
 TOP_SHARE = 0.1  # of the entries that moved, sent by "topk"
 SHARD_SEED = 0x9E3779B1  # shard s shuffles by the seed + s times this; shard 0 as a single learner would
 Residual = dict[str, Array]  # by the name of a table, what was not sent yet
@@ -322,8 +323,9 @@ class Agenda:
         if self.mixing.seconds is not None:
             _, start, stop, _ = self.passes()[0]
             self.at += stop - start
-            wanted = (stop - start) * self.mixing.seconds / max(seconds, 1e-9) if rows else math.inf
-            self._length = int(min(max(1.0, wanted), 4.0 * (stop - start), PARTS))
+            wanted = (stop - start) * self.mixing.seconds / max(seconds, 1e-9)
+            least = (stop - start) * LEAST_ROWS * self.mixing.n_shards / max(1, rows)
+            self._length = int(min(max(1.0, least, wanted), 4.0 * (stop - start), PARTS))
         self.number += 1
 
 
