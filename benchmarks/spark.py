@@ -400,8 +400,8 @@ def round_cost(n: int) -> None:
     local = st.LinearClassifier(random_state=0, n_shards=2, epochs=8, alpha=1e-5, parallel="mixing", n_jobs=2).fit(X, y)
     alone = local.history_.column("seconds")
     print(f"{n:,} rows, 2^{BITS} places, 2 shards: {seconds:.2f} s in all")
-    print(f"  a round {np.median(rounds[1:]):.3f} s, the same on two threads of one process {np.median(alone[1:]):.3f} s, "
-          f"a job without work {np.median(kept):.3f} s")  # fmt: skip
+    print(f"  a round {np.median(rounds[1:]):.3f} s; on two threads of one process {np.median(alone[1:]):.3f} s")
+    print(f"  a job without work {np.median(kept):.3f} s")
     spark.stop()
 
 
