@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import steepest as st
+from steepest.cli import main
 
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
     pytest.skip("Java is not installed; Spark needs version 17 or later", allow_module_level=True)
@@ -29,14 +30,16 @@ SETTINGS = {
 def spark():
     from pyspark.sql import SparkSession
 
-    os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable, PYTHONPATH=HERE)
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in SETTINGS.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("SPARK_LOCAL_IP", "127.0.0.1"), ("PYSPARK_PYTHON", sys.executable), ("PYTHONPATH", HERE)):
+            patch.setenv(name, value)
+        builder = SparkSession.builder.master("local[2]")
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
 
 
 def sparse_rows(X, y, **more):
@@ -136,16 +139,16 @@ def test_shards_that_vote_and_one_mixture_at_the_end(frame, binary):
     same(local(3, epochs=2, rounds=1).fit(X, y), mixed)
 
 
-def test_batch_solvers_reach_the_minimum_that_one_process_finds(frame, binary):
+def test_a_batch_solver_reaches_the_minimum_that_one_process_finds(frame, binary):
     X, y = binary
-    params = dict(alpha=1e-3, solver="lbfgs", tol=1e-7, random_state=0)
-    here = st.LinearClassifier(**params).fit(X, y)
-    for n_shards in (2, 10):  # ten are added up in a tree
-        there = st.fit_spark(
-            st.LinearClassifier(**params), frame, features=PAIR, label="label", method="batch", n_shards=n_shards
-        )
-        np.testing.assert_allclose(there.coef_, here.coef_[:, : there.coef_.shape[1]], atol=1e-4)
-        assert there.history_[0]["bytes_up"] > 0
+    model = lambda: st.LinearClassifier(alpha=1e-2, solver="lbfgs", tol=1e-4, random_state=0)
+    here = model().fit(X, y)
+    there = st.fit_spark(
+        model(), frame, features=PAIR, label="label", method="batch", n_shards=10, n_features=200
+    )  # ten are added up in a tree
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-4)
+    assert there.n_iter_ == here.n_iter_
+    assert there.history_[0]["bytes_up"] == there.history_[0]["passes"] * 10 * 8 * 201
 
 
 def test_regression_from_columns_of_numbers(spark):
@@ -168,7 +171,7 @@ def test_regression_from_columns_of_numbers(spark):
 def test_vectors_arrays_and_libsvm_lines_give_the_same_bits(spark, binary, tmp_path):
     from pyspark.ml.linalg import Vectors
 
-    X, y = binary
+    X, y = binary[0].sorted_indices(), binary[1]
     dense = X.toarray().astype(float)
     rows = [
         (Vectors.dense(row) if n % 2 else Vectors.sparse(200, np.flatnonzero(row), row[row != 0]), row.tolist(), int(k))
@@ -376,8 +379,8 @@ from steepest.spark import linear
 master, kill, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
 for name, value in {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.cores.max": "2",
-                    "spark.executor.cores": "1", "spark.network.timeout": "20s",
-                    "spark.executor.heartbeatInterval": "2s"}.items():
+                    "spark.executor.cores": "1",
+                    "spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}.items():
     builder = builder.config(name, value)
 session = builder.getOrCreate()
 session.sparkContext.setLogLevel("OFF")
@@ -388,9 +391,10 @@ real, rounds = linear.SparkTeam.learn, []
 def mortal(team, *given):
     rounds.append(1)
     if len(rounds) == 2 and kill:
-        os.kill(kill, signal.SIGKILL)
-        for line in os.popen(f"ps -o pid= --ppid {kill}").read().split():
-            os.kill(int(line), signal.SIGKILL)
+        executors = os.popen(f"ps -o pid= --ppid {kill}").read().split()
+        assert executors
+        for process in (kill, *map(int, executors)):
+            os.kill(process, signal.SIGKILL)
     return real(team, *given)
 linear.SparkTeam.learn = mortal
 model = st.LinearClassifier(n_shards=2, epochs=4, random_state=7)
@@ -458,10 +462,10 @@ def test_a_cluster_that_loses_a_worker_in_mid_training_gives_the_same_bits(clust
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     assert workers[0].wait() != 0
-    same(local(2, epochs=4).fit(X, y), st.load(out))
+    same(local(2, epochs=4).fit(X.toarray(), y), st.load(out))
 
 
-def test_the_command_line_and_the_example_train_on_spark(tmp_path, binary):
+def test_the_command_line_trains_on_spark(tmp_path):
     import subprocess
 
     rng = np.random.default_rng(0)
@@ -470,15 +474,20 @@ def test_the_command_line_and_the_example_train_on_spark(tmp_path, binary):
     table.to_parquet(tmp_path / "rows.parquet")
     env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": HERE}
     rows, model = str(tmp_path / "rows.parquet"), str(tmp_path / "m.steepest")
-    command = [sys.executable, "-m", "steepest", "train", "--spark", "local[2]", rows, "-m", model]
-    done = subprocess.run([*command, "--n-shards", "2"], env=env, capture_output=True, timeout=200)
+    words = [sys.executable, "-m", "steepest", "train", "--spark", "local[2]", rows, "-m", model, "--n-shards", "2"]
+    done = subprocess.run(words, env=env, capture_output=True, timeout=200)
     assert done.returncode == 0, done.stderr.decode()[-3000:]
-    trained = st.load(model)
-    assert trained.score(table[["a", "b"]].to_numpy(), table.label) > 0.95
-    bad = [*command[:-2], "-m", model, "--label", "nowhere"]
-    done = subprocess.run(bad, env=env, capture_output=True, timeout=200)
-    assert done.returncode == 2
-    assert b"label='nowhere' is no column" in done.stderr
+    assert st.load(model).score(table[["a", "b"]], table.label) > 0.95
+    assert main(["evaluate", model, rows]) == 0
+
+
+def test_the_command_line_says_that_no_master_answers(tmp_path, capsys):
+    words = ["train", "--spark", "spark://127.0.0.1:9", "rows.parquet", "-m", str(tmp_path / "m.steepest")]
+    assert main(words) == 2
+    assert "no Spark master answers at spark://127.0.0.1:9" in capsys.readouterr().err
+    assert main([*words, "--holdout", "0.1"]) == 2
+    assert "--holdout has no meaning with --spark" in capsys.readouterr().err
+    assert not (tmp_path / "m.steepest").exists()
 
 
 def test_the_same_over_spark_connect(tmp_path, binary):
@@ -504,4 +513,4 @@ def test_the_same_over_spark_connect(tmp_path, binary):
     words = [sys.executable, str(script), str(tmp_path / "rows.npz"), model]
     done = subprocess.run(words, env=env, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr.decode()[-3000:]
-    same(local(2, epochs=2).fit(X, y), st.load(model))
+    same(local(2, epochs=2).fit(X.toarray(), y), st.load(model))

@@ -83,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
     """The same estimator, fitted by a session that lives as long as the fit."""
-    from steepest.spark.sessions import start
+    from steepest.spark.rows import PLAIN
+    from steepest.spark.sessions import read_paths, start
 
     for name in ("holdout", "checkpoint", "cache", "limit", "on_bad_line"):
         if getattr(options, name):
@@ -93,6 +94,9 @@ def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
     roles = [name for role in ROLES for name in getattr(options, role) or ()]
     session = start(options.spark)
     try:
+        frame, lines = read_paths(session, options.data)
+        if estimator.hasher is None and not lines and all(kind in PLAIN for _, kind in frame.dtypes):
+            estimator.hasher = st.Hasher(names=10_000)  # as for tables that are read here
         st.fit_spark(
             estimator,
             options.data,

@@ -424,8 +424,8 @@ def _fit_by_mixing(estimator: Any, shards: Shards, source: FarSource, method: st
         params["rounds"] = rounds
     params["vote"] = (estimator.vote or True) if method == "vote" and estimator._task == "classify" else False
     wish = type(estimator)(**params)
+    _refuse_wishes(wish, method)
     settings = balanced(wish._settings(source.n_rows), shards.survey.labels)
-    _refuse_wishes(wish, settings.rule, method)
     epochs = whole("epochs", wish.epochs, 1)
     mixing = wish._mix_plan(epochs)
     learner = estimator._new_learner(settings, source)
@@ -453,10 +453,10 @@ def _fit_by_mixing(estimator: Any, shards: Shards, source: FarSource, method: st
     estimator._keep_names()
 
 
-def _refuse_wishes(wish: Any, rule: str, method: str) -> None:
+def _refuse_wishes(wish: Any, method: str) -> None:
     """What one machine can do and a cluster cannot."""
-    if rule in SOLVERS:
-        raise ParameterError(f"solver={rule!r} works on all rows at once; give method='batch', or solver='sgd'")
+    if wish.solver in SOLVERS:
+        raise ParameterError(f"solver={wish.solver!r} works on all rows at once; give method='batch', or solver='sgd'")
     if wish.early_stopping:
         raise ParameterError("early_stopping holds out rows on one machine only; on Spark choose epochs, or give tol")
     if wish.memory_budget is not None:

@@ -21,6 +21,7 @@ from steepest.hashing import Hasher
 
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
 WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean")
+PLAIN = (*NUMBERS, "string")
 LINE = "value"  # the column of spark.read.text
 SHOWN = 200  # characters of a bad row in a message
 

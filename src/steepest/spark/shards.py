@@ -472,16 +472,15 @@ def pack_rows(
     packed = packed.persist(StorageLevel.DISK_ONLY)
     try:
         survey = look(collect(session, packed.drop("block"), blobs=False))
+        if survey.n_rows == 0:
+            raise DataError("the DataFrame holds no rows; nothing can be learned from it")
+        if survey.n_rows < n_shards:
+            raise DataError(
+                f"n_shards={n_shards} is more than the {survey.n_rows} rows; give at most as many shards as rows"
+            )
     except BaseException:
         packed.unpersist()
         raise
-    if survey.n_rows == 0:
-        raise DataError("the DataFrame holds no rows; nothing can be learned from it")
-    if survey.n_rows < n_shards:
-        packed.unpersist()
-        raise DataError(
-            f"n_shards={n_shards} is more than the {survey.n_rows} rows; give at most as many shards as rows"
-        )
     words = sorted(survey.labels) if columns.text_labels else None
     shards = Shards(session, packed, survey, n_shards, words, deal, events=[why])
     shards.make()
