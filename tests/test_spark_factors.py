@@ -172,6 +172,35 @@ def test_weights_of_ratings_and_a_shuffled_frame(rating_frame, ratings, method, 
     np.testing.assert_array_equal(got, here.predict(ratings[PAIR]))
 
 
+def test_a_stripe_packed_alone_is_as_it_is_among_all():
+    from steepest.data.entries import Entries
+    from steepest.learners.factor_settings import resolve_settings
+    from steepest.learners.factors import FactorLearner
+    from steepest.learners.strata import make_strata
+    from steepest.spark.factors import Arrange
+
+    rng = np.random.default_rng(0)
+    users, items = (rng.integers(0, n, 2000).astype(np.int32) for n in (50, 30))
+    values = rng.random(2000).astype(np.float32)
+    settings = resolve_settings(st.MatrixFactorization(4).get_params(), 9)
+    all_of_it = make_strata(users, items, values, None, 50, 30, 3, settings.seed)
+    places = all_of_it.user_places, all_of_it.item_places, all_of_it.user_bounds, all_of_it.item_bounds
+    arrange = Arrange(settings, FactorLearner(settings).numbers, *places, before=all_of_it.offsets[:-1:3])
+    owner = np.searchsorted(all_of_it.user_bounds[1:-1], all_of_it.user_places, side="right")[users]
+    for a in range(3):
+        own = owner == a
+        alone = arrange(a, Entries(users[own], items[own], values[own].astype(np.float64), None))
+        for b in range(3):
+            there, here = all_of_it.block(a, b), slice(*alone["offsets"][b : b + 2])
+            np.testing.assert_array_equal(
+                alone["users"][here] + all_of_it.user_bounds[a], all_of_it.users[there.entries]
+            )
+            np.testing.assert_array_equal(
+                alone["items"][here] + all_of_it.item_bounds[b], all_of_it.items[there.entries]
+            )
+            np.testing.assert_array_equal(alone["values"][here], all_of_it.values[there.entries])
+
+
 def test_a_user_with_nearly_all_ratings_leaves_stripes_empty(spark):
     rows = pd.DataFrame({"user": [1] * 300 + [2, 3, 4], "item": [*range(300), 0, 1, 2], "rating": 1.0})
     rows["rating"] = rows["item"] % 5.0
