@@ -83,11 +83,13 @@ def write_vectors(path: Path, X: Any, y: np.ndarray) -> None:
     for number, start in enumerate(range(0, X.shape[0], FILE_ROWS)):
         part, labels = X[start : start + FILE_ROWS], y[start : start + FILE_ROWS]
         offsets = pa.array(part.indptr.astype(np.int32))
+        dense = part.nnz == part.shape[0] * part.shape[1]
+        places = pa.ListArray.from_arrays(offsets, pa.array(part.indices.astype(np.int32)))
         vectors = pa.StructArray.from_arrays(
             [
-                pa.array(np.zeros(len(labels), np.int8)),
-                pa.array(np.full(len(labels), X.shape[1], np.int32)),
-                pa.ListArray.from_arrays(offsets, pa.array(part.indices.astype(np.int32))),
+                pa.array(np.full(len(labels), int(dense), np.int8)),
+                pa.array([None if dense else X.shape[1]] * len(labels), pa.int32()),
+                pa.nulls(len(labels), places.type) if dense else places,
                 pa.ListArray.from_arrays(offsets, pa.array(part.data.astype(np.float64))),
             ],
             names=["type", "size", "indices", "values"],
@@ -131,6 +133,7 @@ def session(memory: str = "8g") -> Any:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.memory", memory).config("spark.sql.shuffle.partitions", "2")
     builder = builder.config("spark.driver.maxResultSize", "4g").config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
@@ -348,7 +351,7 @@ def kmeans(n: int) -> None:
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((50, 32)) * 2
     rows = (centres[rng.integers(0, 50, n)] + rng.standard_normal((n, 32))).astype(np.float32)
-    path = folder(f"dense-{n}")
+    path = folder(f"blobs-{n}")
     if not path.exists():
         import scipy.sparse as sp
 
