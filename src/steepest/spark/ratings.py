@@ -304,7 +304,7 @@ class RatingShards(Shards):
 
 
 def pack_ratings(frame: Any, columns: RatingColumns, n_parts: int, order_by: Any, place: str | None) -> Ratings:
-    """Packs and gathers all ratings, in one job."""
+    """Packs and gathers all ratings."""
     from pyspark import StorageLevel
 
     session = frame.sparkSession
@@ -313,23 +313,26 @@ def pack_ratings(frame: Any, columns: RatingColumns, n_parts: int, order_by: Any
     packed = ordered.select(*read).mapInArrow(_function(PackRatings(columns, place)), PACKED)
     packed = packed.persist(StorageLevel.DISK_ONLY)
     try:
-        return _joined(session, packed, collect(session, packed), why)
+        # Rows come in large batches in the first job; blocks, which are large themselves, come few at once in the second.
+        heads = collect(session, packed.drop("block"), blobs=False).to_pylist()
+        return _joined(session, packed, heads, collect(session, packed.select("part", "start", "block")), why)
     except BaseException:
         packed.unpersist()
         raise
 
 
-def _joined(session: Any, packed: Any, table: Any, why: str) -> Ratings:
+def _joined(session: Any, packed: Any, lines: list[dict[str, Any]], table: Any, why: str) -> Ratings:
     """What all partitions told, in codes of all."""
-    lines: list[dict[str, Any]] = []
-    for batch in table.to_batches():
-        heads = batch.select(["part", "start", "rows", "error", "users", "items"]).to_pylist()
-        blocks = batch.column("block")
-        lines += [{**head, "block": blocks[row].as_buffer()} for row, head in enumerate(heads)]
     lines.sort(key=lambda line: (line["part"], line["start"]))
     for line in lines:
         if line["error"] is not None:
             raise DataError(line["error"])
+    blocks: dict[tuple[int, int], Any] = {}
+    for batch in table.to_batches():
+        part, start, block = batch.columns
+        for row in range(batch.num_rows):
+            if block[row].is_valid:
+                blocks[part[row].as_py(), start[row].as_py()] = block[row].as_buffer()
     users, items = IdBook(), IdBook()
     codes = {
         line["part"]: (users.codes(pickle.loads(line["users"]), learn=True),
@@ -341,7 +344,7 @@ def _joined(session: Any, packed: Any, table: Any, why: str) -> Ratings:
     for line in lines:
         firsts.setdefault(line["part"], n)
         if line["rows"]:
-            own, (user_codes, item_codes) = from_block(line["block"]), codes[line["part"]]
+            own, (user_codes, item_codes) = from_block(blocks[line["part"], line["start"]]), codes[line["part"]]
             parts.append(Entries(user_codes[own.users], item_codes[own.items], own.values, own.weights))
             n += line["rows"]
     if not n:
