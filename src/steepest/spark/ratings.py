@@ -313,7 +313,7 @@ def pack_ratings(frame: Any, columns: RatingColumns, n_parts: int, order_by: Any
     packed = ordered.select(*read).mapInArrow(_function(PackRatings(columns, place)), PACKED)
     packed = packed.persist(StorageLevel.DISK_ONLY)
     try:
-        # Rows come in large batches in the first job; blocks, which are large themselves, come few at once in the second.
+        # Rows come in large batches in the first job; blocks, which are large, come few at once in the second.
         heads = collect(session, packed.drop("block"), blobs=False).to_pylist()
         return _joined(session, packed, heads, collect(session, packed.select("part", "start", "block")), why)
     except BaseException:
