@@ -221,8 +221,9 @@ def linear(n: int, kind: str, tune: bool) -> None:
         theirs = their_linear(frame, held, "LogisticRegression", their)
         table(f"tuning, {n:,} rows: log loss of {HELD_OUT:,} others", {"ipm": ours, "LogisticRegression": theirs})
     elif kind == "log":
-        mine = [dict(epochs=e, alpha=1e-5) for e in (1, 2, 4, 8)]
-        their = [dict(maxIter=m, regParam=1e-4, standardization=False) for m in (5, 10, 20)]
+        mine = [dict(epochs=e, alpha=1e-5) for e in (1, 4)]
+        tried = ((20, 0.0, True), (20, 1e-5, True), (20, 1e-5, False), (50, 1e-5, True), (50, 1e-5, False))
+        their = [dict(maxIter=m, regParam=r, standardization=s) for m, r, s in tried]
         ours = our_linear(frame, held, "log", mine, features="features")
         theirs = their_linear(frame, held, "LogisticRegression", their)
         table(f"{n:,} rows: log loss of {HELD_OUT:,} others", {"ipm": ours, "LogisticRegression": theirs})
@@ -332,7 +333,7 @@ def factors(n: int, ways: list[str]) -> None:
         centred = frame.selectExpr("user", "item", f"rating - {mean} as rating")
         codes = spark.createDataFrame(pd.DataFrame({"user": test[0], "item": test[1], "n": np.arange(len(test[0]))}))
         ALS(rank=2, maxIter=1, userCol="user", itemCol="item").fit(centred.limit(1000))
-        for iterations, strength in ((5, 0.05), (5, 0.1), (5, 0.15), (10, 0.1)):
+        for iterations, strength in ((5, 0.02), (5, 0.05), (5, 0.1), (10, 0.05)):
             als = ALS(rank=16, maxIter=iterations, regParam=strength, userCol="user", itemCol="item",
                       coldStartStrategy="nan", seed=0)  # fmt: skip
             seconds, model = timed(lambda a=als: a.fit(centred))
