@@ -100,8 +100,8 @@ int32_t stripe_of(const int64_t* bounds, int64_t d, int64_t row) {
   return static_cast<int32_t>(std::upper_bound(bounds + 1, bounds + d, row) - (bounds + 1));
 }
 
-// Sorts entries into d x d blocks by new row numbers and shuffles each block, once. A part of all entries is shuffled
-// as it would be among all, if `before` says how many come before it in the order of the blocks.
+// Sorts entries into d x d blocks by new row numbers and shuffles each block, once. A part of all entries is
+// shuffled as it would be among all, if `before` says how many come before it in the order of the blocks.
 void pack(In<int32_t> users, In<int32_t> items, In<float> values, std::optional<In<float>> weights,
           In<int32_t> user_places, In<int32_t> item_places, In<int64_t> user_bounds, In<int64_t> item_bounds,
           uint64_t seed, Out<int32_t> out_users, Out<int32_t> out_items, Out<float> out_values,
