@@ -100,11 +100,12 @@ int32_t stripe_of(const int64_t* bounds, int64_t d, int64_t row) {
   return static_cast<int32_t>(std::upper_bound(bounds + 1, bounds + d, row) - (bounds + 1));
 }
 
-// Sorts entries into d x d blocks by new row numbers and shuffles each block, once.
+// Sorts entries into d x d blocks by new row numbers and shuffles each block, once. A part of all entries is
+// shuffled as it would be among all, if `before` says how many come before it in the order of the blocks.
 void pack(In<int32_t> users, In<int32_t> items, In<float> values, std::optional<In<float>> weights,
           In<int32_t> user_places, In<int32_t> item_places, In<int64_t> user_bounds, In<int64_t> item_bounds,
           uint64_t seed, Out<int32_t> out_users, Out<int32_t> out_items, Out<float> out_values,
-          std::optional<Out<float>> out_weights, Out<int64_t> offsets) {
+          std::optional<Out<float>> out_weights, Out<int64_t> offsets, int64_t before) {
   const size_t n = users.size(), d = user_bounds.size() - 1;
   require(items.size() == n && values.size() == n && out_users.size() == n && out_items.size() == n &&
               out_values.size() == n && (!weights || weights->size() == n) &&
@@ -138,7 +139,7 @@ void pack(In<int32_t> users, In<int32_t> items, In<float> values, std::optional<
   for (size_t b = 0; b < d * d; ++b) {
     const int64_t first = offsets.data()[b];
     for (int64_t m = offsets.data()[b + 1] - first - 1; m > 0; --m) {
-      const uint64_t random = mixed(seed ^ mixed(static_cast<uint64_t>(first + m))) >> 32;
+      const uint64_t random = mixed(seed ^ mixed(static_cast<uint64_t>(before + first + m))) >> 32;
       const int64_t other = static_cast<int64_t>(random * static_cast<uint64_t>(m + 1) >> 32);
       std::swap(out_users.data()[first + m], out_users.data()[first + other]);
       std::swap(out_items.data()[first + m], out_items.data()[first + other]);
@@ -496,7 +497,7 @@ void bind_factors(nb::module_& module) {
   module.def("factor_pack", &pack, "users"_a, "items"_a, "values"_a, "weights"_a.none(), "user_places"_a,
              "item_places"_a, "user_bounds"_a, "item_bounds"_a, "seed"_a, "out_users"_a.noconvert(),
              "out_items"_a.noconvert(), "out_values"_a.noconvert(), "out_weights"_a.noconvert().none(),
-             "offsets"_a.noconvert());
+             "offsets"_a.noconvert(), "before"_a = 0);
   module.def("factor_sgd", &learn_sgd, "users"_a, "items"_a, "values"_a, "weights"_a.none(), "offsets"_a,
              "schedule"_a, "user_table"_a.noconvert(), "item_table"_a.noconvert(), "choices"_a,
              "losses"_a.noconvert(), "n_threads"_a);

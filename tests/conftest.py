@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,21 @@ def regression():
     rng = np.random.default_rng(3)
     y = X @ rng.standard_normal(X.shape[1]) + 0.1 * rng.standard_normal(X.shape[0]) + 3.0
     return X, y
+
+
+@pytest.fixture(scope="module")
+def spark():
+    """A session on two threads of this machine."""
+    from pyspark.sql import SparkSession
+
+    here = os.pathsep.join(path for path in sys.path if path)
+    os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable, PYTHONPATH=here)
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1")
+    session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

@@ -313,7 +313,7 @@ def test_a_bad_line_is_shown_with_its_file(spark, tmp_path):
         (st.LinearClassifier(solver="dual_cd"), dict(method="batch"), "takes solver='lbfgs' or 'gd'"),
         (st.LinearClassifier(send="topk"), {}, "a lost executor would forget"),
         (st.LinearRegressor(), dict(method="vote"), "method='vote' is for classifiers"),
-        (st.KMeans(), {}, "KMeans cannot learn on Spark"),
+        (st.NetworkClassifier(), {}, "NetworkClassifier cannot learn on Spark"),
     ],
 )
 def test_what_a_cluster_cannot_do_is_said(frame, model, options, message):

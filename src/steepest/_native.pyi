@@ -581,6 +581,7 @@ def factor_pack(
     out_values: Values,
     out_weights: Values | None,
     offsets: Ints,
+    before: int = 0,
 ) -> None: ...
 def factor_sgd(
     users: Indices,

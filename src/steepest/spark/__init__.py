@@ -16,6 +16,7 @@ from steepest.data.parameters import ParameterError, choice, whole
 from steepest.spark.rows import Columns, columns_of
 
 AnyEstimator = TypeVar("AnyEstimator")
+SHARDS = 8  # if neither the call nor the estimator tells
 PLACE = "_steepest_file"  # the column that tells from which file a row comes
 
 
@@ -25,7 +26,7 @@ def fit_spark(
     *,
     features: str | Sequence[str] | None = None,
     label: str | None = None,
-    method: str = "ipm",
+    method: str | None = None,
     rounds: int | None = None,
     n_shards: int | None = None,
     weight: str | None = None,
@@ -33,7 +34,7 @@ def fit_spark(
     n_features: int | None = None,
     spark: Any = None,
 ) -> AnyEstimator:
-    """Fits a linear classifier or regressor on the rows of a Spark DataFrame; returns it, fitted, to use as always.
+    """Fits a linear model, KMeans or MatrixFactorization on the rows of a Spark DataFrame; returns it to use as always.
 
     Parameters
     ----------
@@ -41,14 +42,18 @@ def fit_spark(
     features : column or columns
         An MLlib vector, an array of numbers, two arrays (places from 0, and values), columns of numbers, or text and
         categorical columns, which the executors hash by the estimator's hasher. None: all columns but the others named.
+        MatrixFactorization: the columns of users and items, ids of any type.
     label, weight : column
         The targets, numbers or strings, and the weights of the rows.
-    method : {"ipm", "mix", "vote", "batch"}
+    method : {"ipm", "mix", "vote", "batch"}; KMeans: {"lloyd"}; MatrixFactorization: {"dsgd", "als"}
         Iterative parameter mixing, `rounds` times (None: once an epoch); one mixture at the end; a majority vote of the
         shards' models; or a batch solver ("lbfgs", "gd") whose gradients the executors add up, for `rounds` iterations
-        (None: up to `max_iter`).
+        (None: up to `max_iter`). "lloyd": k-means by sums over the shards. "dsgd": stochastic gradients by strata, each
+        shard holding the ratings of some users while factors of items move; "als": alternating least squares.
+        None: "ipm", "lloyd", "dsgd" (or "als", if that is the estimator's solver).
     n_shards : int, optional
-        Into how many shards the rows are dealt; a parameter of the result. None: the estimator's own `n_shards`.
+        Into how many shards the rows are dealt; a parameter of the result ("als": not of it). None: the estimator's own
+        `n_shards`; for MatrixFactorization `n_blocks`.
     order_by : column or columns, optional
         The order of the rows. None: the DataFrame's own if it is the same each time, else by a hash of their content.
     n_features : int, optional
@@ -62,21 +67,32 @@ def fit_spark(
     >>> model = st.fit_spark(st.LinearClassifier(), df, features="features", label="label")  # doctest: +SKIP
     >>> model.save("model.steepest")  # doctest: +SKIP
     """
-    from steepest.spark import linear
+    from steepest.spark import clusters, factors, linear
     from steepest.spark.shards import pack_rows
 
     task = getattr(estimator, "_task", None)
-    if task not in ("classify", "regress") or not hasattr(estimator, "_mix_plan"):
+    if hasattr(estimator, "n_factors"):
+        frame, place = _frame(df, spark)
+        chosen = factors.Wish(features, label, weight, order_by, n_shards, method, rounds)
+        factors.fit_factors(estimator, frame, chosen, place)
+        return estimator
+    if task != "cluster" and (task not in ("classify", "regress") or not hasattr(estimator, "_mix_plan")):
         raise ParameterError(
-            f"{type(estimator).__name__} cannot learn on Spark; give a LinearClassifier or LinearRegressor"
+            f"{type(estimator).__name__} cannot learn on Spark; give a LinearClassifier, LinearRegressor, KMeans or "
+            "MatrixFactorization"
         )
-    method = choice("method", method, linear.METHODS)
-    n = whole("n_shards", getattr(estimator, "n_shards", 1) if n_shards is None else n_shards, 1)
+    clusters_wanted = task == "cluster"
+    method = "lloyd" if clusters_wanted and method is None else method or "ipm"
+    method = choice("method", method, clusters.METHODS if clusters_wanted else linear.METHODS)
+    n = whole("n_shards", getattr(estimator, "n_shards", SHARDS) if n_shards is None else n_shards, 1)
     vars(estimator).pop("hasher_", None)
     frame, columns, place = _open(estimator, df, features, label, weight, n_features, spark)
     shards = pack_rows(frame, columns, n, classify=task == "classify", order_by=order_by, place=place)
     try:
-        linear.fit_linear(estimator, shards, method, rounds, columns)
+        if clusters_wanted:
+            clusters.fit_kmeans(estimator, shards, method, rounds)
+        else:
+            linear.fit_linear(estimator, shards, method, rounds, columns)
     finally:
         shards.close()
     estimator.spark_features_ = columns.features  # type: ignore[attr-defined]
@@ -113,6 +129,22 @@ def _known_features(estimator: Any, features: Any) -> Any:
     return list(names)
 
 
+def _frame(data: Any, spark: Any) -> tuple[Any, str | None]:
+    """(the DataFrame, the column that tells the file)."""
+    from steepest.spark.sessions import read_paths, session_for
+
+    if isinstance(data, str | list | tuple):
+        from pyspark.sql import functions
+
+        frame, lines = read_paths(session_for(spark), [data] if isinstance(data, str) else list(data))
+        if lines:
+            raise ParameterError("lines of libsvm hold no ratings; give a DataFrame, or Parquet files")
+        return frame.withColumn(PLACE, functions.input_file_name()), PLACE
+    if not hasattr(data, "mapInArrow"):
+        raise ParameterError(f"df is a {type(data).__name__}; give a Spark DataFrame, or the path of Parquet files")
+    return data, None
+
+
 def _open(
     estimator: Any, data: Any, features: Any, label: Any, weight: Any, n_features: int | None, spark: Any
 ) -> tuple[Any, Columns, str | None]:
@@ -134,8 +166,11 @@ def _open(
     else:
         raise ParameterError(f"df is a {type(data).__name__}; give a Spark DataFrame, or the path of Parquet files")
     types = {name: kind for name, kind in frame.dtypes if name != PLACE}
-    label = label if label is not None else ("label" if "label" in types else None)
-    if label is None:
+    if estimator._task == "cluster":
+        label = None
+    elif label is None:
+        label = "label" if "label" in types else None
+    if label is None and estimator._task != "cluster":
         raise DataError(f"label=None, and no column is called label; name one of {', '.join(map(repr, types))}")
     hashes = getattr(estimator, "hasher", None) is not None
     columns = columns_of(types, features, label, weight, hashes=hashes, n_features=n_features)

@@ -50,7 +50,7 @@ DEALT = "shard int, start long, block binary"
 ANCHOR = "shard int, path string, rows long"
 ANSWER = "shard int, name string, dtype string, shape string, data binary"
 
-Work = Callable[["Shard", Any], Mapping[str, Array]]
+Work = Callable[[Any, Any], Mapping[str, Array]]  # (what the shard was opened as, the state) -> the answer
 Deal = Callable[[Array, Chunk, int, int], Array]  # (row numbers, their rows, all rows, shards) -> shard of each
 
 
@@ -257,6 +257,7 @@ class Visit:
     work: Work
     shipped: Any  # has the state as its `value`: a broadcast, or `Carried`
     labels: Sequence[Any] | None
+    open: Callable[[int, str, Sequence[Any] | None], Any] = open_shard
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Arrow batches of a partition to those of the answer."""
@@ -266,7 +267,7 @@ class Visit:
 
     def _visit(self, number: int, path: str) -> Iterator[Any]:
         try:
-            shard = open_shard(number, path, self.labels)
+            shard = self.open(number, path, self.labels)
         except FileNotFoundError:
             yield _batch(ANSWER, shard=number, name="missing", dtype="", shape="[]", data=b"")
             return
@@ -388,6 +389,7 @@ class Shards:
     anchor: Any = None
     events: list[str] = field(default_factory=list)
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    open: Callable[[int, str, Sequence[Any] | None], Any] = open_shard
 
     def make(self) -> None:
         """Deals the rows and writes the files; the next job does it."""
@@ -401,7 +403,7 @@ class Shards:
         for _ in range(ATTEMPTS):
             shipped = ship(self.session, state)
             try:
-                visits = self.anchor.mapInArrow(_function(Visit(work, shipped, self.words)), ANSWER)
+                visits = self.anchor.mapInArrow(_function(Visit(work, shipped, self.words, self.open)), ANSWER)
                 if add and self.n > FAN:
                     groups = by_number(visits, -(-self.n // FAN), f"cast(shard div {FAN} as int)")
                     visits = groups.mapInArrow(_function(Add()), ANSWER)
