@@ -38,7 +38,7 @@ class SgdRun:
         d = min(d, len(learner.users), len(learner.items))
         seed = learner.settings.seed
         self.strata = make_strata(users, items, values, weights, len(learner.users), len(learner.items), d, seed)
-        self._user_order, self._item_order = _inverse(self.strata.user_places), _inverse(self.strata.item_places)
+        self._user_order, self._item_order = inverse(self.strata.user_places), inverse(self.strata.item_places)
         self.resume(learner)
         if learner.settings.loss == "bpr":
             self._liked = rows_of(self.strata.users, self.strata.items, len(self.users))
@@ -117,7 +117,8 @@ def arranged(table: Array, order: Array) -> Array:
     return room
 
 
-def _inverse(places: Array) -> Array:
+def inverse(places: Array) -> Array:
+    """Which row stands at each place."""
     order = np.empty(len(places), np.int64)
     order[places] = np.arange(len(places))
     return order

@@ -26,7 +26,8 @@ from steepest.engine.factor_loop import train_factors
 from steepest.engine.stopping import Plan
 from steepest.learners.als import AlternatingRun, Side, _gram, make_side, solve_rows
 from steepest.learners.factor_settings import KNOWN_SHARE, WHOLE, FactorSettings, resolve_settings
-from steepest.learners.factors import OVERFLOW, FactorLearner, SgdRun, _inverse, _total, arranged
+from steepest.learners.factor_sgd import SgdRun, arranged, inverse
+from steepest.learners.factors import OVERFLOW, FactorLearner, total_weight
 from steepest.learners.strata import FEWEST, Strata, _stripes
 from steepest.spark.ratings import Ratings, RatingShard, RatingShards, pack_ratings, rating_columns
 from steepest.spark.shards import is_connect
@@ -230,7 +231,7 @@ class FarSgdRun(SgdRun):
     def __init__(self, learner: FactorLearner, ratings: Ratings, d: int) -> None:
         entries = ratings.entries
         self.learner, self.n_threads = learner, 1
-        self.n_entries, self.weight = len(entries.users), _total(entries.weights, len(entries.users))
+        self.n_entries, self.weight = len(entries.users), total_weight(entries.weights, len(entries.users))
         learner.set_shrinkage()
         seed = learner.settings.seed
         rng = np.random.default_rng([seed, 0])
@@ -239,7 +240,7 @@ class FarSgdRun(SgdRun):
         nothing = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)
         offsets = np.zeros(d * d + 1, np.int64)
         self.strata = Strata(user_places, item_places, user_bounds, item_bounds, *nothing, None, offsets, seed)
-        self._user_order, self._item_order = _inverse(user_places), _inverse(item_places)
+        self._user_order, self._item_order = inverse(user_places), inverse(item_places)
         self.users = arranged(learner.users, self._user_order)
         self.items = arranged(learner.items, self._item_order)
         self._best_loss = math.inf
@@ -283,7 +284,7 @@ class FarAlternatingRun(AlternatingRun):
         self.learner, self.n_threads, self.loss = learner, 1, settings.loss
         self.n_entries = len(entries.users)
         cells = float(len(learner.users)) * len(learner.items)
-        self.weight = cells if self.loss == "implicit" else _total(entries.weights, self.n_entries)
+        self.weight = cells if self.loss == "implicit" else total_weight(entries.weights, self.n_entries)
         learner.set_shrinkage()
         self.known = 0.0
         self.bytes_down = self.bytes_up = 0
