@@ -31,6 +31,11 @@ TIMEOUT_SECONDS = 600.0
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB")}
 
 
+def environment() -> dict[str, str]:
+    """For the processes that are measured: one thread in libraries, and compiled modules kept, as installations do."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | ONE_THREAD
+
+
 @dataclass(frozen=True)
 class Settings:
     """Sizes shared by all runners."""
@@ -82,7 +87,7 @@ def run_process(command: Sequence[Any]) -> Ended:
     with tempfile.TemporaryFile() as output:
         start = time.perf_counter()
         process = subprocess.Popen(
-            [*map(str, command)], stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=os.environ | ONE_THREAD
+            [*map(str, command)], stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=environment()
         )
         watchdog = threading.Timer(TIMEOUT_SECONDS, process.kill)
         watchdog.start()

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "batch_table.h"
+#include "bind_arrays.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -38,14 +39,6 @@ const BatchTable& batch_kernels() {
 
 namespace {
 
-template <typename T>
-using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
-using Out = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 void check_visits(const BatchTask& task, int64_t n_rows, int64_t n_entries) {
   const Rows& rows = task.rows;
   const bool codes = task.target_kind != kTargets && task.kind == kGradient;
@@ -59,7 +52,7 @@ void check_visits(const BatchTask& task, int64_t n_rows, int64_t n_entries) {
   }
 }
 
-double* per_visit(std::optional<Out>& array, const Rows& rows, const char* message) {
+double* per_visit(std::optional<Out<double>>& array, const Rows& rows, const char* message) {
   if (!array) return nullptr;
   require(static_cast<int64_t>(array->size()) == rows.n * rows.n_outputs, message);
   return array->data();
@@ -95,9 +88,9 @@ int64_t run_lanes(const BatchTask& task, int n_threads) {
 int64_t batch_pass(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<double>> y,
                    std::optional<In<double>> weight, std::optional<In<int64_t>> order, In<double> weights,
                    int64_t n_outputs, int kind, int loss, double parameter, int target_kind, double smoothing,
-                   std::optional<In<double>> shift, std::optional<Out> curvature, std::optional<Out> slopes,
-                   std::optional<Out> sums, Out totals, int64_t first_visit, int64_t block_rows,
-                   int n_threads) {
+                   std::optional<In<double>> shift, std::optional<Out<double>> curvature,
+                   std::optional<Out<double>> slopes, std::optional<Out<double>> sums, Out<double> totals,
+                   int64_t first_visit, int64_t block_rows, int n_threads) {
   const int64_t n_rows = static_cast<int64_t>(indptr.size()) - 1;
   const int64_t width = static_cast<int64_t>(weights.size());
   require(n_rows >= 0, "indptr does not fit indices and values");

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bind_arrays.h"
 #include "dual_table.h"
 
 namespace nb = nanobind;
@@ -14,16 +15,6 @@ using namespace nb::literals;
 
 namespace steepest {
 namespace {
-
-template <typename T>
-using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
-using Table = nb::ndarray<nb::c_contig, nb::device::cpu>;  // float32 or float64
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
 
 Rows all_rows(const In<int64_t>& indptr, const In<int32_t>& indices, const In<float>& values,
               size_t n_features) {
@@ -57,7 +48,7 @@ void shuffle(int64_t* list, int64_t n, uint64_t seed) {
   }
 }
 
-nb::tuple sweep(In<int64_t> indptr, In<int32_t> indices, In<float> values, Out<double> state, Table w,
+nb::tuple sweep(In<int64_t> indptr, In<int32_t> indices, In<float> values, Out<double> state, FloatTable w,
                 Out<double> bias, Out<int64_t> active, int64_t n_active, int loss, double parameter,
                 double bias_step, double least_slope, double most_slope, uint64_t seed) {
   Rows rows = all_rows(indptr, indices, values, w.size());

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "bind_rows.h"
 #include "embedding_table.h"
 
 namespace nb = nanobind;
@@ -22,40 +23,7 @@ using namespace nb::literals;
 namespace steepest {
 namespace {
 
-template <typename T>
-using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
-
 constexpr int64_t kLeastRows = 64;  // fewer are not worth a thread
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
-template <typename AnyArray>
-int64_t size_of(const AnyArray& array) {
-  return static_cast<int64_t>(array.size());
-}
-
-Rows rows_of(const In<int64_t>& indptr, const In<int32_t>& indices, const In<float>& values,
-             const std::optional<In<int64_t>>& order) {
-  const int64_t n_rows = size_of(indptr) - 1, n_entries = std::min(size_of(indices), size_of(values));
-  require(n_rows >= 0, "indptr does not fit indices and values");
-  Rows rows = {};
-  rows.indptr = indptr.data();
-  rows.indices = indices.data();
-  rows.values = values.data();
-  rows.order = order ? order->data() : nullptr;
-  rows.n = order ? size_of(*order) : n_rows;
-  for (int64_t q = 0; q < rows.n; ++q) {
-    const int64_t i = rows.order ? rows.order[q] : q;
-    require(0 <= i && i < n_rows, "the order names a row that is not there");
-    require(0 <= rows.indptr[i] && rows.indptr[i + 1] <= n_entries, "indptr does not fit indices and values");
-    require(rows.indptr[i] <= rows.indptr[i + 1], "indptr must not decrease");
-  }
-  return rows;
-}
 
 // Visits first..last; weights are those of the block, targets those of the visits.
 struct Part {
@@ -78,24 +46,6 @@ Part part_of(const Rows& rows, const Targets& targets, int64_t first, int64_t la
     part.targets.target += first;
   }
   return part;
-}
-
-template <typename Work>
-void run_parts(int64_t n, Work work) {
-  std::vector<std::thread> others;
-  for (int64_t part = 1; part < n; ++part) {
-    try {
-      others.emplace_back(work, part);
-    } catch (const std::system_error&) {  // no more threads to be had
-      work(part);
-    }
-  }
-  work(0);
-  for (std::thread& other : others) other.join();
-}
-
-int64_t parts_for(int64_t n_rows, int n_threads) {
-  return std::max<int64_t>(1, std::min<int64_t>(n_threads, n_rows / kLeastRows));
 }
 
 template <typename AnyTable, typename AnyHead>
@@ -185,7 +135,7 @@ nb::tuple learn(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
                 In<int32_t> top_down, In<int32_t> sample, int loss, double eta0, double total, double half,
                 int negatives, uint64_t seed, double t, Out<int32_t> fresh, int n_threads) {
   const Embedding model = embedding_of(table, head, n_outputs);
-  Rows rows = rows_of(indptr, indices, values, order);
+  Rows rows = visited_rows(indptr, indices, values, order);
   const int64_t n_rows = size_of(indptr) - 1;
   set_weight(rows, weight, n_rows);
   const Tree tree = tree_of(way_start, way_node, way_side, children, top_down, n_outputs);
@@ -197,7 +147,7 @@ nb::tuple learn(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
   for (int64_t e = 0; e < size_of(sample); ++e)
     require(0 <= sample.data()[e] && sample.data()[e] < n_labels, "a label to draw is out of range");
   const EmbeddingRule rule = {loss, eta0, total, half, negatives, seed, sample.data(), size_of(sample)};
-  const int64_t parts = parts_for(rows.n, n_threads);
+  const int64_t parts = parts_for(rows.n, n_threads, kLeastRows);
   require(size_of(fresh) >= entries_before(rows, 0, rows.n) + parts, "fresh is too small");
   std::vector<EmbeddingOutcome> done(parts);
   std::vector<int64_t> room(parts);
@@ -233,7 +183,7 @@ nb::tuple learn(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
 // Runs `score(part, first row, scratch)` over parts of the rows; returns the rows done.
 template <typename Score>
 int64_t over_parts(const Rows& rows, int64_t n_scratch, int n_threads, Score score) {
-  const int64_t parts = parts_for(rows.n, n_threads);
+  const int64_t parts = parts_for(rows.n, n_threads, kLeastRows);
   std::vector<int64_t> stopped(parts);
   nb::gil_scoped_release release;
   std::vector<float> scratch(parts * n_scratch);
@@ -250,7 +200,7 @@ int64_t scores(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::o
                In<int32_t> way_node, In<float> way_side, In<int32_t> children, In<int32_t> top_down,
                Out<float> out, int n_threads) {
   const Embedding model = embedding_of(table, head, n_outputs);
-  const Rows rows = rows_of(indptr, indices, values, order);
+  const Rows rows = visited_rows(indptr, indices, values, order);
   const Tree tree = tree_of(way_start, way_node, way_side, children, top_down, n_outputs);
   const int64_t n_out = tree.n_nodes ? tree.n_nodes + 1 : n_outputs;
   require(size_of(out) == rows.n * n_out, "out has another size");
@@ -264,7 +214,7 @@ int64_t scores(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::o
 int64_t hidden(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
                In<float> table, Out<float> out, int n_threads) {
   const Embedding model = embedding_of(table, table, 0);
-  const Rows rows = rows_of(indptr, indices, values, order);
+  const Rows rows = visited_rows(indptr, indices, values, order);
   require(size_of(out) == rows.n * model.stride, "out has another size");
   return over_parts(rows, 0, n_threads, [&](const Rows& part, int64_t first, float*) {
     return embedding_kernels().hidden(part, model, out.data() + first * model.stride);

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "bind_arrays.h"
 #include "factor_table.h"
 
 namespace nb = nanobind;
@@ -27,16 +28,8 @@ using namespace nb::literals;
 namespace steepest {
 namespace {
 
-template <typename T>
-using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 using Rows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using ConstRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
 
 // work(thread) in n_threads threads, this one among them.
 void run_threads(int n_threads, const std::function<void(int)>& work) {

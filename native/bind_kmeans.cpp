@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "bind_rows.h"
 #include "kmeans_table.h"
 
 namespace nb = nanobind;
@@ -23,37 +24,7 @@ using namespace nb::literals;
 namespace steepest {
 namespace {
 
-template <typename T>
-using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
-
 constexpr int64_t kLeastRows = 256;  // fewer are not worth a thread
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
-Rows rows_of(const In<int64_t>& indptr, const In<int32_t>& indices, const In<float>& values,
-             const std::optional<In<int64_t>>& order, int64_t n_features) {
-  const int64_t n_rows = static_cast<int64_t>(indptr.size()) - 1;
-  const int64_t n_entries = static_cast<int64_t>(std::min(indices.size(), values.size()));
-  require(n_rows >= 0, "indptr does not fit indices and values");
-  Rows rows = {};
-  rows.indptr = indptr.data();
-  rows.indices = indices.data();
-  rows.values = values.data();
-  rows.order = order ? order->data() : nullptr;
-  rows.n = order ? static_cast<int64_t>(order->size()) : n_rows;
-  rows.n_features = n_features;
-  for (int64_t q = 0; q < rows.n; ++q) {
-    const int64_t i = rows.order ? rows.order[q] : q;
-    require(0 <= i && i < n_rows, "the order names a row that is not there");
-    require(0 <= rows.indptr[i] && rows.indptr[i + 1] <= n_entries, "indptr does not fit indices and values");
-    require(rows.indptr[i] <= rows.indptr[i + 1], "indptr must not decrease");
-  }
-  return rows;
-}
 
 void set_weight(Rows& rows, const std::optional<In<double>>& weight, int64_t n_rows) {
   if (!weight) return;
@@ -75,25 +46,6 @@ Rows part_of(const Rows& rows, int64_t first, int64_t last) {
     if (part.weight) part.weight += first;
   }
   return part;
-}
-
-// Runs work(0), ..., work(n - 1), each in a thread of its own.
-template <typename Work>
-void run_parts(int64_t n, Work work) {
-  std::vector<std::thread> others;
-  for (int64_t part = 1; part < n; ++part) {
-    try {
-      others.emplace_back(work, part);
-    } catch (const std::system_error&) {  // no more threads to be had
-      work(part);
-    }
-  }
-  work(0);
-  for (std::thread& other : others) other.join();
-}
-
-int64_t parts_for(int64_t n_rows, int n_threads) {
-  return std::max<int64_t>(1, std::min<int64_t>(n_threads, n_rows / kLeastRows));
 }
 
 struct Table {
@@ -123,7 +75,7 @@ std::unique_ptr<float[]> new_scratch(const Table& table) {
 
 nb::tuple search(const Rows& rows, const Table& table, const Nearest& out, const Bounds* bounds,
                  int n_threads) {
-  const int64_t parts = parts_for(rows.n, n_threads);
+  const int64_t parts = parts_for(rows.n, n_threads, kLeastRows);
   std::vector<std::unique_ptr<float[]>> scratch;
   for (int64_t part = 0; part < parts; ++part) scratch.push_back(new_scratch(table));
   std::vector<Searched> found(parts);
@@ -158,7 +110,7 @@ nb::tuple nearest(In<int64_t> indptr, In<int32_t> indices, In<float> values, std
                   In<float> table, In<float> scale, In<float> norm, int64_t k, Out<int32_t> label,
                   std::optional<Out<double>> best, int n_threads) {
   const Table centres = table_of(table, scale, norm, k);
-  const Rows rows = rows_of(indptr, indices, values, order, centres.n_features);
+  const Rows rows = visited_rows(indptr, indices, values, order, centres.n_features);
   require(static_cast<int64_t>(label.size()) == rows.n, "label has another size");
   require(!best || static_cast<int64_t>(best->size()) == rows.n, "best has another size");
   return search(rows, centres, {label.data(), best ? best->data() : nullptr}, nullptr, n_threads);
@@ -169,7 +121,7 @@ nb::tuple nearest_bounded(In<int64_t> indptr, In<int32_t> indices, In<float> val
                           Out<double> upper, Out<double> lower, In<double> row_norm, int n_threads) {
   const int64_t k = static_cast<int64_t>(drift.size());
   const Table centres = table_of(table, scale, norm, k);
-  const Rows rows = rows_of(indptr, indices, values, std::nullopt, centres.n_features);
+  const Rows rows = visited_rows(indptr, indices, values, std::nullopt, centres.n_features);
   const size_t n = static_cast<size_t>(rows.n);
   require(label.size() == n && upper.size() == n && lower.size() == n && row_norm.size() == n,
           "an array of the rows has another size");
@@ -192,9 +144,9 @@ int64_t distances(In<int64_t> indptr, In<int32_t> indices, In<float> values, std
                   In<float> table, In<float> scale, In<float> norm, int64_t k, Out<double> out,
                   int n_threads) {
   const Table centres = table_of(table, scale, norm, k);
-  const Rows rows = rows_of(indptr, indices, values, order, centres.n_features);
+  const Rows rows = visited_rows(indptr, indices, values, order, centres.n_features);
   require(static_cast<int64_t>(out.size()) == rows.n * k, "out has another size");
-  const int64_t parts = parts_for(rows.n, n_threads);
+  const int64_t parts = parts_for(rows.n, n_threads, kLeastRows);
   std::vector<std::unique_ptr<float[]>> scratch;
   for (int64_t part = 0; part < parts; ++part) scratch.push_back(new_scratch(centres));
   std::vector<int64_t> stopped(parts);
@@ -213,12 +165,12 @@ int64_t add(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::opti
             Out<double> square, int n_threads) {
   const int64_t stride = stride_of(table), k = static_cast<int64_t>(count.size());
   require(k <= stride && square.size() == count.size(), "counts and squares do not fit the table");
-  Rows rows = rows_of(indptr, indices, values, order, static_cast<int64_t>(table.shape(0)));
+  Rows rows = visited_rows(indptr, indices, values, order, static_cast<int64_t>(table.shape(0)));
   set_weight(rows, weight, static_cast<int64_t>(indptr.size()) - 1);
   require(static_cast<int64_t>(label.size()) == rows.n, "label has another size");
   for (int64_t q = 0; q < rows.n; ++q)
     require(0 <= label.data()[q] && label.data()[q] < k, "a label is out of range");
-  const int64_t parts = std::min(parts_for(rows.n, n_threads), k);
+  const int64_t parts = std::min(parts_for(rows.n, n_threads, kLeastRows), k);
   std::vector<int64_t> done(parts);
   nb::gil_scoped_release release;
   run_parts(parts, [&](int64_t part) {
@@ -237,7 +189,7 @@ void means(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optio
   const int64_t k = static_cast<int64_t>(mass.size());
   require(k <= stride && norm.size() == mass.size() && drift.size() == mass.size(), "the sizes of k differ");
   require(static_cast<int64_t>(starts.size()) == k + 1, "starts needs k + 1 entries");
-  Rows rows = rows_of(indptr, indices, values, members, n_features);
+  Rows rows = visited_rows(indptr, indices, values, members, n_features);
   set_weight(rows, weight, static_cast<int64_t>(indptr.size()) - 1);
   for (int64_t c = 0; c < k; ++c)
     require(0 <= starts.data()[c] && starts.data()[c] <= starts.data()[c + 1], "starts must not decrease");

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "bind_arrays.h"
 #include "class_hash.h"
 #include "kernel_table.h"
 #include "replicas.h"
@@ -25,24 +26,6 @@ using namespace nb::literals;
 
 namespace steepest {
 namespace {
-
-template <typename T>
-using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
-using Table = nb::ndarray<nb::c_contig, nb::device::cpu>;  // float32 or float64
-using ConstTable = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
-template <typename AnyTable>
-int float_type(const AnyTable& table) {
-  if (table.dtype() == nb::dtype<float>()) return 0;
-  require(table.dtype() == nb::dtype<double>(), "weights must be float32 or float64");
-  return 1;
-}
 
 struct Block {
   In<int64_t> indptr;
@@ -135,13 +118,13 @@ int64_t count_features(size_t table_size, int64_t n_outputs, int64_t width, int6
 // How many learn at once, and the replicas' own weights.
 struct Parallel {
   ParallelChoices choices = {0, 0, 0, 1, 1};
-  std::optional<Table> v;
-  std::optional<Table> average;
+  std::optional<FloatTable> v;
+  std::optional<FloatTable> average;
   bool synced = false;
 };
 
-nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, const Block& block, Table v,
-                std::optional<Out<double>> shrunk, std::optional<Table> average, Out<double> bias,
+nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, const Block& block, FloatTable v,
+                std::optional<Out<double>> shrunk, std::optional<FloatTable> average, Out<double> bias,
                 Out<double> bias_square, Out<double> bias_average, Out<double> clock, Choices choices,
                 const Parallel& parallel) {
   const int type = float_type(v);
@@ -218,7 +201,7 @@ int64_t first_not_finite(const double* scores, int64_t n, int64_t n_outputs) {
 
 // scale * w.x + bias. Rows are scored in contiguous parts, one a thread; each row's score does not depend on
 // the split. Returns the first row with an index out of range and the first with a score that is no number.
-std::pair<int64_t, int64_t> score(const Block& block, ConstTable weights, double scale, In<double> bias,
+std::pair<int64_t, int64_t> score(const Block& block, ConstFloatTable weights, double scale, In<double> bias,
                                   Out<double> scores, int n_threads, int table_bits, int64_t n_columns) {
   const int type = float_type(weights);
   const int64_t n_outputs = static_cast<int64_t>(bias.size());
@@ -257,8 +240,8 @@ std::pair<int64_t, int64_t> score(const Block& block, ConstTable weights, double
           *std::min_element(overflown.begin(), overflown.end())};
 }
 
-void settle(Table v, std::optional<Out<double>> shrunk, Out<double> clock, int64_t n_outputs,
-            const Choices& choices, std::optional<Table> average) {
+void settle(FloatTable v, std::optional<Out<double>> shrunk, Out<double> clock, int64_t n_outputs,
+            const Choices& choices, std::optional<FloatTable> average) {
   require(n_outputs > 0 && v.size() % n_outputs == 0 && clock.size() == kClockSize, "the state does not fit");
   const int type = float_type(v);
   if (average)
@@ -286,14 +269,14 @@ void read_class_weights(const W* table, const In<int64_t>& features, int64_t out
 }
 
 template <typename W>
-nb::object class_weights_of(ConstTable table, In<int64_t> features, int64_t output, int table_bits) {
+nb::object class_weights_of(ConstFloatTable table, In<int64_t> features, int64_t output, int table_bits) {
   W* out = new W[features.size()];
   nb::capsule owner(out, [](void* p) noexcept { delete[] static_cast<W*>(p); });
   read_class_weights(static_cast<const W*>(table.data()), features, output, table_bits, out);
   return nb::cast(nb::ndarray<nb::numpy, W>(out, {features.size()}, owner));
 }
 
-nb::object class_weights(ConstTable table, In<int64_t> features, int64_t output, int table_bits) {
+nb::object class_weights(ConstFloatTable table, In<int64_t> features, int64_t output, int table_bits) {
   require(table_bits > 0, "table_bits must be 6 to 30");
   count_features(table.size(), 1, 1, 1, table_bits, 0);
   require(0 <= output && output <= std::numeric_limits<int32_t>::max(), "an output is out of range");
@@ -311,7 +294,7 @@ nb::ndarray<nb::numpy, double> new_array(size_t n) {
 }
 
 // One pass without a copy.
-nb::tuple table_norms(ConstTable table) {
+nb::tuple table_norms(ConstFloatTable table) {
   const int type = float_type(table);
   Norms norms;
   {
@@ -339,11 +322,11 @@ using namespace steepest;
   module.def(                                                                                             \
       name,                                                                                               \
       [](In<int64_t> indptr, In<int32_t> indices, In<float> values, In<double> y,                         \
-         std::optional<In<double>> weight, std::optional<In<int64_t>> order, Table v,                     \
-         std::optional<Out<double>> shrunk, std::optional<Table> average, Out<double> bias,               \
+         std::optional<In<double>> weight, std::optional<In<int64_t>> order, FloatTable v,                \
+         std::optional<Out<double>> shrunk, std::optional<FloatTable> average, Out<double> bias,          \
          Out<double> bias_square, Out<double> bias_average, Out<double> clock, const Choices& choices,    \
          int64_t n_threads, int64_t n_replicas, int64_t rows_each, double gain,                           \
-         std::optional<Table> replica_v, std::optional<Table> replica_average, bool synced) {             \
+         std::optional<FloatTable> replica_v, std::optional<FloatTable> replica_average, bool synced) {   \
         return learn(kernels().rule, entries, {indptr, indices, values, y, weight, order}, v, shrunk,     \
                      average, bias, bias_square, bias_average, clock, choices,                            \
                      {{n_replicas, rows_each, gain, n_threads, 1}, replica_v, replica_average, synced});  \
@@ -376,8 +359,8 @@ void bind_linear(nb::module_& module) {
   module.def(
       "linear_scores",
       [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-         ConstTable weights, double scale, In<double> bias, Out<double> scores, int n_threads, int table_bits,
-         int64_t n_columns) {
+         ConstFloatTable weights, double scale, In<double> bias, Out<double> scores, int n_threads,
+         int table_bits, int64_t n_columns) {
         return score({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, scale, bias,
                      scores, n_threads, table_bits, n_columns);
       },

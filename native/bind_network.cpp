@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "bind_arrays.h"
 #include "crew.h"
 #include "network_table.h"
 
@@ -18,29 +19,6 @@ using namespace nb::literals;
 
 namespace steepest {
 namespace {
-
-template <typename T>
-using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
-using Table = nb::ndarray<nb::c_contig, nb::device::cpu>;  // float32 or float64
-using ConstTable = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
-template <typename AnyTable>
-int float_type(const AnyTable& table) {
-  if (table.dtype() == nb::dtype<float>()) return 0;
-  require(table.dtype() == nb::dtype<double>(), "weights must be float32 or float64");
-  return 1;
-}
-
-template <typename AnyTable>
-int64_t size_of(const AnyTable& array) {
-  return static_cast<int64_t>(array.size());
-}
 
 struct Block {
   In<int64_t> indptr;
@@ -123,8 +101,8 @@ int64_t over_rows(const Rows& rows, int64_t n_threads, Work work) {
 }
 
 int64_t forward(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-                Table table, std::optional<Out<double>> stamp, double path, double l1, double l2, Table out,
-                int64_t n_threads) {
+                FloatTable table, std::optional<Out<double>> stamp, double path, double l1, double l2,
+                FloatTable out, int64_t n_threads) {
   const Shape shape = shape_of(table);
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
   require(float_type(out) == shape.type && size_of(out) == rows.n * shape.n_units, "out does not fit");
@@ -147,8 +125,8 @@ int64_t forward(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
 }
 
 int64_t scores(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-               ConstTable table, std::optional<In<double>> stamp, double path, double l1, double l2,
-               Table out, int64_t n_threads) {
+               ConstFloatTable table, std::optional<In<double>> stamp, double path, double l1, double l2,
+               FloatTable out, int64_t n_threads) {
   const Shape shape = shape_of(table);
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
   require(float_type(out) == shape.type && size_of(out) == rows.n * shape.n_units, "out does not fit");
@@ -162,7 +140,7 @@ int64_t scores(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::o
 }
 
 int64_t gather(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-               ConstTable slopes, Out<int32_t> slot, Out<int32_t> features, Table gradient,
+               ConstFloatTable slopes, Out<int32_t> slot, Out<int32_t> features, FloatTable gradient,
                int64_t n_threads) {
   const Shape shape = shape_of(gradient);
   const int64_t n_features = size_of(slot);
@@ -190,7 +168,7 @@ int64_t gather(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::o
 }
 
 int64_t descend(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-                ConstTable slopes, double eta, Table table, int64_t n_threads) {
+                ConstFloatTable slopes, double eta, FloatTable table, int64_t n_threads) {
   const Shape shape = shape_of(table);
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
   require(float_type(slopes) == shape.type && size_of(slopes) == rows.n * shape.n_units, "slopes do not fit");
@@ -213,7 +191,7 @@ const int32_t* checked(const std::optional<In<int32_t>>& features, int64_t n_fea
   return features->data();
 }
 
-void* moment(std::optional<Table>& array, bool wanted, const Shape& shape) {
+void* moment(std::optional<FloatTable>& array, bool wanted, const Shape& shape) {
   require(array.has_value() || !wanted, "this rule needs another array");
   if (!wanted) return nullptr;
   require(float_type(*array) == shape.type && size_of(*array) == shape.n_features * shape.n_units,
@@ -222,8 +200,9 @@ void* moment(std::optional<Table>& array, bool wanted, const Shape& shape) {
 }
 
 void update(int kind, double eta, double keep_first, double keep_second, double epsilon, double first_seen,
-            double second_seen, std::optional<In<int32_t>> features, ConstTable gradient, Table table,
-            std::optional<Table> first, std::optional<Table> second, int64_t n_threads) {
+            double second_seen, std::optional<In<int32_t>> features, ConstFloatTable gradient,
+            FloatTable table, std::optional<FloatTable> first, std::optional<FloatTable> second,
+            int64_t n_threads) {
   require(kPlain <= kind && kind <= kAdam, "there is no such rule");
   const Shape shape = shape_of(table);
   int64_t n_rows;
@@ -248,7 +227,7 @@ void update(int kind, double eta, double keep_first, double keep_second, double 
 }
 
 void settle(std::optional<In<int32_t>> features, Out<double> stamp, double path, double l1, double l2,
-            Table table) {
+            FloatTable table) {
   const Shape shape = shape_of(table);
   require(size_of(stamp) == shape.n_features, "stamp does not fit the table");
   int64_t n_rows;
@@ -259,7 +238,7 @@ void settle(std::optional<In<int32_t>> features, Out<double> stamp, double path,
 }
 
 int64_t densify(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
-                Table out, Out<uint8_t> used) {
+                FloatTable out, Out<uint8_t> used) {
   const Shape shape = shape_of(out);
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_units);
   require(rows.n == shape.n_features && size_of(used) == shape.n_units, "out does not fit the rows");
@@ -267,7 +246,7 @@ int64_t densify(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
   return network_kernels().densify[shape.type](rows, out.data(), used.data());
 }
 
-void multiply(ConstTable a, ConstTable b, Table c, bool a_is_transposed, int64_t n_threads) {
+void multiply(ConstFloatTable a, ConstFloatTable b, FloatTable c, bool a_is_transposed, int64_t n_threads) {
   const Shape left = shape_of(a), right = shape_of(b), result = shape_of(c);
   const int64_t m = a_is_transposed ? left.n_units : left.n_features;
   const int64_t p = a_is_transposed ? left.n_features : left.n_units;
@@ -285,7 +264,8 @@ void multiply(ConstTable a, ConstTable b, Table c, bool a_is_transposed, int64_t
   });
 }
 
-void softmax(ConstTable scores, In<int64_t> classes, In<double> factor, Out<double> losses, Table slopes) {
+void softmax(ConstFloatTable scores, In<int64_t> classes, In<double> factor, Out<double> losses,
+             FloatTable slopes) {
   const Shape shape = shape_of(scores);
   const int64_t n = shape.n_features, k = shape.n_units;
   require(size_of(classes) == n && size_of(factor) == n && size_of(losses) == n,
