@@ -3,7 +3,8 @@
 Texts: cooking-stackexchange (precision of the first label), goemotions and reuters-21578 (micro F1), beside tf-idf +
 SGDClassifier (one against the rest) and fastText (loss "ova"; its label is the best one, or all above one half). The
 peers have their defaults, ours has its own. us-flights: log loss on the last week, beside VW's defaults. `hashing`:
-texts in memory to sparse rows. `document`: one text, one call. `memory`: one pass over 1, 10 and 100 times the rows.
+texts in memory to sparse rows. `document`: one text, one call. `memory`: two passes over 1, 10 and 100 times the
+rows. `passes`: one pass over VW's own format, and over a cache of it, processes started and models saved.
 
 The data is not part of the project: STEEPEST_DATA names the folder that holds it. Without it nothing is measured.
 """
@@ -355,6 +356,49 @@ def memory_job() -> Job:
     return Job(runners, [Target("MB at most, with 2 MB of weights", most, "at most", 252)], once=True)
 
 
+def write_vw(path: Path, copies: int = 2) -> int:
+    """Reviews as lines of VW's format, each so often; how many lines there are."""
+    texts, labels = SETS["imdb"].read("train")
+    words = ["".join(c if c.isalnum() else " " for c in text.lower()) for text in texts]
+    signs = [1 if label == max(labels) else -1 for label in labels]
+    with open(path, "w") as file:
+        for _ in range(copies):
+            file.writelines(f"{y} | {' '.join(w.split())}\n" for y, w in zip(signs, words, strict=True))
+    return copies * len(texts)
+
+
+def one_pass(settings: Settings, runner: str, cached: bool) -> Result:
+    """One pass over a file of VW's format, or over the cache that was made of it before the clock runs."""
+    with tempfile.TemporaryDirectory() as name:
+        rows, cache, model = (Path(name) / part for part in ("rows.vw", "rows.cache", "model"))
+        n_rows = write_vw(rows)
+        if runner == "vw":
+            learn = ["-d", rows, "-f", model, "--loss_function", "logistic", *["--cache_file", cache] * cached]
+        else:
+            learn = ["train", rows, "-m", model, "--epochs", "1", "--quiet", *["--cache", cache] * cached]
+        work = _vw if runner == "vw" else _steepest
+        if cached:
+            work(*learn)
+        start = time.perf_counter()
+        work(*learn)
+        seconds = time.perf_counter() - start
+    return {"seconds": seconds, "rows/s": n_rows / seconds}
+
+
+def passes_job() -> Job:
+    runners: dict[str, Callable[[Settings], Result]] = {
+        f"{runner}, from {'cache' if cached else 'text'}": partial(one_pass, runner=runner, cached=cached)
+        for cached in (False, True)
+        for runner in ("steepest", "vw")
+    }
+
+    def times_faster(kind: str) -> Callable[[dict[str, Result]], float]:
+        return lambda found: float(found[f"vw, from {kind}"]["seconds"] / found[f"steepest, from {kind}"]["seconds"])
+
+    kinds = ("text", "cache")
+    return Job(runners, [Target(f"times faster than vw, from {k}", times_faster(k), "at least", 2) for k in kinds])
+
+
 JOBS = {
     "cooking": quality_job("cooking", "P@1"),
     "goemotions": quality_job("goemotions", "micro F1"),
@@ -363,6 +407,7 @@ JOBS = {
     "hashing": hashing_job(),
     "document": document_job(),
     "memory": memory_job(),
+    "passes": passes_job(),
 }
 
 
