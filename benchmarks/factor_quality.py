@@ -118,10 +118,9 @@ def tune(name: str, side: str) -> None:
     def worth(place: list[int]) -> float:
         setting = grids[0][place[0]], grids[1][place[1]]
         if setting not in tried:
-            tried[setting] = measure(SIDES[side](known, *setting), known, wanted, TUNING_USERS)
-            print(
-                f"{name} {side} {setting} NDCG@10 {tried[setting][0]:.4f} Recall@20 {tried[setting][1]:.4f}", flush=True
-            )
+            ndcg, recall = measure(SIDES[side](known, *setting), known, wanted, TUNING_USERS)
+            print(f"{name} {side} {setting} NDCG@10 {ndcg:.4f} Recall@20 {recall:.4f}", flush=True)
+            tried[setting] = ndcg
         return tried[setting]
 
     for _ in range(2):

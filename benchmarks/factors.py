@@ -226,7 +226,7 @@ SGD = {"steepest": ours, "libmf": libmf, "cornac": cornac}
 Choices = dict[str, float]
 # Tried on a tenth of the training part by --tune: settings of the step, of the penalty, and numbers of epochs.
 TRIED: dict[str, tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...]]] = {
-    "steepest": ((), (), (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)),
+    "steepest": ((), (), (2, 3, 4, 5, 6, 8, 10, 15, 20)),
     "libmf": ((0.03, 0.1, 0.2), (0.03, 0.05, 0.1), (3, 6, 10, 20)),
     "cornac": ((0.01, 0.02, 0.04), (0.02, 0.05, 0.1), (5, 10, 20, 40)),
     "surprise": ((0.005, 0.01), (0.02, 0.06), (10, 20)),
