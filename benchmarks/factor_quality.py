@@ -33,7 +33,12 @@ TRIED = {
     "ours": ((0.25, 0.5, 1.0, 2.0, 4.0), (0.001, 0.003, 0.01, 0.03)),  # confidence in units of the default one
     "implicit": ((1.0, 2.0, 5.0, 20.0, 80.0), (0.01, 1.0, 10.0, 40.0, 150.0)),
 }
-TUNED: dict[tuple[str, str], tuple[float, float]] = {}
+TUNED: dict[tuple[str, str], tuple[float, float]] = {
+    ("ml-1m", "ours"): (1.0, 0.01),
+    ("gowalla", "ours"): (1.0, 0.01),
+    ("ml-1m", "implicit"): (5.0, 40.0),
+    ("gowalla", "implicit"): (80.0, 1.0),
+}
 Factors = tuple[np.ndarray, np.ndarray]
 
 
@@ -132,9 +137,8 @@ def tune(name: str, side: str) -> None:
 
 def lists(name: str) -> None:
     known, wanted = load_lists(name)
-    rows = {"steepest, defaults": ("ours", (1.0, 0.01)), "steepest": ("ours", TUNED[name, "ours"]),
-            "implicit": ("implicit", TUNED[name, "implicit"])}  # fmt: skip
-    for label, (side, setting) in rows.items():
+    for label, side in (("steepest", "ours"), ("implicit", "implicit")):
+        setting = TUNED[name, side]
         start = time.perf_counter()
         factors = SIDES[side](known, *setting)
         seconds = time.perf_counter() - start
