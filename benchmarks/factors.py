@@ -231,11 +231,12 @@ TRIED: dict[str, tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...]]] =
     "cornac": ((0.01, 0.02, 0.04), (0.02, 0.05, 0.1), (5, 10, 20, 40)),
     "surprise": ((0.005, 0.01), (0.02, 0.06), (10, 20)),
 }
+# The peers' bests of those (Surprise: its own defaults), and as many of our epochs as come to the best peer's error.
 TUNED: dict[str, dict[str, Any]] = {
-    "steepest": {"epochs": 10},
-    "libmf": {"epochs": 10},
-    "cornac": {"epochs": 30},
-    "surprise": {"epochs": 20},
+    "steepest": {"epochs": 8},
+    "libmf": {"epochs": 10, "eta": 0.1, "penalty": 0.05},
+    "cornac": {"epochs": 40, "eta": 0.01, "penalty": 0.05},
+    "surprise": {"epochs": 20, "eta": 0.005, "penalty": 0.02},
 }
 JOBS: dict[str, tuple[dict[str, Callable[..., Result]], int, int, dict[str, dict[str, Any]]]] = {
     "sgd32": (SGD, 32, 1, {}),
