@@ -31,12 +31,12 @@ RANK, ITERATIONS, THREADS, TUNING_USERS = 64, 15, 2, 5_000
 # Per set: (confidence, penalty) tried, coordinate by coordinate, from the middle on; the bests stand in TUNED.
 TRIED = {
     "ours": ((0.25, 0.5, 1.0, 2.0, 4.0), (0.001, 0.003, 0.01, 0.03)),  # confidence in units of the default one
-    "implicit": ((1.0, 2.0, 5.0, 20.0, 80.0), (0.01, 1.0, 10.0, 40.0, 150.0)),
+    "implicit": ((1.0, 2.0, 5.0, 20.0, 80.0, 160.0), (0.01, 1.0, 10.0, 40.0, 150.0)),
 }
 TUNED: dict[tuple[str, str], tuple[float, float]] = {
     ("ml-1m", "ours"): (1.0, 0.01),
     ("gowalla", "ours"): (1.0, 0.01),
-    ("ml-1m", "implicit"): (5.0, 40.0),
+    ("ml-1m", "implicit"): (2.0, 40.0),
     ("gowalla", "implicit"): (80.0, 1.0),
 }
 Factors = tuple[np.ndarray, np.ndarray]
