@@ -1,6 +1,7 @@
 """Matrix factorization beside LIBMF, cornac, implicit and Surprise: one interleaved table, ratios in one run.
 
-    python -m benchmarks.factors [--ratings 1000000 --jobs sgd32 sgd100 rmse als top] [--rounds 3]
+    python -m benchmarks.factors [--ratings 1000000 --jobs sgd32 sgd100 rmse als64 top64] [--rounds 3]
+    python -m benchmarks.factors --tune [steepest libmf cornac surprise]   errors on a tenth of the training part
 
 Data has MovieLens-1M's (or, with --ratings 10000000, 10M's) shape and planted factors: mean + biases + rank-8 product
 + noise, rounded to 1..5, who-rated-what by Zipf's law. A ninth tenth trains. Peers that are not installed are left out.
@@ -15,6 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -71,15 +73,18 @@ def ours(train: Data, test: Data, rank: int, jobs: int, epochs: int | None = Non
     return {"seconds": seconds, "updates": len(y) / epoch / 1e6, "rmse": rmse(predicted, test[2])}
 
 
-def libmf(train: Data, test: Data, rank: int, jobs: int, epochs: int | None = None) -> Result:
+def libmf(
+    train: Data, test: Data, rank: int, jobs: int, epochs: int | None = None, eta: float = 0.1, penalty: float = 0.05
+) -> Result:
     from libmf import mf
 
     data = np.ascontiguousarray(np.column_stack(train).astype(np.float64))
     found: dict[str, object] = {}
 
     def fit(n: int) -> float:
-        model = mf.MF(fun=0, k=rank, nr_threads=jobs, nr_bins=25, nr_iters=n, lambda_p1=0.0, lambda_q1=0.0,
-                      lambda_p2=0.05, lambda_q2=0.05, eta=0.1, do_nmf=False, quiet=True, copy_data=False)  # fmt: skip
+        model = mf.MF(fun=0, k=rank, nr_threads=jobs, nr_bins=25, nr_iters=n, lambda_p1=0.0,
+                      lambda_q1=0.0, lambda_p2=penalty, lambda_q2=penalty, eta=eta, do_nmf=False,
+                      quiet=True, copy_data=False)  # fmt: skip
         seconds = seconds_of(lambda: model.fit(data))
         found["model"] = model
         return seconds
@@ -94,7 +99,9 @@ def libmf(train: Data, test: Data, rank: int, jobs: int, epochs: int | None = No
     return {"seconds": seconds, "updates": len(train[2]) / epoch / 1e6, "rmse": rmse(predicted, test[2])}
 
 
-def cornac(train: Data, test: Data, rank: int, jobs: int, epochs: int | None = None) -> Result:
+def cornac(
+    train: Data, test: Data, rank: int, jobs: int, epochs: int | None = None, eta: float = 0.01, penalty: float = 0.05
+) -> Result:
     from collections import OrderedDict
 
     import cornac as peer
@@ -106,7 +113,7 @@ def cornac(train: Data, test: Data, rank: int, jobs: int, epochs: int | None = N
     found: dict[str, object] = {}
 
     def fit(n: int) -> float:
-        model = peer.models.MF(k=rank, max_iter=n, learning_rate=0.01, lambda_reg=0.05, use_bias=True, seed=0,
+        model = peer.models.MF(k=rank, max_iter=n, learning_rate=eta, lambda_reg=penalty, use_bias=True, seed=0,
                                num_threads=jobs, early_stop=False, verbose=False)  # fmt: skip
         seconds = seconds_of(lambda: model.fit(data))
         found["model"] = model
@@ -120,7 +127,9 @@ def cornac(train: Data, test: Data, rank: int, jobs: int, epochs: int | None = N
     return {"seconds": seconds, "updates": len(train[2]) / epoch / 1e6, "rmse": rmse(predicted, test[2])}
 
 
-def surprise(train: Data, test: Data, rank: int, jobs: int, epochs: int | None = None) -> Result:
+def surprise(
+    train: Data, test: Data, rank: int, jobs: int, epochs: int | None = None, eta: float = 0.01, penalty: float = 0.06
+) -> Result:
     from collections import defaultdict
 
     from surprise import SVD
@@ -133,7 +142,7 @@ def surprise(train: Data, test: Data, rank: int, jobs: int, epochs: int | None =
         by_item[i].append((u, r))
     same = {k: k for k in range(max(n_users, n_items))}
     data = Trainset(by_user, by_item, n_users, n_items, len(train[2]), (1, 5), same, same)
-    model = SVD(n_factors=rank, n_epochs=epochs or 2, random_state=0, lr_all=0.01, reg_all=0.06)
+    model = SVD(n_factors=rank, n_epochs=epochs or 2, random_state=0, lr_all=eta, reg_all=penalty)
     seconds = seconds_of(lambda: model.fit(data))
     predicted = products(model.pu, model.qi, *test[:2]) + data.global_mean + model.bu[test[0]] + model.bi[test[1]]
     updates = len(train[2]) * (epochs or 2) / seconds / 1e6
@@ -214,15 +223,29 @@ def implicit_top(train: Data, test: Data, rank: int, jobs: int, epochs: int | No
 
 
 SGD = {"steepest": ours, "libmf": libmf, "cornac": cornac}
-JOBS: dict[str, tuple[dict[str, Callable[..., Result]], int, int, dict[str, int]]] = {
+Choices = dict[str, float]
+# Tried on a tenth of the training part by --tune: settings of the step, of the penalty, and numbers of epochs.
+TRIED: dict[str, tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...]]] = {
+    "steepest": ((), (), (2, 3, 4, 5, 6, 8, 10, 15, 20)),
+    "libmf": ((0.03, 0.1, 0.2), (0.03, 0.05, 0.1), (3, 6, 10, 20)),
+    "cornac": ((0.01, 0.02, 0.04), (0.02, 0.05, 0.1), (5, 10, 20, 40)),
+    "surprise": ((0.005, 0.01), (0.02, 0.06), (10, 20)),
+}
+# The peers' bests of those (Surprise: its own defaults), and as many of our epochs as come to the best peer's error.
+TUNED: dict[str, dict[str, Any]] = {
+    "steepest": {"epochs": 8},
+    "libmf": {"epochs": 10, "eta": 0.1, "penalty": 0.05},
+    "cornac": {"epochs": 40, "eta": 0.01, "penalty": 0.05},
+    "surprise": {"epochs": 20, "eta": 0.005, "penalty": 0.02},
+}
+JOBS: dict[str, tuple[dict[str, Callable[..., Result]], int, int, dict[str, dict[str, Any]]]] = {
     "sgd32": (SGD, 32, 1, {}),
     "sgd100": (SGD, 100, 1, {}),
     "sgd32x2": (SGD, 32, 2, {}),
     "sgd100x2": (SGD, 100, 2, {}),
     "hogwild32": ({"steepest": ours, "hogwild": hogwild}, 32, 2, {}),
     "hogwild100": ({"steepest": ours, "hogwild": hogwild}, 100, 2, {}),
-    # Epochs after which each is near its best on a validation part of the training data; Surprise's default.
-    "rmse": ({**SGD, "surprise": surprise}, 32, 1, {"steepest": 10, "libmf": 10, "cornac": 30, "surprise": 20}),
+    "rmse": ({**SGD, "surprise": surprise}, 32, 1, TUNED),
     "als64": ({"steepest": ours_als, "implicit": implicit_als}, 64, 2, {}),
     "als128": ({"steepest": ours_als, "implicit": implicit_als}, 128, 2, {}),
     "top64": ({"steepest": ours_top, "implicit": implicit_top}, 64, 2, {}),
@@ -231,12 +254,12 @@ JOBS: dict[str, tuple[dict[str, Callable[..., Result]], int, int, dict[str, int]
 
 def measure(job: str, data: tuple[Data, Data], rounds: int) -> list[tuple[str, Result]]:
     """The median of each runner's rounds."""
-    runners, rank, threads, epochs = JOBS[job]
+    runners, rank, threads, choices = JOBS[job]
     results: dict[str, list[Result]] = {name: [] for name in runners}
     for turn in range(rounds):
         for name in list(runners)[:: 1 if turn % 2 == 0 else -1]:
             try:
-                results[name].append(runners[name](*data, rank, threads, epochs.get(name)))
+                results[name].append(runners[name](*data, rank, threads, **choices.get(name, {})))
             except ImportError:
                 continue
     return [
@@ -244,6 +267,18 @@ def measure(job: str, data: tuple[Data, Data], rounds: int) -> list[tuple[str, R
         for name, found in results.items()
         if found
     ]
+
+
+def tune(name: str, train: Data) -> None:
+    """Prints each tried setting with its seconds and its error on the last tenth of the training part."""
+    runner, (etas, penalties, epochs) = JOBS["rmse"][0][name], TRIED[name]
+    cut = int(0.9 * len(train[2]))
+    parts = tuple(part[:cut] for part in train), tuple(part[cut:] for part in train)
+    pairs: list[Choices] = [{"eta": eta, "penalty": penalty} for eta in etas for penalty in penalties] or [{}]
+    for pair in pairs:
+        for n in epochs:
+            r = runner(*parts, 32, 1, epochs=n, **pair)
+            print(f"{name:<10}{n:>4} epochs {pair} {r['seconds']:8.3f} s  {r['rmse']:.4f}", flush=True)
 
 
 def show(job: str, rows: list[tuple[str, Result]]) -> str:
@@ -264,11 +299,16 @@ def main() -> None:
     parser.add_argument("--ratings", type=int, default=1_000_000)
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tune", nargs="*", choices=list(TRIED), help="try settings instead")
     options = parser.parse_args()
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":  # read when NumPy is loaded, so start again with it
         os.environ.update({f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")})
         os.execv(sys.executable, [sys.executable, "-m", "benchmarks.factors", *sys.argv[1:]])
     data = planted(options.ratings)
+    if options.tune is not None:
+        for name in options.tune or TRIED:
+            tune(name, data[0])
+        return
     for job in options.jobs:
         print(show(job, measure(job, data, options.rounds)), flush=True)
 

@@ -334,6 +334,24 @@ def test_unknown_ids_fall_back_to_means_and_are_told(small):
     assert [item for item, _ in found[1]] == best.tolist()
 
 
+def test_printed_recommendations_show_users_and_items_in_short(small):
+    X, y, _, _ = small
+    model = st.MatrixFactorization(4, random_state=0, epochs=2).fit(X, y)
+    found = model.recommend([int(X[0, 0]), "stranger"], 7)
+    lines = repr(found).splitlines()
+    assert lines[0] == "<2 ranked lists"
+    item, score = found[0][0]
+    assert lines[1].startswith(f"  {X[0, 0]}: {item} {score:.4g}, ")
+    assert lines[1].endswith(", ... 2 more")
+    assert lines[2].startswith("  'stranger' (cold): ")
+    many = repr(model.recommend(np.arange(20), 2))
+    assert many.endswith("\n  ... and 15 more>")
+    assert len(many.splitlines()) == 7
+    assert repr(model.recommend([int(X[0, 0])], filter=[])).endswith(": nothing>")
+    long = st.MatrixFactorization(2, epochs=1).fit([("u" * 200, "i"), ("v", "j")], [1, 2]).recommend("u" * 200)
+    assert len(repr(long)) < 100
+
+
 def test_recommendations_are_the_best_unseen_items(small):
     X, y, _, _ = small
     model = st.MatrixFactorization(4, random_state=0, clip=False).fit(X, y)

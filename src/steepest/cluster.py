@@ -29,7 +29,7 @@ from steepest.learners.lloyd import Clustering, Lloyd
 from steepest.model import StreamModel, threads
 
 SOLVERS = ("minibatch", "lloyd")
-EPOCHS = {"minibatch": 10, "lloyd": 300}
+EPOCHS = {"minibatch": 3, "lloyd": 300}
 
 
 class KMeans(StreamModel):
@@ -48,7 +48,7 @@ class KMeans(StreamModel):
     n_init : int
         Starts, of which the best counts.
     epochs : int or "auto"
-        Passes over the data, at most: 10 for "minibatch", 300 for "lloyd".
+        Passes over the data, at most: 3 for "minibatch", 300 for "lloyd".
     batch_size : int
         Rows that "minibatch" labels before centres move.
     tol : float or None

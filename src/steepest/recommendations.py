@@ -6,6 +6,7 @@ to the item seen first in training.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,10 @@ from steepest.data.ids import IdBook, as_ids
 from steepest.data.parameters import ParameterError
 
 Filter = Callable[[Any], bool] | Collection[Any] | None
+SHOWN = 5  # lists, and items of each, that are printed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recommendations:
     """A ranked list for each user; iterating gives (user, [(item, score), ...]).
 
@@ -39,6 +41,21 @@ class Recommendations:
     scores: Array
     cold: Array
     book: IdBook
+
+    def __repr__(self) -> str:
+        lists = [self._line(number) for number in range(min(len(self), SHOWN))]
+        if len(self) > SHOWN:
+            lists.append(f"... and {len(self) - SHOWN:,} more")
+        return "\n  ".join([f"<{len(self):,} ranked list{'' if len(self) == 1 else 's'}", *lists]) + ">"
+
+    def _line(self, number: int) -> str:
+        """One list in short: who asked, the first items with their scores, how many more there are."""
+        n_items = int(np.count_nonzero(self.codes[number] >= 0))
+        parts = [f"{reprlib.repr(item)} {score:.4g}" for item, score in self[number][:SHOWN]]
+        if n_items > SHOWN:
+            parts.append(f"... {n_items - SHOWN} more")
+        note = " (cold)" if self.cold[number] else ""
+        return f"{reprlib.repr(self.users[number : number + 1].tolist()[0])}{note}: {', '.join(parts) or 'nothing'}"
 
     def __len__(self) -> int:
         return len(self.users)
