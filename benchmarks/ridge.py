@@ -123,9 +123,8 @@ def show(n: int, d: int, found: dict[str, dict]) -> None:
         for gap in GAPS:
             peer = min(s for (name, g), s in seconds.items() if g == gap and not name.startswith("steepest"))
             own = seconds[runner, gap]
-            cells += f"   to {gap:g}: " + (
-                f"{own:7.3f} s ({own / peer:5.2f} of the best peer)" if own < math.inf else "never"
-            )
+            reached = f"{own:7.3f} s ({own / peer:5.2f} of the best peer)" if own < math.inf else "never"
+            cells += f"   to {gap:g}: {reached}"
         print(f"{runner:18}{cells}   added {run['added']:.0f} MB", flush=True)
 
 

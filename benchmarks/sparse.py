@@ -87,10 +87,9 @@ def vw(split: Split, folder: Path, strength: float, *extra: str) -> Found:
     subprocess.run(command + options, check=True, cwd=folder)
     subprocess.run([*command, "-d", "test", "-i", "model", "-t", "-r", "scores"], check=True, cwd=folder)
     scores = np.array([float(line.split()[0]) for line in (folder / "scores").read_text().splitlines()])
-    body = (folder / "weights").read_text().split(":0\n", 1)[1].splitlines()
-    return Found(
-        strength, sum(float(line.split(":")[1].split()[0]) != 0 for line in body), log_loss(scores, split.y_test)
-    )
+    weights = (folder / "weights").read_text().split(":0\n", 1)[1].splitlines()
+    nonzeros = sum(float(line.split(":")[1].split()[0]) != 0 for line in weights)
+    return Found(strength, nonzeros, log_loss(scores, split.y_test))
 
 
 LEARNERS: dict[str, Callable[[Split, Path, float], Found]] = {

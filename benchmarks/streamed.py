@@ -29,8 +29,9 @@ model = st.LinearClassifier(**options).fit_stream(st.scan_libsvm(sys.argv[1]))
 seconds = time.perf_counter() - start
 peak = int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) / 1024
 records = list(model.history_)
-print(json.dumps({"seconds": seconds, "peak": peak, "passes": sum(r["passes"] for r in records),
-                  "iterations": len(records), "objective": records[-1]["objective"], "gradient": records[-1]["gradient"]}))
+last = {name: records[-1][name] for name in ("objective", "gradient")}
+passes = sum(r["passes"] for r in records)
+print(json.dumps({"seconds": seconds, "peak": peak, "passes": passes, "iterations": len(records), **last}))
 """
 
 
@@ -61,7 +62,8 @@ def main() -> None:
             command = [sys.executable, "-c", CHILD, str(path), solver, str(arguments.iterations)]
             found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
             print(
-                f"{solver:10} file {size:,.0f} MB   peak {found['peak']:.0f} MB (file / peak {size / found['peak']:.1f})   "
+                f"{solver:10} file {size:,.0f} MB   peak {found['peak']:.0f} MB "
+                f"(file / peak {size / found['peak']:.1f})   "
                 f"{found['iterations']} iterations, {found['passes']} passes, {found['seconds']:.1f} s   "
                 f"objective {found['objective']:.6f}, gradient {found['gradient']:.1e} of its first length",
                 flush=True,
