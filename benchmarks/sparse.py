@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -85,10 +86,13 @@ def vw(split: Split, folder: Path, strength: float, *extra: str) -> Found:
     options = [*extra, "-b", "18", "--loss_function", "logistic", "--l1", f"{strength:g}", "--passes", str(EPOCHS)]
     options += ["--cache_file", "cache", "--holdout_off", "-d", "train", "-f", "model", "--readable_model", "weights"]
     subprocess.run(command + options, check=True, cwd=folder)
-    subprocess.run([*command, "-d", "test", "-i", "model", "-t", "-r", "scores"], check=True, cwd=folder)
+    testing = ["--l1", f"{strength:g}", "-d", "test", "-i", "model", "-t", "-r", "scores"]
+    subprocess.run(command + testing, check=True, cwd=folder)
     scores = np.array([float(line.split()[0]) for line in (folder / "scores").read_text().splitlines()])
-    weights = (folder / "weights").read_text().split(":0\n", 1)[1].splitlines()
-    nonzeros = sum(float(line.split(":")[1].split()[0]) != 0 for line in weights)
+    text = (folder / "weights").read_text()
+    owed = [float(pull) for pull in re.findall(r"^l1_state (\S+)", text, re.MULTILINE)]  # not yet taken off the weights
+    weights = np.array([float(weight) for weight in re.findall(r"^\d+:(\S+)", text, re.MULTILINE)])
+    nonzeros = int((np.abs(weights) > max(owed, default=0.0)).sum())
     return Found(strength, nonzeros, log_loss(scores, split.y_test))
 
 
