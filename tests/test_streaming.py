@@ -69,18 +69,17 @@ def test_rows_that_stay_in_memory_keep_within_the_promise(tmp_path):
 
 @on_linux
 @pytest.mark.parametrize("solver", ["lbfgs", "newton_cg"])
-def test_batch_solvers_on_a_file_ten_times_the_memory_that_its_rows_may_take(tmp_path, solver):
+def test_batch_solvers_take_no_memory_for_the_rows_of_a_file(tmp_path, solver):
     path = tmp_path / "rows.svm"
     peaks, objectives = [], []
-    for n_rows in (20_000, 320_000):
+    for n_rows in (80_000, 640_000):  # 36 MB, enough to fill all buffers, and 290 MB
         write_rows(path, n_rows)
         command = [sys.executable, "-c", BATCH_PEAK, str(path), solver]
         peak, objective = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         peaks.append(int(peak) / 1024)
         objectives.append(float(objective))
     megabytes = path.stat().st_size / 2**20
-    assert megabytes > 120
-    assert peaks[1] - peaks[0] < megabytes / 10
+    assert peaks[1] - peaks[0] < 0.05 * megabytes
     assert objectives[1] == pytest.approx(objectives[0])  # the same 2,000 rows, more often
 
 
