@@ -1,6 +1,6 @@
 """Batch solvers on a file far larger than the memory they take.
 
-    python -m benchmarks.streamed [--megabytes 1500] [--iterations 3]
+    python -m benchmarks.streamed [--megabytes 1000] [--iterations 2]
 
 Writes RCV1-shaped rows (76 of 47,236 features each, planted labels) as libsvm text to a temporary file, a block of
 20,000 different rows again and again, and minimises log loss with alpha = 1e-4 in a process of its own for each solver.
@@ -52,8 +52,8 @@ def write(path: Path, megabytes: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=1500)
-    parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--iterations", type=int, default=2)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.svm"
