@@ -62,14 +62,9 @@ class Multipliers:
         value = o.plain_loss + o.smooth_penalty(self.w) + o.one_norm(self.w)
         gap = o.gap / max(abs(value), 1e-300)
         self.multipliers = o.slopes(self.w)
-        # The gap bounds the distance only where the smooth problem is solved. If it was not, a smaller mu would make
-        # it harder still; the multipliers alone lead on.
-        solved = inner.gradient <= self.left or inner.done is not None
-        far = gap if solved else max(gap, inner.gradient)
-        step = Step(value, far, self.mu, relative_change(self.w, before), measure="the gap's share of the objective")
-        if solved:
-            self.mu = max(self.mu * SHRINK, LEAST_SMOOTHING * self.first_mu)
-            self.left = max(1e-9, min(self.left, 0.1) * 0.3)
+        step = Step(value, gap, self.mu, relative_change(self.w, before), measure="the gap's share of the objective")
+        self.mu = max(self.mu * SHRINK, LEAST_SMOOTHING * self.first_mu)
+        self.left = max(1e-9, min(self.left, 0.1) * 0.3)
         o.smoothing, o.shifts = 0.0, None
         return step
 
