@@ -6,8 +6,8 @@ it is a bound from below; 500 rows, since scipy is slow at it. Left out: subgrad
 error falls like 1/k only, see test_batch.py; rows of RCV1 without a penalty, with nearly as many features as rows,
 so that the least loss may be zero or infinitely far away; and `saga` for the logistic and the exponential loss of a9a
 without a penalty: features that only one class has want infinite weights, and after 5,000 iterations its logistic loss
-was still 5e-6 above the minimum. `lbfgs` for the hinge loss with a 1-norm is left out too: it was 7e-6 above the minimum on
-rows of RCV1 while it said that it had converged, which is a fault still to be mended.
+was still 5e-6 above the minimum. `lbfgs` for the hinge loss with a 1-norm is left out: it was 7e-6 above the minimum
+on rows of RCV1 while it said that it had converged, which is a fault still to be mended.
 """
 
 from __future__ import annotations
