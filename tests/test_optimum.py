@@ -3,11 +3,10 @@
 Losses without kinks: L-BFGS-B on (positive part, negative part, bias). Losses with kinks: a linear program where the
 penalty is linear, else the dual, whose variables are the slopes of the rows' losses, each in an interval; any value of
 it is a bound from below; 500 rows, since scipy is slow at it. Left out: subgradients (`gd` on losses with kinks), whose
-error falls like 1/k only, see test_batch.py; rows of RCV1 without a penalty, with nearly as many features as rows,
-so that the least loss may be zero or infinitely far away; and `saga` for the logistic and the exponential loss of a9a
-without a penalty: features that only one class has want infinite weights, and after 5,000 iterations its logistic loss
-was still 5e-6 above the minimum. `lbfgs` for the hinge loss with a 1-norm is left out: it was 7e-6 above the minimum
-on rows of RCV1 while it said that it had converged, which is a fault still to be mended.
+error falls like 1/k only, see test_batch.py; rows of RCV1 without a penalty, where the least loss may be zero or
+infinitely far away; `saga` for the logistic loss of a9a without a penalty, still 5e-6 above the minimum after 5,000
+iterations, and for the exponential loss, which was not tried; `lbfgs` for the hinge loss with a 1-norm, 7e-6 above the
+minimum on rows of RCV1 while it said that it had converged, which is a fault still to be mended.
 """
 
 from __future__ import annotations
