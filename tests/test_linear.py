@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 import steepest as st
 from conftest import sparse_problem
 from steepest.learners.calibration import _renumber
+from steepest.learners.labels import by_appearance
 from steepest.learners.losses import LOSSES
 
 BINARY = [name for name, loss in LOSSES.items() if loss.kind == "binary"]
@@ -427,3 +428,24 @@ def test_a_table_that_outweighs_the_rows_is_not_copied_for_a_roll_back(n_feature
     X = sp.csr_matrix((np.ones(n, np.float32), columns, np.arange(n + 1)), (n, n_features))
     model = st.LinearClassifier(solver="sgd", epochs=1, random_state=0).fit(X, columns > 50)
     assert (model._learner._good is not None) == kept
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [1, 0, 1],
+        [0, 0],
+        [2.5, -1.0, 2.5],
+        [3, 1, 2, 1],
+        [True, False],
+        ["b", "a", "b"],
+        [],
+        [np.nan, 1.0],
+        [1.0, np.nan],
+    ],
+)
+def test_classes_are_found_in_the_order_of_their_first_rows(y):
+    y = np.array(y)
+    found = by_appearance(y)
+    assert [str(label) for label in found] == [str(label) for label in dict.fromkeys(y.tolist())]
+    assert all(type(a) is type(b) for a, b in zip(found, y.tolist(), strict=False))

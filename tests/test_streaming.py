@@ -21,6 +21,16 @@ status = open("/proc/self/status").read()  # getrusage would count the memory of
 print(status.split("VmHWM:")[1].split()[0])
 """
 
+BATCH_PEAK = """
+import sys
+import steepest as st
+from steepest.data import kept
+kept.IN_MEMORY = kept.KEPT_ENTRIES = 100_000  # far less than the rows of both files: each pass reads them anew
+model = st.LinearClassifier(solver=sys.argv[2], max_iter=2, alpha=1e-3).fit_stream(st.scan_libsvm(sys.argv[1]))
+status = open("/proc/self/status").read()
+print(status.split("VmHWM:")[1].split()[0], model.history_.records[-1]["objective"])
+"""
+
 
 def write_rows(path, n_rows):
     rng = np.random.default_rng(0)
@@ -55,6 +65,22 @@ def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
 @on_linux
 def test_rows_that_stay_in_memory_keep_within_the_promise(tmp_path):
     assert peak_megabytes(tmp_path / "rows.svm", 290_000, kept.IN_MEMORY) < 250
+
+
+@on_linux
+@pytest.mark.parametrize("solver", ["lbfgs", "newton_cg"])
+def test_batch_solvers_take_no_memory_for_the_rows_of_a_file(tmp_path, solver):
+    path = tmp_path / "rows.svm"
+    peaks, objectives = [], []
+    for n_rows in (80_000, 640_000):  # 36 MB, enough to fill all buffers, and 290 MB
+        write_rows(path, n_rows)
+        command = [sys.executable, "-c", BATCH_PEAK, str(path), solver]
+        peak, objective = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        peaks.append(int(peak) / 1024)
+        objectives.append(float(objective))
+    megabytes = path.stat().st_size / 2**20
+    assert peaks[1] - peaks[0] < 0.05 * megabytes
+    assert objectives[1] == pytest.approx(objectives[0])  # the same 2,000 rows, more often
 
 
 def test_file_and_arrays_learn_the_same_in_file_order(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.chunk import Array, Chunk, DataError
+from steepest.learners.labels import by_appearance
 from steepest.learners.linear_weights import LinearWeights
 
 
@@ -121,7 +122,7 @@ class TargetCoder(LinearWeights):
             self._open_targets(rows.y.shape[1])
         if self.settings.task == "classify" and rows.y is not None and rows.y.ndim == 1:
             known = set(self.book.labels)
-            labels = dict.fromkeys(rows.visited(rows.y).tolist())
+            labels = by_appearance(rows.visited(rows.y))
             self._add_classes([label for label in labels if label not in known])
 
     def code_for_scoring(self, rows: Chunk) -> Chunk:
