@@ -6,11 +6,11 @@
 #include "lanes.h"
 
 // Ranks that are compiled in, up to kMostFixedRank.
-#define FIXED_RANKS(RANK)                                                                             \
-  RANK(8)                                                                                             \
-  RANK(16)                                                                                            \
-  RANK(24) RANK(32) RANK(40) RANK(48) RANK(56) RANK(64) RANK(72) RANK(80) RANK(88) RANK(96) RANK(104) \
-      RANK(112) RANK(120) RANK(128)
+// clang-format off
+#define FIXED_RANKS(RANK) \
+  RANK(8) RANK(16) RANK(24) RANK(32) RANK(40) RANK(48) RANK(56) RANK(64) \
+  RANK(72) RANK(80) RANK(88) RANK(96) RANK(104) RANK(112) RANK(120) RANK(128)
+// clang-format on
 
 namespace steepest {
 namespace STEEPEST_ISA {
