@@ -2,7 +2,9 @@
 
 Losses without kinks: L-BFGS-B on (positive part, negative part, bias). Losses with kinks: a linear program where the
 penalty is linear, else the dual, whose variables are the slopes of the rows' losses, each in an interval; any value of
-it is a bound from below; 500 rows, since scipy is slow at it. Left out: subgradients (`gd` on losses with kinks), whose
+it is a bound from below; 500 rows, since scipy is slow at it. Left out: losses with kinks and other penalties on
+california-housing, where scipy's bound stays up to 4e-5 below the value on which lbfgs, newton_cg and dual_cd agree to
+1e-7; `gd` for the exponential loss without a penalty, 2e-6 above the minimum after 5,000 iterations; subgradients (`gd` on losses with kinks), whose
 error falls like 1/k only, see test_batch.py; rows of RCV1 without a penalty, where the least loss may be zero or
 infinitely far away; `saga` for the logistic loss of a9a without a penalty, still 5e-6 above the minimum after 5,000
 iterations, and for the exponential loss, which was not tried; `lbfgs` for the hinge loss with a 1-norm, 7e-6 above the
@@ -176,7 +178,11 @@ def cases():
             continue
         if solver == "lbfgs" and loss == "hinge" and penalty in ("l1", "elasticnet"):
             continue
+        if solver == "gd" and loss == "exponential" and penalty == "none":
+            continue
         for name in CLASSES if LOSSES[loss].kind == "binary" else NUMBERS:
+            if name == "california-housing" and loss in KINKED and penalty not in ("none", "l1"):
+                continue
             far_away = penalty == "none" and (name == "rcv1-sample" or (name == "a9a" and solver == "saga"))
             if not (far_away and (name == "rcv1-sample" or loss in ("log", "exponential"))):
                 yield name, solver, loss, penalty
