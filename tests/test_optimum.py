@@ -4,11 +4,11 @@ Losses without kinks: L-BFGS-B on (positive part, negative part, bias). Losses w
 penalty is linear, else the dual, whose variables are the slopes of the rows' losses, each in an interval; any value of
 it is a bound from below; 500 rows, since scipy is slow at it. Left out: losses with kinks and other penalties on
 california-housing, where scipy's bound stays up to 4e-5 below the value on which lbfgs, newton_cg and dual_cd agree to
-1e-7; `gd` for the exponential loss without a penalty, 2e-6 above the minimum after 5,000 iterations; subgradients (`gd` on losses with kinks), whose
-error falls like 1/k only, see test_batch.py; rows of RCV1 without a penalty, where the least loss may be zero or
-infinitely far away; `saga` for the logistic loss of a9a without a penalty, still 5e-6 above the minimum after 5,000
-iterations, and for the exponential loss, which was not tried; `lbfgs` for the hinge loss with a 1-norm, 7e-6 above the
-minimum on rows of RCV1 while it said that it had converged, which is a fault still to be mended.
+1e-7; `gd` for the exponential loss without a penalty, 2e-6 above the minimum after 5,000 iterations; subgradients (`gd`
+on losses with kinks), whose error falls like 1/k only, see test_batch.py; rows of RCV1 without a penalty, where the
+least loss may be zero or infinitely far away; `saga` for the logistic loss of a9a without a penalty, still 5e-6 above
+the minimum after 5,000 iterations, and for the exponential loss, which was not tried; `lbfgs` for the hinge loss with a
+1-norm, 7e-6 above the minimum on rows of RCV1 while it said that it had converged, which is a fault still to be mended.
 """
 
 from __future__ import annotations
