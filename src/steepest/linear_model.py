@@ -23,7 +23,7 @@ from steepest.engine.batch import TOLERANCES, BatchCheckpoints, BatchPlan, minim
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor, mean_loss, train
-from steepest.engine.mixing import MIXES, SENDS, Common, MixPlan, train_by_mixing, vote_scores
+from steepest.engine.mixing import MIXES, SENDS, Common, MixPlan, local_team, mix_rounds, vote_scores
 from steepest.engine.parallel import KINDS, Shape, decide
 from steepest.engine.stopping import Plan
 from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
@@ -230,7 +230,8 @@ class LinearModel(SupervisedModel):
         if parallel == "mixing":
             mixing = self._mix_plan(epochs)
             vote = self.vote is not False
-            learner, history, voters = train_by_mixing(learner, source, plan, mixing, keep_voters=vote, **watching)
+            team = local_team(learner, source, mixing)
+            learner, history, voters = mix_rounds(learner, team, plan, mixing, keep_voters=vote, **watching)
         else:
             learner, history = train(learner, source, plan, **watching)
         if self._plan is not None and self._plan.reason not in history.events:

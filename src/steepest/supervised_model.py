@@ -22,7 +22,7 @@ from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor, train
 from steepest.engine.stopping import Plan
-from steepest.learners.base import State, join_words, split_words
+from steepest.learners.base import State, join_words, split_words, weights_as_pairs, weights_from_pairs
 from steepest.model import StreamModel, threads
 
 
@@ -250,8 +250,8 @@ def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
     plain = {k: (None if isinstance(v, float) and math.isinf(v) else v) for k, v in plain.items()}
     if "dtype" in plain:
         plain["dtype"] = str(np.dtype(plain["dtype"]))
-    if isinstance(plain.get("class_weight"), dict):
-        plain["class_weight"] = [[label, weight] for label, weight in plain["class_weight"].items()]
+    if "class_weight" in plain:
+        plain["class_weight"] = weights_as_pairs(plain["class_weight"])
     return plain
 
 
@@ -259,6 +259,6 @@ def _params_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
     params = dict(plain)
     if params.get("truncate_below", 0) is None:
         params["truncate_below"] = math.inf
-    if isinstance(params.get("class_weight"), list):
-        params["class_weight"] = dict(params["class_weight"])
+    if "class_weight" in params:
+        params["class_weight"] = weights_from_pairs(params["class_weight"])
     return params

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ class WordModel(StreamModel):
     classes_: Array
     _learner: EmbeddingLearner
 
+    @abstractmethod
     def _ordered(self, scores: Array) -> Array:
-        raise NotImplementedError
+        """Scores in the order of `classes_`."""
 
     def vector(self, word: str) -> Array:
         """The mean of the rows of a word and its character n-grams; zeros if none was ever seen."""

@@ -394,31 +394,10 @@ class LocalTeam:
         )
 
 
-def train_by_mixing(
-    learner: LinearLearner,
-    source: Source,
-    plan: Plan,
-    mixing: MixPlan,
-    *,
-    keep_voters: bool = False,
-    validation: Source | None = None,
-    monitor: Monitor | None = None,
-    checkpoints: Checkpoints | None = None,
-) -> tuple[LinearLearner, History, list[LinearLearner]]:
-    """Trains by rounds; returns the mixed learner, the history, and the shards' own last learners if they vote."""
-    shards = shard_sources(source, mixing.n_shards)
+def local_team(learner: LinearLearner, source: Source, mixing: MixPlan) -> LocalTeam:
+    """The shards of a source in this process."""
     known = isinstance(source, ArraySource) and (len(learner.book) > 0 or learner.settings.task == "regress")
-    team = LocalTeam(shards, None if known else source, mixing.n_threads)
-    return mix_rounds(
-        learner,
-        team,
-        plan,
-        mixing,
-        keep_voters=keep_voters,
-        validation=validation,
-        monitor=monitor,
-        checkpoints=checkpoints,
-    )
+    return LocalTeam(shard_sources(source, mixing.n_shards), None if known else source, mixing.n_threads)
 
 
 def mix_rounds(
@@ -432,7 +411,10 @@ def mix_rounds(
     monitor: Monitor | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[LinearLearner, History, list[LinearLearner]]:
-    """The rounds of a team, wherever its shards are; see `train_by_mixing`."""
+    """Trains by rounds of a team, wherever its shards are.
+
+    Returns the mixed learner, the history, and the shards' own last learners if they vote.
+    """
     monitor = monitor or Monitor()
     learner.keep_whole_tables()
     n_shards = mixing.n_shards

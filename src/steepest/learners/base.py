@@ -16,6 +16,7 @@ import numpy as np
 from steepest.data.chunk import Array, Chunk
 
 State = Mapping[str, Array]
+PENDING = "pending_"  # marks the arrays of rows that wait
 
 
 def split_words(state: State) -> tuple[dict[str, list[Any]], dict[str, Array]]:
@@ -27,6 +28,33 @@ def split_words(state: State) -> tuple[dict[str, list[Any]], dict[str, Array]]:
 def join_words(words: Mapping[str, list[Any]], arrays: State) -> dict[str, Array]:
     """The state that `split_words` took apart."""
     return {**arrays, **{name: np.array(values) for name, values in words.items()}}
+
+
+def pending_state(rows: Chunk | None) -> dict[str, Array]:
+    """Rows that wait to be learned, as arrays of a state."""
+    if rows is None:
+        return {}
+    parts = {"indptr": rows.indptr, "indices": rows.indices, "values": rows.values, "y": rows.y, "weight": rows.weight}
+    return {PENDING + name: array for name, array in parts.items() if array is not None}
+
+
+def pending_rows(state: State, n_features: int) -> Chunk | None:
+    """The rows that `pending_state` wrote."""
+    found = {name.removeprefix(PENDING): np.array(a) for name, a in state.items() if name.startswith(PENDING)}
+    if not found:
+        return None
+    y, weight = found.get("y"), found.get("weight")
+    return Chunk(found["indptr"], found["indices"], found["values"], n_features, y, weight)
+
+
+def weights_as_pairs(class_weight: Any) -> Any:
+    """The weights of classes for a file, whose keys must be words; "balanced" and None as they are."""
+    return [[label, w] for label, w in class_weight.items()] if isinstance(class_weight, dict) else class_weight
+
+
+def weights_from_pairs(plain: Any) -> Any:
+    """What `weights_as_pairs` wrote."""
+    return dict(plain) if isinstance(plain, list) else plain
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError, concatenate
-from steepest.learners.base import Progress, State
+from steepest.learners.base import Progress, State, pending_rows, pending_state
 from steepest.learners.centres import Centres, new_table, refuse_row
 from steepest.learners.kmeans_start import choose_rows, compact, weights_of
 from steepest.learners.lloyd import Clustering, Lloyd
@@ -168,12 +168,7 @@ class KMeansLearner:
             "recent": self.recent,
             "counters": np.array([self.n_features, self.rows_learned, self.rows_since_check, self.epoch_rows, *flags]),
         }
-        if self.pending is not None:
-            rows = self.pending
-            state |= {"pending_indptr": rows.indptr, "pending_indices": rows.indices, "pending_values": rows.values}
-            if rows.weight is not None:
-                state["pending_weight"] = rows.weight
-        return state
+        return state | pending_state(self.pending)
 
     @classmethod
     def from_state(cls, settings: KMeansSettings, state: State) -> KMeansLearner:
@@ -185,14 +180,7 @@ class KMeansLearner:
         learner.n_features, learner.rows_learned, learner.rows_since_check = int(n_features), int(learned), int(since)
         learner.epoch_rows = int(epoch_rows)
         learner.started, learner.holds_sums = bool(started), bool(sums)
-        if "pending_indptr" in state:
-            learner.pending = Chunk(
-                np.array(state["pending_indptr"]),
-                np.array(state["pending_indices"]),
-                np.array(state["pending_values"]),
-                learner.n_features,
-                weight=np.array(state["pending_weight"]) if "pending_weight" in state else None,
-            )
+        learner.pending = pending_rows(state, learner.n_features)
         return learner
 
     @classmethod

@@ -15,6 +15,7 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import DataError
 from steepest.data.parameters import ParameterError, at_least, choice, inside, more_than, number, whole
+from steepest.learners.base import weights_as_pairs, weights_from_pairs
 from steepest.learners.batch import BATCH_SOLVERS, refusal
 from steepest.learners.losses import LOSSES
 from steepest.learners.penalties import Penalty, check_alpha, get_penalty
@@ -61,8 +62,7 @@ class LinearSettings:
         """Plain values for a file, which holds neither infinity nor keys that are not words."""
         plain = asdict(self)
         plain["threshold"] = None if math.isinf(self.threshold) else self.threshold
-        if isinstance(self.class_weight, dict):
-            plain["class_weight"] = [[label, weight] for label, weight in self.class_weight.items()]
+        plain["class_weight"] = weights_as_pairs(self.class_weight)
         return plain
 
     @classmethod
@@ -70,8 +70,7 @@ class LinearSettings:
         """The settings that `as_dict` wrote."""
         values = dict(plain)
         values["threshold"] = math.inf if values["threshold"] is None else values["threshold"]
-        if isinstance(values["class_weight"], list):
-            values["class_weight"] = dict(values["class_weight"])
+        values["class_weight"] = weights_from_pairs(values["class_weight"])
         if values.get("class_hash", "") not in ("", kernels.class_hash_id):
             raise DataError(
                 f"the classes of this model were hashed by {values['class_hash']!r}, and this steepest knows "

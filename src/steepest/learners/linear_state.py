@@ -15,7 +15,7 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError
-from steepest.learners.base import State
+from steepest.learners.base import State, pending_rows, pending_state
 from steepest.learners.labels import LabelBook
 from steepest.learners.linear_settings import ACCUMULATORS, ADAPTIVE, AVERAGES, LinearSettings
 from steepest.learners.losses import LOSSES, Loss
@@ -99,15 +99,7 @@ class LinearState:
         )
         state["class_counts"] = self.class_counts
         state["labels"] = np.array(self.book.labels)
-        if self.pending is not None:
-            rows = self.pending
-            state["pending_indptr"], state["pending_indices"] = rows.indptr, rows.indices
-            state["pending_values"] = rows.values
-            if rows.y is not None:
-                state["pending_y"] = rows.y
-            if rows.weight is not None:
-                state["pending_weight"] = rows.weight
-        return state
+        return state | pending_state(self.pending)
 
     @classmethod
     def from_state(cls, settings: LinearSettings, state: State) -> Self:
@@ -124,15 +116,7 @@ class LinearState:
         learner.arrays = {name: np.array(state[name]) for name in learner.arrays}
         if "owners" in state:
             learner.slots = Slots(learner.n_features, np.asarray(state["owners"]))
-        if "pending_indptr" in state:
-            learner.pending = Chunk(
-                np.array(state["pending_indptr"]),
-                np.array(state["pending_indices"]),
-                np.array(state["pending_values"]),
-                learner.n_features,
-                np.array(state["pending_y"]) if "pending_y" in state else None,
-                np.array(state["pending_weight"]) if "pending_weight" in state else None,
-            )
+        learner.pending = pending_rows(state, learner.n_features)
         return learner
 
     def clone(self) -> Self:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.chunk import Array, Chunk, DataError, concatenate
-from steepest.learners.base import Progress, State
+from steepest.learners.base import Progress, State, pending_rows, pending_state
 from steepest.learners.graph import INPUT, OUTPUT, Graph, Passed, backward, forward, product, wiring
 from steepest.learners.labels import LabelBook
 from steepest.learners.network_input import DENSE_SHARE, Batch, InputLayer, refuse_bad_rows
@@ -165,15 +165,7 @@ class NetworkLearner:
         state["counters"] = np.array(numbers, np.float64)
         state["class_counts"], state["shift"], state["scale"] = t.counts, t.shift, t.scale
         state["labels"] = np.array(t.book.labels)
-        if self.pending is not None:
-            rows = self.pending
-            state["pending_indptr"], state["pending_indices"] = rows.indptr, rows.indices
-            state["pending_values"] = rows.values
-            if rows.y is not None:
-                state["pending_y"] = rows.y
-            if rows.weight is not None:
-                state["pending_weight"] = rows.weight
-        return state
+        return state | pending_state(self.pending)
 
     @classmethod
     def from_state(cls, settings: NetworkSettings, state: State) -> NetworkLearner:
@@ -187,15 +179,7 @@ class NetworkLearner:
         t.several, learner.dense = bool(counters[6]), bool(counters[7])
         t.counts, t.shift, t.scale = (np.array(state[name]) for name in ("class_counts", "shift", "scale"))
         learner.arrays = {name[8:]: np.array(array) for name, array in state.items() if name.startswith("learned ")}
-        if "pending_indptr" in state:
-            learner.pending = Chunk(
-                np.array(state["pending_indptr"]),
-                np.array(state["pending_indices"]),
-                np.array(state["pending_values"]),
-                learner.n_features,
-                np.array(state["pending_y"]) if "pending_y" in state else None,
-                np.array(state["pending_weight"]) if "pending_weight" in state else None,
-            )
+        learner.pending = pending_rows(state, learner.n_features)
         return learner
 
     def clone(self) -> NetworkLearner:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from steepest.learners.base import weights_as_pairs, weights_from_pairs
+
 RULES = {"sgd": 0, "momentum": 1, "adagrad": 2, "adam": 3}
 INITS = ("auto", "uniform", "glorot", "he", "zero")
 SCHEDULES = ("auto", "constant", "linear", "invsqrt", "adaptive")
@@ -37,8 +39,7 @@ class NetworkSettings:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a file."""
         plain = asdict(self) | {"planned_rows": None if math.isinf(self.planned_rows) else self.planned_rows}
-        if isinstance(self.class_weight, dict):
-            plain["class_weight"] = [[label, weight] for label, weight in self.class_weight.items()]
+        plain["class_weight"] = weights_as_pairs(self.class_weight)
         return plain
 
     @classmethod
@@ -46,6 +47,5 @@ class NetworkSettings:
         """The settings that `as_dict` wrote."""
         values = dict(plain)
         values["planned_rows"] = math.inf if values["planned_rows"] is None else values["planned_rows"]
-        if isinstance(values["class_weight"], list):
-            values["class_weight"] = dict(values["class_weight"])
+        values["class_weight"] = weights_from_pairs(values["class_weight"])
         return cls(**values)

@@ -20,7 +20,7 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError, concatenate
-from steepest.learners.base import Progress, State
+from steepest.learners.base import Progress, State, pending_rows, pending_state, weights_as_pairs, weights_from_pairs
 from steepest.learners.graph import product
 from steepest.learners.labels import LabelBook
 from steepest.learners.targets import Targets
@@ -40,16 +40,14 @@ class RadialSettings:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a file."""
         plain = asdict(self)
-        if isinstance(self.class_weight, dict):
-            plain["class_weight"] = [[label, weight] for label, weight in self.class_weight.items()]
+        plain["class_weight"] = weights_as_pairs(self.class_weight)
         return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RadialSettings:
         """The settings that `as_dict` wrote."""
         values = dict(plain)
-        if isinstance(values["class_weight"], list):
-            values["class_weight"] = dict(values["class_weight"])
+        values["class_weight"] = weights_from_pairs(values["class_weight"])
         return cls(**values)
 
 
@@ -203,13 +201,7 @@ class RadialLearner:
         state |= {"counters": np.array(numbers), "class_counts": t.counts, "labels": np.array(t.book.labels)}
         if self.centre_targets is not None:
             state["centre_targets"] = self.centre_targets
-        if self.pending is not None:
-            rows = self.pending
-            parts = {"indptr": rows.indptr, "indices": rows.indices, "values": rows.values}
-            parts |= {"y": rows.y} if rows.y is not None else {}
-            parts |= {"weight": rows.weight} if rows.weight is not None else {}
-            state |= {f"pending_{name}": array for name, array in parts.items()}
-        return state
+        return state | pending_state(self.pending)
 
     @classmethod
     def from_state(cls, settings: RadialSettings, state: State) -> RadialLearner:
@@ -221,15 +213,7 @@ class RadialLearner:
         learner.targets.counts = np.array(state["class_counts"])
         learner.rows_learned, learner.square, learner.weight = int(counters[2]), float(counters[3]), float(counters[4])
         learner.gram, learner.moment, learner.error = (np.array(state[name]) for name in ("gram", "moment", "error"))
-        if "pending_indptr" in state:
-            learner.pending = Chunk(
-                np.array(state["pending_indptr"]),
-                np.array(state["pending_indices"]),
-                np.array(state["pending_values"]),
-                learner.n_features,
-                np.array(state["pending_y"]),
-                np.array(state["pending_weight"]) if "pending_weight" in state else None,
-            )
+        learner.pending = pending_rows(state, learner.n_features)
         return learner
 
     def clone(self) -> RadialLearner:
