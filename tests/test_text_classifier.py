@@ -171,6 +171,14 @@ def test_classes_may_appear_at_any_time():
     assert model.score(X, y) > 0.9
 
 
+@pytest.mark.parametrize("seed", [7, 34, 42])
+def test_a_good_state_that_is_far_too_large_is_given_up(seed):
+    X, y = np.random.RandomState(0).uniform(size=(30, 3)), np.arange(30) % 3
+    model = small(n_bits=10, epochs=50, eta0=1.0, random_state=seed).fit(X, y, sample_weight=[3] * 30)
+    assert any("halved" in event for event in model.history_.events)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
 def test_divergence_rolls_back_and_says_so():
     X, y = make_texts()
     model = small(eta0=1e6).fit(X, y)

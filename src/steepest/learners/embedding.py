@@ -83,6 +83,7 @@ class EmbeddingLearner:
         self.head = np.zeros((0, self.stride), np.float32)
         self._fresh: list[Array] = []
         self._good: tuple[Array, Array, Array] | None = None
+        self._rolled_back_at = -1  # rows learned at the last time
         self._sample = np.zeros(0, np.int32)
         self._coded: tuple[Any, int, Any] = (None, 0, None)
         self._grow_head()
@@ -453,9 +454,13 @@ class EmbeddingLearner:
         self.rollbacks += 1
         if self.rollbacks > MOST_ROLLBACKS:
             raise DataError(f"learning diverges even with eta0={self.eta0:.3g}; scale numeric columns to about one")
+        if self._rolled_back_at == self.rows_learned:  # it was no good state: finite, but far too large
+            self._good = None
+        self._rolled_back_at = self.rows_learned
         self.table[self._used_rows()] = 0.0
         self.table[-1] = 0.0
         if self._good is None:
+            self.head[...] = 0.0
             self.head[:, : self.settings.dim] = _random_rows(len(self.head), self.settings)
         else:
             rows, vectors, head = self._good
