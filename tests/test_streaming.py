@@ -15,7 +15,7 @@ PEAK = """
 import sys
 import steepest as st
 from steepest.data import kept
-kept.IN_MEMORY = int(sys.argv[2])
+kept.IN_MEMORY, kept.KEPT_ENTRIES = int(sys.argv[2]), int(sys.argv[3])
 st.LinearClassifier(epochs=2, random_state=0).fit_stream(st.scan_libsvm(sys.argv[1]))
 status = open("/proc/self/status").read()  # getrusage would count the memory of the process that started this one
 print(status.split("VmHWM:")[1].split()[0])
@@ -45,9 +45,9 @@ def write_rows(path, n_rows):
             file.write(block)
 
 
-def peak_megabytes(path, n_rows, in_memory):
+def peak_megabytes(path, n_rows, in_memory=kept.IN_MEMORY, in_files=kept.KEPT_ENTRIES):
     write_rows(path, n_rows)
-    command = [sys.executable, "-c", PEAK, str(path), str(in_memory)]
+    command = [sys.executable, "-c", PEAK, str(path), str(in_memory), str(in_files)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) / 1024
 
 
@@ -56,15 +56,16 @@ on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read
 
 @on_linux
 def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
-    """Beyond what may stay in memory, here a hundred thousand entries."""
-    peaks = [peak_megabytes(tmp_path / "rows.svm", n_rows, 100_000) for n_rows in (20_000, 160_000)]  # 10 and 80 MB
-    assert peaks[1] < peaks[0] + 40
-    assert peaks[1] < 200
+    """Where the rows are too many to be kept: 36 MB, enough to fill all buffers, and 290 MB."""
+    few, many = (peak_megabytes(tmp_path / "rows.svm", n_rows, 100_000, 100_000) for n_rows in (80_000, 640_000))
+    assert many - few < 40
+    assert many < 200
 
 
 @on_linux
-def test_rows_that_stay_in_memory_keep_within_the_promise(tmp_path):
-    assert peak_megabytes(tmp_path / "rows.svm", 290_000, kept.IN_MEMORY) < 250
+@pytest.mark.parametrize("in_memory", [100_000, kept.IN_MEMORY], ids=["in a file", "in memory"])
+def test_rows_that_are_kept_stay_within_the_promise(tmp_path, in_memory):
+    assert peak_megabytes(tmp_path / "rows.svm", 290_000, in_memory) < 250
 
 
 @on_linux
