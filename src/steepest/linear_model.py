@@ -14,28 +14,27 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from steepest.budget import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.chunk import Array, Chunk
 from steepest.data.kept import keep_rows
-from steepest.data.parameters import ParameterError, at_least, choice, inside, whole
+from steepest.data.parameters import ParameterError, at_least, choice, whole
 from steepest.data.raw import Survey, encoder_of, survey
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.engine.batch import TOLERANCES, BatchCheckpoints, BatchPlan, minimise
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor, mean_loss, train
-from steepest.engine.mixing import MIXES, SENDS, Common, MixPlan, local_team, mix_rounds, vote_scores
-from steepest.engine.parallel import KINDS, Shape, decide
+from steepest.engine.mixing import Common, local_team, mix_rounds, vote_scores
 from steepest.engine.stopping import Plan
-from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
 from steepest.learners.auto import Choice, Problem, choose
 from steepest.learners.base import State
 from steepest.learners.batch import BATCH_SOLVERS, FINDINGS, SOLVERS, SolverOptions
 from steepest.learners.linear import LinearLearner
-from steepest.learners.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
+from steepest.learners.linear_settings import LinearSettings, penalty_kind, resolve_settings
 from steepest.learners.losses import LOSSES
+from steepest.linear_inside import LinearInside
+from steepest.linear_parallel import ParallelWishes
 from steepest.model import NAMES, threads
 from steepest.names import NameBook
-from steepest.supervised_model import SupervisedModel
 
 SURVEY_ROWS = 1 << 14  # looked at to see how many features there are
 DEFAULT_TOL = 1e-6  # of the batch solvers
@@ -57,7 +56,7 @@ class _Run:
         return replace(self, checkpoint=None if self.checkpoint is None else Path(self.checkpoint) / name)
 
 
-class LinearModel(SupervisedModel):
+class LinearModel(LinearInside, ParallelWishes):
     """What classifier and regressor share."""
 
     _task: ClassVar[str]
@@ -79,7 +78,6 @@ class LinearModel(SupervisedModel):
     average: bool | str
     fit_intercept: bool
     shuffle: str
-    parallel: str
     dtype: str
     C: float | None
     p: float
@@ -92,14 +90,6 @@ class LinearModel(SupervisedModel):
     memory_budget: int | str | None
     max_iter: int
     tol_on: str
-    n_replicas: int
-    sync_every: int
-    n_shards: int
-    rounds: int | None
-    sync_seconds: float | None
-    mix: str
-    send: str
-    vote: bool | str
 
     _plan: MemoryPlan | None = None  # what the memory budget led to
     _warm: LinearLearner | None = None  # where the next fit starts
@@ -243,82 +233,6 @@ class LinearModel(SupervisedModel):
         self._voters = voters
         self._keep_names()
 
-    # --------------------------------------------------------------------------------------------------- parallel
-
-    def _parallel(self, settings: LinearSettings, source: Source | None) -> tuple[str, str | None]:
-        """(the way of learning in parallel, why if that was chosen here)."""
-        kind = choice("parallel", self.parallel, KINDS)
-        if kind != "auto":
-            return "serial" if kind == "mixing" and self.n_shards == 1 else kind, None
-        n_weights = row_length = None
-        if settings.table_bits:
-            n_weights = 1 << settings.table_bits
-        elif source is not None and source.n_features is not None:
-            classes = 1 if source.labels is None or len(source.labels) < 3 else len(source.labels)
-            n_weights = source.n_features * classes
-        if isinstance(source, ArraySource):
-            row_length = len(source.block.indices) / max(1, source.block.n_rows)
-        shape = Shape(None if source is None else source.n_rows, n_weights, row_length)
-        n_round = self._in_parallel(settings, "replicas")
-        if n_round.l1 > 0 and n_round.rule not in ADAPTIVE:
-            return "serial", f"parallel='auto' learns serially: the 1-norm of solver={settings.rule!r} cannot be shared"
-        seeded = self.random_state is not None
-        return decide(shape, threads(self.n_jobs), n_round.n_replicas * n_round.sync_every, seeded=seeded)
-
-    def _in_parallel(self, settings: LinearSettings, kind: str) -> LinearSettings:
-        """The settings of a learner that learns in this way."""
-        if kind == "hogwild":
-            return replace(settings, hogwild=True)
-        if kind != "replicas":
-            return settings
-        n_replicas = whole("n_replicas", self.n_replicas, 1)
-        return replace(settings, n_replicas=n_replicas, sync_every=whole("sync_every", self.sync_every, 1))
-
-    def _refuse_parallel(self, settings: LinearSettings) -> None:
-        kind = choice("parallel", self.parallel, KINDS)
-        if settings.rule in SOLVERS and kind not in ("serial", "auto"):
-            raise ParameterError(
-                f"solver={settings.rule!r} works on all rows at once and takes its threads from n_jobs; "
-                f"leave parallel={kind!r} out, or choose solver='sgd'"
-            )
-        if kind in ("replicas", "hogwild") and settings.l1 > 0 and settings.rule not in ADAPTIVE:
-            raise ParameterError(
-                f"parallel={kind!r} cannot share the clocks by which solver={settings.rule!r} shrinks weights; "
-                "use solver='ftrl' or parallel='mixing'"
-            )
-        if kind != "serial" and kind != "auto" and settings.rule == "coin":
-            raise ParameterError(
-                f"solver='coin' bets row after row; parallel={kind!r} needs another solver, such as 'sgd'"
-            )
-        if kind == "mixing":
-            self._mix_plan(whole("epochs", self.epochs, 1))
-        elif self.vote is not False:
-            raise ParameterError(f"vote={self.vote!r} needs shards that can vote; set parallel='mixing'")
-
-    def _mix_plan(self, epochs: int) -> MixPlan:
-        rounds = epochs if self.rounds is None else whole("rounds", self.rounds, 1)
-        if rounds > epochs and rounds % epochs:
-            raise ParameterError(f"rounds={rounds} is no multiple of epochs={epochs}; an epoch is cut in equal rounds")
-        if self.vote not in (False, True, "ensemble"):
-            raise ParameterError(f"vote={self.vote!r} is unknown; give True, False or 'ensemble'")
-        if self.vote and self._task != "classify":
-            raise ParameterError(f"vote={self.vote!r} is for classifiers; numbers are averaged by mixing itself")
-        return MixPlan(
-            n_shards=whole("n_shards", self.n_shards, 1),
-            rounds=rounds,
-            mix=choice("mix", self.mix, MIXES),
-            send=choice("send", self.send, SENDS),
-            n_threads=threads(self.n_jobs),
-            seconds=self._sync_seconds(),
-        )
-
-    def _sync_seconds(self) -> float | None:
-        if self.sync_seconds is None:
-            return None
-        if self.rounds is not None:
-            raise ParameterError(f"sync_seconds={self.sync_seconds} contradicts rounds={self.rounds}; give one of them")
-        return inside("sync_seconds", self.sync_seconds, 0.0, math.inf)
-
     def _restorer(self, learner: LinearLearner, parallel: str) -> Callable[[Mapping[str, Array]], Any]:
         """Makes what a checkpoint has saved out of its arrays."""
 
@@ -328,12 +242,6 @@ class LinearModel(SupervisedModel):
             return found if parallel != "mixing" else Common.restored(found, state, self.n_shards)
 
         return restore
-
-    def _voted(self, chunk: Chunk, n_threads: int) -> Array:
-        loss, vote = LOSSES[self.loss], self.vote == "ensemble"
-        link = (lambda scores: np.asarray(loss.probability(scores))) if vote and loss.link is not None else None
-        voters = [lambda rows, voter=voter: voter.scores(rows, n_threads) for voter in self._voters]
-        return vote_scores(voters, chunk, link)
 
     def _fit_batch(
         self,
@@ -524,92 +432,11 @@ class LinearModel(SupervisedModel):
             return self._voted(chunk, threads(self.n_jobs))
         return self._learner.scores(chunk, threads(self.n_jobs))
 
-    # --------------------------------------------------------------------------------------------- looking inside
-
-    @property
-    def coef_(self) -> Array:
-        """Weights, one row an output: shape (1, d) for two classes or one target.
-
-        multi_class="hashed" has no such matrix: it is read from the shared table now, where a feature that was never
-        seen shows what it would find there.
-        """
-        shown: Any = vars(self).get("_sparse_coef")
-        return self._output_weights() if shown is None else shown
-
-    @property
-    def intercept_(self) -> Array:
-        """Biases, one an output."""
-        self._check_learner()
-        return self._by_output(np.array(self._learner.weights()[1]))
-
-    @property
-    def n_nonzero_(self) -> int:
-        """Weights that are not zero."""
-        return self._learner.count_nonzero()
-
-    def _output_weights(self) -> Array:
-        """One row an output."""
-        self._check_learner()
-        return self._by_output(self._learner.weight_matrix())
-
-    def _by_output(self, values: Array) -> Array:
-        """Weights or biases of the learner's outputs as this estimator shows them."""
-        return values
-
-    def _check_learner(self) -> None:
-        if "_learner" not in self.__dict__:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
-
-    def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
-        """The k features that speak most for each class (or for a high target), heaviest first, with their weights."""
-        self._check_fitted()
-        hasher = getattr(self, "hasher_", None)
-        if hasher is not None and hasher.names:
-            return {label: heaviest_named(weights, k, hasher) for label, weights in self._weights_by_output()}
-        names = getattr(self, "feature_names_in_", None)
-        return {label: heaviest(weights, k, names) for label, weights in self._weights_by_output()}
-
-    def explain(self, x: Any) -> dict[Any, list[Contribution]]:
-        """What each feature of one row adds to the score of each class (or to the target), largest first."""
-        self._check_fitted()
-        hasher = getattr(self, "hasher_", None)
-        if hasher is None:
-            row = self._chunk(x if getattr(x, "ndim", 2) == 2 or isinstance(x, list) else np.asarray(x)[None, :])
-            names = getattr(self, "feature_names_in_", None)
-            return {label: explain_row(row, weights, names) for label, weights in self._weights_by_output()}
-        row, own, seen = hasher.read_row(x)
-        return {label: explain_hashed(row, weights, own, seen) for label, weights in self._weights_by_output()}
-
-    def collision_report(self) -> Any:
-        """How crowded the buckets of the hasher are, and how much of the weight is named or shared."""
-        self._check_fitted()
-        if getattr(self, "hasher_", None) is None:
-            raise DataError("there is no hasher in this model, so no collisions either")
-        if self._learner.shared:
-            return self.hasher_.collision_report(self._learner.total_weights())
-        return self.hasher_.collision_report(self.coef_)
-
-    def _weights_by_output(self) -> list[tuple[Any, Any]]:
-        """(output, its weights by feature); those in a shared table are read where they are asked for."""
-        return list(enumerate(self._output_weights()))
-
-    def sparsify(self) -> Self:
-        """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""
-        from scipy.sparse import csr_matrix
-
-        self._check_fitted()
-        self._sparse_coef: Any = csr_matrix(self._output_weights())
-        return self
-
-    def densify(self) -> Self:
-        """Shows `coef_` as an array again."""
-        self._sparse_coef = None
-        return self
-
-    def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean loss on these rows plus alpha R(w): what training minimises."""
-        self._check_fitted()
-        return mean_loss(self._learner, from_arrays(X, y, sample_weight)) + self._learner.penalty()
+    def _voted(self, chunk: Chunk, n_threads: int) -> Array:
+        loss, vote = LOSSES[self.loss], self.vote == "ensemble"
+        link = (lambda scores: np.asarray(loss.probability(scores))) if vote and loss.link is not None else None
+        voters = [lambda rows, voter=voter: voter.scores(rows, n_threads) for voter in self._voters]
+        return vote_scores(voters, chunk, link)
 
     # --------------------------------------------------------------------------------------------------- files
 

@@ -60,7 +60,7 @@ class StreamModel(Estimator):
             if (state := stored_encoder(source)) is not None:
                 self._take_hasher(*state, learn=learn)
             return source
-        from steepest.hashing import RowEncoder
+        from steepest.row_encoder import RowEncoder
 
         if not learn and getattr(self, "hasher_", None) is None:
             raise DataError(

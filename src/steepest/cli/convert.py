@@ -22,7 +22,7 @@ from steepest.data.cache import CachedSource
 from steepest.data.raw import encoded, first_columns, is_raw, raw_batches, survey
 from steepest.data.scan import SUFFIXES
 from steepest.data.source import Source
-from steepest.hashing import RowEncoder
+from steepest.row_encoder import RowEncoder
 
 FORMATS = (*write.SPARSE_TEXT, *write.RAW_TEXT, *write.TABLES, "cache")
 ENDINGS = SUFFIXES | {".txt": "txt"}
