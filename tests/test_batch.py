@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -503,39 +500,6 @@ def test_a_file_teaches_the_same_bits_as_its_rows_in_memory(solver, libsvm_file)
     streamed = st.LinearClassifier(**options).fit_stream(st.scan_libsvm(libsvm_file))
     X, y = arrays_of(st.scan_libsvm(libsvm_file))
     np.testing.assert_array_equal(streamed.coef_, st.LinearClassifier(**options).fit(X, y).coef_)
-
-
-def test_rows_that_stream_need_no_memory_of_their_own(tmp_path):
-    """200 MB of rows under a limit of far less: what is measured is the peak above that of a small file."""
-    code = textwrap.dedent(
-        """
-        import resource, sys
-        import numpy as np, steepest as st
-        from steepest.data.source import Source, from_arrays
-
-        class Many(Source):
-            n_features = 50
-            def __init__(self, chunks): self.chunks = chunks
-            def _copy(self): return Many(self.chunks)
-            def read(self, order, epoch):
-                for number in range(self.chunks):
-                    rng = np.random.default_rng(number)
-                    X = rng.standard_normal((10_000, 50)).astype(np.float32)
-                    y = (X @ np.linspace(-1, 1, 50) + rng.standard_normal(10_000) > 0) * 1.0
-                    yield from from_arrays(X, y).read(order, epoch)
-
-        def peak():
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        for solver in ("lbfgs", "newton_cg"):
-            st.LinearClassifier(solver=solver, max_iter=2).fit_stream(Many(2))
-        before = peak()
-        for solver in ("lbfgs", "newton_cg"):
-            st.LinearClassifier(solver=solver, max_iter=2).fit_stream(Many(50))
-        print(peak() - before)
-        """
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ}, check=True)
-    assert float(done.stdout) < 15  # MB, of 200
 
 
 @pytest.mark.parametrize(("solver", "options"), [*SOLVER_OPTIONS, ("gd", {"penalty": "lp", "p": 1.5})])
