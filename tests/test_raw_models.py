@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import pickle
 
@@ -298,3 +299,42 @@ def test_classes_that_share_a_table_keep_names_while_texts_stream(jsonl, tmp_pat
     model.fit_stream(st.scan(jsonl, text="text"))
     assert model.evaluate_stream(st.scan(jsonl, text="text"))["accuracy"] > 0.8
     assert all(len(pairs) == 3 for pairs in model.top_features(3).values())
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "arrow"])
+def test_a_model_reads_tables_of_other_formats_than_its_own(jsonl, tmp_path, capsys, ending):
+    other, model = str(tmp_path / f"other.{ending}"), str(tmp_path / "m.steepest")
+    assert main(["convert", str(jsonl), other, "--quiet"]) == 0
+    assert main(["train", other, "-m", model, "--text", "text", "--label", "label", "--quiet"]) == 0
+    found = []
+    for data in (other, str(jsonl), str(tmp_path / "third.csv")):
+        if data.endswith("third.csv"):
+            assert main(["convert", str(jsonl), data, "--quiet"]) == 0
+        capsys.readouterr()
+        assert main(["evaluate", model, data, "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1] == found[2]
+
+
+def test_json_lines_may_come_through_a_pipe_to_a_model_of_a_csv_file(jsonl, tmp_path, capsys, monkeypatch):
+    table, model = str(tmp_path / "table.csv"), str(tmp_path / "m.steepest")
+    assert main(["convert", str(jsonl), table, "--quiet"]) == 0
+    assert main(["train", table, "-m", model, "--text", "text", "--label", "label", "--quiet"]) == 0
+    capsys.readouterr()
+    piped = io.TextIOWrapper(io.BytesIO(b'{"text": "win cash"}\n{"text": "the meeting"}\n'))
+    monkeypatch.setattr("sys.stdin", piped)
+    assert main(["predict", model, "-"]) == 0
+    assert capsys.readouterr().out.split() == ["spam", "ham"]
+
+
+def test_inspect_says_how_crowded_the_buckets_are(jsonl, tmp_path, capsys):
+    model = str(tmp_path / "m.steepest")
+    assert main(["train", str(jsonl), "-m", model, "--text", "text", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["inspect", model, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["hashing"]["n_distinct"] == pytest.approx(facts["nonzeros"], rel=0.01)
+    assert main(["inspect", model]) == 0
+    shown = capsys.readouterr().out
+    assert f"about {facts['nonzeros']} features in 4,194,304 buckets, 0.0% of them share one" in shown
+    assert "100.0% of the weight is named" in shown

@@ -140,6 +140,10 @@ def report_collisions(
 ) -> CollisionReport:
     """From the share of used buckets among `n_seen`, the |weight| of each bucket, and the names known."""
     n_buckets = 1 << n_bits
+    # A sample of the buckets may have missed the few that are used.
+    known = 0 if book is None else len(book.buckets())
+    weighty = 0 if importance is None else int(np.count_nonzero(importance))
+    occupancy = max(occupancy, known / n_buckets, weighty / n_buckets)
     # When every bucket is used, only a lower bound of the features can be told: as if half a bucket were free.
     load = -math.log1p(-min(occupancy, 1 - 0.5 / n_seen))
     n_distinct = n_buckets * load

@@ -8,7 +8,9 @@ from typing import Any
 
 import steepest as st
 from steepest.data.cache import CachedSource
+from steepest.data.files import open_files
 from steepest.data.raw import is_raw
+from steepest.data.scan import adapt_recipe
 from steepest.data.source import Source
 
 READING = ("label", "weight", "text", "categorical", "numeric", "zero_based", "n_features", "on_bad_line")
@@ -44,14 +46,12 @@ def _several(names: str) -> list[str]:
 
 def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None, **extra: Any) -> Source:
     """The source that the flags describe; a model's recipe says how its training data was read."""
-    reading: dict[str, Any] = {**(recipe or {}), **extra}
-    if options.format != "auto" or "format" not in reading:
-        reading["format"] = options.format
+    files = open_files(options.data[0] if len(options.data) == 1 else options.data)
+    reading = {**adapt_recipe(files[0], recipe or {}, options.format), **extra}
     given = {name: getattr(options, name) for name in READING}
     given |= {role: getattr(options, role + "_column") for role in RATINGS}
     reading |= {name: value for name, value in given.items() if value is not None}
-    path = options.data[0] if len(options.data) == 1 else options.data
-    source = st.scan(path, **reading)
+    source = st.scan(files, **reading)
     if options.cache is not None:
         source = open_cache(source, options.cache)
     return source if options.limit is None else source.limit(options.limit)

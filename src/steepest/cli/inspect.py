@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
         "model": repr(model),
         "bytes": Path(path).stat().st_size,
         "features": int(model.n_features_in_),
+        "hashing": _hashing(model),
         "nonzeros": int(model.n_nonzero_),
         "outputs": n_outputs,
         "graph": model.graph_.describe() if hasattr(model, "graph_") else None,
@@ -53,6 +55,12 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
         "events": model.history_.events,
         "top": {str(output): pairs for output, pairs in top_features.items()},
     }
+
+
+def _hashing(model: Any) -> dict[str, Any] | None:
+    """How crowded the buckets are, if features were hashed."""
+    hashes = getattr(model, "hasher_", None) is not None and hasattr(model, "collision_report")
+    return asdict(model.collision_report()) if hashes else None
 
 
 def _weights(model: Any) -> tuple[Any, int]:
@@ -70,11 +78,18 @@ def _weights(model: Any) -> tuple[Any, int]:
 
 def as_text(facts: dict[str, Any]) -> str:
     """The same for a person."""
+    hashing = facts["hashing"]
+    columns = "features" if hashing is None else "column" if facts["features"] == 1 else "columns"
     lines = [
         facts["model"],
-        f"{facts['features']:,} features, {facts['nonzeros']:,} non-zero weights, norm {facts['norm']:.4g}, "
+        f"{facts['features']:,} {columns}, {facts['nonzeros']:,} non-zero weights, norm {facts['norm']:.4g}, "
         f"{facts['bytes']:,} bytes",
     ]
+    if hashing is not None:
+        lines.append(
+            f"about {hashing['n_distinct']:,.0f} features in {1 << hashing['n_bits']:,} buckets, "
+            f"{hashing['sharing']:.1%} of them share one; {hashing['named_weight'] or 0:.1%} of the weight is named"
+        )
     if facts["classes"]:
         shown = ", ".join(map(str, facts["classes"][:20]))
         lines.append(f"{len(facts['classes'])} classes: {shown}{' ...' if len(facts['classes']) > 20 else ''}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ SUFFIXES = {
     ".cache": "cache",
 }
 PRESETS = {"tsv": {"delimiter": "\t"}}
+TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
+ROLES = ("label", "text", "categorical", "numeric", "weight", "with_labels", "on_bad_line")
 PREFIX = b"__label__"  # fastText's lines start with it
 COMPRESSED = (".gz", ".zst", ".bz2")
 LIBSVM_LINE = re.compile(rb"\s*[-+]?[\d.eE+-]+(\s+(qid:\d+\s+)?\d+:|\s*$)")
@@ -52,7 +55,7 @@ LIBSVM_LINE = re.compile(rb"\s*[-+]?[\d.eE+-]+(\s+(qid:\d+\s+)?\d+:|\s*$)")
 VW_LINE = re.compile(rb"\s*(([-+\d.][-+\d.eE]*[ \t]+){1,3}('[^\s|]*[ \t]*|[^\s|]*)|('[^\s|]*[ \t]*)?)\|")
 
 
-def scan(path: Paths, format: str = "auto", **options: Any) -> Source:
+def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> Source:
     """A lazy source over files of any known format; globs, lists of paths and "-" for standard input are accepted.
 
     Parameters
@@ -83,12 +86,31 @@ def scan(path: Paths, format: str = "auto", **options: Any) -> Source:
     return source
 
 
-def guess_format(file: TextFile) -> str:
-    """The format's name, from a file's ending or its first line."""
+def adapt_recipe(file: TextFile, recipe: Mapping[str, Any], wish: str = "auto") -> dict[str, Any]:
+    """How a table was read, for another file: what its columns mean stays, its format is the file's or the wish."""
+    known = "tsv" if recipe.get("delimiter") == "\t" else recipe.get("format")
+    format = (SUFFIXES.get(_suffix(file)) or _table_in(file, known)) if wish == "auto" else wish
+    if known not in TABLES or format not in TABLES or format == known:
+        return {**recipe, "format": recipe.get("format", "auto") if wish == "auto" else wish}
+    return {"format": format, **{name: value for name, value in recipe.items() if name in ROLES}}
+
+
+def _table_in(file: TextFile, known: str | None) -> str | None:
+    """JSON where lines of a table were expected, from standard input, say; else nothing is known."""
+    may_be = known in ("csv", "tsv") and (file.once or not is_cache(file.path))
+    return "jsonl" if may_be and file.head(1) == b"{" else None
+
+
+def _suffix(file: TextFile) -> str:
     name = file.path
     for ending in COMPRESSED:
         name = name.removesuffix(ending)
-    suffix = Path(name).suffix.lower()
+    return Path(name).suffix.lower()
+
+
+def guess_format(file: TextFile) -> str:
+    """The format's name, from a file's ending or its first line."""
+    suffix = _suffix(file)
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
     start = file.head(4096)
