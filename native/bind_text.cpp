@@ -307,6 +307,12 @@ std::vector<size_t> used_places(const NameBook& book) {
   return places;
 }
 
+// What a parser logged of n_rows rows; the log is empty afterwards.
+void read_log(NameBook& book, NameLog& log, int64_t n_rows) {
+  book.read(log);
+  book.set_rows(book.rows() + n_rows);
+}
+
 nb::list names_of(const NameBook& book, In<int64_t> buckets) {
   nb::list result;
   for (size_t i = 0; i < buckets.size(); ++i) {
@@ -414,6 +420,7 @@ void bind_text(nb::module_& module) {
           },
           nb::kw_only(), "n_bits"_a, "ngrams"_a, "char_ngrams"_a, "weighting"_a, "copies"_a, "min_letters"_a,
           "is_signed"_a, "lowercase"_a, "normalise"_a, "seed"_a);
+  nb::class_<NameLog>(module, "NameLog");
   nb::class_<NameBook>(module, "NameTable")
       .def(
           "__init__",
@@ -425,6 +432,7 @@ void bind_text(nb::module_& module) {
       .def_prop_ro("n_bytes", &NameBook::n_bytes)
       .def_prop_ro("n_rows", &NameBook::rows)
       .def("names_of", names_of, "buckets"_a)
+      .def("read", read_log, "log"_a, "n_rows"_a)
       .def("buckets", buckets_of)
       .def("touched", [](NameBook& self) { return copied(self.touched()); })
       .def("prune", prune, "importance"_a)

@@ -113,6 +113,9 @@ class Reader {
     rows_.text_rows.push_back(0);
     rows_.text_bad.push_back(0);
     const int64_t rows_before = rows_.n_rows;
+    const size_t number = rows_.text_rows.size() - 1;
+    log_from_ = number < options_.log_from.size() ? options_.log_from[number] : -1;
+    first_row_ = rows_before;
     int64_t whole = text.size;
     while (whole > 0 && text.data[whole - 1] != '\n') --whole;
     bool good = read_lines(text.data, text.data + whole, 0);
@@ -146,6 +149,7 @@ class Reader {
     Header header;
     int64_t n_entries = rows_.n_entries;
     if (!read_header(p, header)) return false;
+    logs_ = wants_names();
     while (*p == '|')
       if (!read_namespace(++p, n_entries)) return false;
     add_row(header);
@@ -208,6 +212,7 @@ class Reader {
     p = name_end(p, end);
     if (p == start && *p == ':') return fail(Fault::kNamespaceMissing, start);
     const uint64_t space = p == start ? no_name_ : hash_name(start, p - start, end);
+    if (logs_) space_name_.assign(start, p);
     float scale = 1;
     if (*p == ':' && !read_value(++p, scale, Fault::kScaleNotANumber, Fault::kScaleNotFinite)) return false;
     for (;; ++n) {
@@ -217,6 +222,7 @@ class Reader {
       p = name_end(p, end);
       const uint64_t hash = p == start ? copy_hash(mix(space, no_name_), n_nameless++)
                                        : mix(space, hash_name(start, p - start, end));
+      if (logs_) log_name(hash, start, p);
       float value = 1;
       if (*p == ':') {
         start = ++p;
@@ -232,6 +238,17 @@ class Reader {
     position = p;
     n_entries = n;
     return true;
+  }
+
+  bool wants_names() const {
+    return log_from_ >= 0 && NameBook::wants(log_from_ + rows_.n_rows - first_row_);
+  }
+
+  void log_name(uint64_t hash, const char* start, const char* stop) {
+    name_.assign(space_name_);
+    if (!name_.empty()) name_ += '^';
+    name_.append(start, stop);
+    rows_.names.add_text(bucket_of(hash, options_.n_bits), static_cast<uint32_t>(hash), name_);
   }
 
   inline bool read_value(const char*& p, float& value, Fault not_a_number, Fault not_finite) {
@@ -309,6 +326,10 @@ class Reader {
   const char* end_ = nullptr;
   Fault fault_ = Fault::kBinary;
   const char* token_ = nullptr;
+  int64_t log_from_ = -1;  // as in the options, for this text
+  int64_t first_row_ = 0;  // of this text
+  bool logs_ = false;
+  std::string space_name_, name_;
 };
 
 }  // namespace

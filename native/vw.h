@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lines.h"
+#include "names.h"
 
 namespace steepest {
 
@@ -18,6 +19,7 @@ struct VwOptions {
   bool with_labels = true;  // false: a line may lack its label, and labels are read but not kept
   bool skip_bad = false;    // false: reading stops at the first bad line
   uint64_t seed = 0;
+  std::vector<int64_t> log_from;  // of each text: the number of its first row if names are wanted, else -1
 };
 
 struct VwRows {
@@ -32,6 +34,7 @@ struct VwRows {
   std::vector<int64_t> text_rows;  // rows of each text
   std::vector<int64_t> text_bad;   // bad lines of each text
   std::vector<BadLine> bad;        // the first ones of each text
+  NameLog names;                   // of the rows that NameBook::wants, written namespace^name
 };
 
 // The rows of all texts, one text after the other. Any bytes may come in. Values are float32(strtod(value))

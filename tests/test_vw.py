@@ -26,7 +26,7 @@ from steepest.kernels.reference_text import K3, MASK, hash_bytes, key_of, mix, p
 
 
 def parse(*texts: bytes, n_bits=22, signed=False, with_labels=True, skip_bad=False, seed=0):
-    names = ("indptr", "indices", "values", "y", "weight", "rows", "n_bad", "bad")
+    names = ("indptr", "indices", "values", "y", "weight", "rows", "n_bad", "bad", "names")
     results = parse_vw(list(texts), n_bits=n_bits, signed=signed, with_labels=with_labels, skip_bad=skip_bad, seed=seed)
     return SimpleNamespace(**dict(zip(names, results, strict=True)))
 
@@ -505,3 +505,83 @@ def test_the_command_line_reads_it_by_the_models_recipe(tmp_path, capsys):
     assert main(["train", data, "-m", model, "--quiet"]) == 0
     assert main(["predict", model, new]) == 0
     assert [float(word) for word in capsys.readouterr().out.split()] == [3, 2, 1]
+
+
+# ----------------------------------------------------------------------------------------------------------- names
+
+
+def named_rows(path: Path, n_rows: int = 3000) -> str:
+    """The word `good` in namespace t tells the label, and so does `size` in u, a little."""
+    rng = np.random.default_rng(0)
+    lines = []
+    for i in range(n_rows):
+        good = rng.random() < 0.5
+        words = " ".join([f"w{j}" for j in rng.integers(0, 300, 8)] + ["good" if good else "bad^er"])
+        lines.append(f"{1 if good else -1} '{i}|t {words} |u size:{1.5 if good else 1.0} | plain\n")
+    return write(path, "".join(lines).encode())
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("options", [{}, {"epochs": 1}, {"solver": "lbfgs"}, {"n_jobs": 2, "parallel": "mixing"}])
+def test_features_have_their_names_back(tmp_path, signed, options):
+    path = named_rows(tmp_path / "a.vw")
+    model = steepest.LinearClassifier(random_state=0, **options).fit_stream(scan_vw(path, signed=signed))
+    top = model.top_features(3)
+    assert top[1.0][0][0] == "t^good"
+    assert top[-1.0][0][0] == "t^bad^er"
+    model.save(tmp_path / "m.steepest")
+    again = steepest.load(tmp_path / "m.steepest")
+    assert again.top_features(3) == top
+    parts = again.explain("|t good w1 |u size:2 | plain")[1.0]
+    assert [part.name for part in parts][:1] == ["t^good"]
+    assert {part.name for part in parts} == {"t^good", "t^w1", "u^size", "plain"}
+    assert again.predict(["|t good", "1 'x |t bad^er"]).tolist() == [1.0, -1.0]
+    assert again.collision_report().named_weight == pytest.approx(1, abs=1e-6)
+    assert pickle.loads(pickle.dumps(model)).top_features(3) == top
+
+
+def test_names_come_with_each_block_once_and_do_not_change_the_weights(tmp_path, monkeypatch):
+    path = named_rows(tmp_path / "a.vw")
+    monkeypatch.setattr(text_files, "BLOCK_BYTES", 5000)
+    steady = dict(random_state=0, epochs=3, shuffle="blocks")
+    monkeypatch.setattr("steepest.data.kept.KEPT_ROWS", 100)  # too many to be kept: each epoch parses anew
+    model = steepest.LinearClassifier(**steady).fit_stream(scan_vw(path))
+    assert model.vw_names_.names_.n_rows == 3000
+    X = concatenate(list(scan_vw(path)))
+    assert set(model.vw_names_.names_.buckets()) <= set(X.indices)
+    assert model.vw_names_.names_.n_names > 0.9 * len(np.unique(X.indices))  # of a sample of the rows
+    monkeypatch.setattr("steepest.linear_inside.listened_to", lambda source, listener: source)
+    deaf = steepest.LinearClassifier(**steady).fit_stream(scan_vw(path))
+    np.testing.assert_array_equal(deaf.coef_, model.coef_)
+    assert deaf.top_features(1)[1.0][0][0].startswith("feature ")
+
+
+def test_names_are_those_of_the_lines_that_a_book_wants():
+    lines = "".join(f"1 |a f{i}\n" for i in range(5000)).encode()
+    book = steepest.names.NameBook(10_000)
+    book.table.read(parse_vw([lines], 22, False, True, False, 0, [0])[-1], 5000)
+    found = {name for names in book.names_of(book.buckets()) for name in names}
+    assert {f"a^f{i}" for i in range(256)} <= found
+    assert 256 < len(found) < 3000
+    assert found <= {f"a^f{i}" for i in range(5000)}
+    unwanted = steepest.names.NameBook(10)
+    unwanted.table.read(parse_vw([lines], 22, False, True, False, 0, [-1])[-1], 5000)
+    assert unwanted.n_names == 0
+
+
+@pytest.mark.parametrize("line", ["no bar", "|a b:x", ""])
+def test_a_line_to_explain_must_be_one_row(tmp_path, line):
+    model = steepest.LinearClassifier(epochs=1).fit_stream(scan_vw(named_rows(tmp_path / "a.vw", 100)))
+    with pytest.raises(DataError, match="is no row of Vowpal Wabbit text"):
+        model.explain(line)
+
+
+def test_the_command_line_names_and_explains(tmp_path, capsys):
+    model = str(tmp_path / "m.steepest")
+    assert main(["train", named_rows(tmp_path / "a.vw"), "-m", model, "--quiet"]) == 0
+    assert main(["inspect", model, "--top", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "t^good" in shown
+    assert "of the weight is named" in shown
+    assert main(["explain", model, "|t good w1"]) == 0
+    assert capsys.readouterr().out.startswith("for 1")

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "../names.cpp"
 #include "../vw.cpp"
 #include "mutate.h"
 
@@ -35,6 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ExactTexts whole, halves;
   cut_at_line(reinterpret_cast<const char*>(data) + 1, static_cast<int64_t>(size) - 1, whole, halves);
   VwRows rows, parts;
+  if (data[0] & 16) options.log_from.assign(2, data[0]);
   parse_vw(whole.texts, options, rows);
   check(rows, whole.texts, options);
   parse_vw(halves.texts, options, parts);

@@ -340,9 +340,23 @@ def parse_libsvm(
     Ints, Indices, Values, Floats | None, Ints | None, int, list[int], list[int], list[tuple[int, int, int, int, str]]
 ]: ...
 def parse_vw(
-    buffers: list[Any], n_bits: int, signed: bool, with_labels: bool, skip_bad: bool, seed: int
+    buffers: list[Any],
+    n_bits: int,
+    signed: bool,
+    with_labels: bool,
+    skip_bad: bool,
+    seed: int,
+    log_from: list[int] = [],
 ) -> tuple[
-    Ints, Indices, Values, Floats | None, Floats | None, list[int], list[int], list[tuple[int, int, int, int, str]]
+    Ints,
+    Indices,
+    Values,
+    Floats | None,
+    Floats | None,
+    list[int],
+    list[int],
+    list[tuple[int, int, int, int, str]],
+    NameLog,
 ]: ...
 
 # ---------------------------------------------------------------------------------------------------------------- text
@@ -369,6 +383,8 @@ class HashOptions:
         seed: int,
     ) -> None: ...
 
+class NameLog: ...
+
 class NameTable:
     def __init__(self, n_names: int) -> None: ...
     @property
@@ -376,6 +392,7 @@ class NameTable:
     @property
     def n_rows(self) -> int: ...
     def names_of(self, buckets: npt.NDArray[np.int64]) -> list[list[str]]: ...
+    def read(self, log: NameLog, n_rows: int) -> None: ...
     def buckets(self) -> npt.NDArray[np.int64]: ...
     def touched(self) -> npt.NDArray[np.uint64]: ...
     def prune(self, importance: npt.NDArray[np.float64]) -> None: ...

@@ -451,6 +451,16 @@ class Hasher(Estimator):
         """+1 or -1: with which sign the feature of this name is added to its column."""
         return -1 if self.signed and self._feature_hash(name, copy) >> 63 else 1
 
+    def sign_in(self, bucket: int, name: str) -> int:
+        """The sign of the copy that is in this bucket. A name that was cut short is taken for positive."""
+        for copy in range(self.copies):
+            try:
+                if self.bucket(name, copy) == bucket:
+                    return self.sign(name, copy)
+            except DataError:
+                break
+        return 1
+
     def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
         """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
         reader = type(self)(**{**self.get_params(deep=False), "names": NAMES_IN_A_ROW})

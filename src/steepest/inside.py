@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.chunk import Array, Chunk
 
 if TYPE_CHECKING:
     from steepest.hashing import Hasher
     from steepest.learners.linear import LinearLearner
+    from steepest.vw_names import VwNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def heaviest(weights: Array | ClassWeights, k: int, names: Sequence[str] | None 
     return [(_column_name(int(j), names), float(weights[j])) for j in chosen if weights[j] > 0]
 
 
-def heaviest_named(weights: Array | ClassWeights, k: int, hasher: Hasher) -> list[tuple[str, float]]:
+def heaviest_named(weights: Array | ClassWeights, k: int, hasher: Hasher | VwNames) -> list[tuple[str, float]]:
     """The k named features that speak most for the output these weights belong to."""
     buckets = hasher.names_.buckets()
     # Half of the heavy buckets speak against; unnamed ones are not among the candidates at all.
@@ -68,7 +69,7 @@ def heaviest_named(weights: Array | ClassWeights, k: int, hasher: Hasher) -> lis
     found = []
     for bucket, names in zip(candidates.tolist(), hasher.names_.names_of(candidates), strict=True):
         for name in names[:1]:
-            weight = _sign(hasher, name, bucket) * float(weights[bucket])
+            weight = hasher.sign_in(bucket, name) * float(weights[bucket])
             if weight > 0:
                 found.append((name if len(names) == 1 else f"{name} (or {', '.join(names[1:])})", weight))
     return sorted(found, key=lambda pair: -pair[1])[:k]
@@ -105,14 +106,3 @@ def _largest(values: Array, k: int) -> Array:
 
 def _column_name(j: int, names: Sequence[str] | None) -> str:
     return str(names[j]) if names is not None else f"feature {j}"
-
-
-def _sign(hasher: Hasher, name: str, bucket: int) -> int:
-    """A name that was cut short no longer tells its sign; it is then taken for positive."""
-    for copy in range(hasher.copies):
-        try:
-            if hasher.bucket(name, copy) == bucket:
-                return hasher.sign(name, copy)
-        except DataError:
-            break
-    return 1

@@ -6,18 +6,47 @@ from typing import Any, Self
 
 import numpy as np
 
-from steepest.data.chunk import Array, DataError
-from steepest.data.source import from_arrays
+from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.source import Source, from_arrays
+from steepest.data.vw import VwSource, listened_to
 from steepest.engine.loop import mean_loss
 from steepest.inside import Contribution, explain_hashed, explain_row, heaviest, heaviest_named
 from steepest.learners.linear import LinearLearner
+from steepest.model import NAMES
 from steepest.supervised_model import SupervisedModel
+from steepest.vw_names import VwNames
 
 
 class LinearInside(SupervisedModel):
     """The part of a linear model that is looked at after training."""
 
     _learner: LinearLearner
+    vw_names_: VwNames | None = None  # of the features of Vowpal Wabbit text
+
+    def _namer(self) -> Any:
+        """Who knows the names of hashed features: the hasher, or what listened to a text of named features."""
+        return getattr(self, "hasher_", None) or self.vw_names_
+
+    def _named(self, source: Source) -> Source:
+        """The source; if it is parsed from named features, this model will know their names."""
+
+        def listener(found: VwSource) -> VwNames:
+            self.vw_names_ = VwNames.of(found, NAMES)
+            return self.vw_names_
+
+        self.vw_names_ = None
+        return listened_to(source, listener)
+
+    def _keep_names(self) -> None:
+        """Names of the heaviest weights stay, whatever is read from now on."""
+        book = getattr(self._namer(), "names_", None)
+        if book is not None:
+            book.keep_heaviest(self._learner.heaviness)
+
+    def _chunk(self, X: Any) -> Chunk:
+        if self.vw_names_ is not None and isinstance(X, list) and X and isinstance(X[0], str):
+            return self.vw_names_.to_chunk(X)
+        return super()._chunk(X)
 
     @property
     def coef_(self) -> Array:
@@ -56,8 +85,8 @@ class LinearInside(SupervisedModel):
     def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
         """The k features that speak most for each class (or for a high target), heaviest first, with their weights."""
         self._check_fitted()
-        hasher = getattr(self, "hasher_", None)
-        if hasher is not None and hasher.names:
+        hasher = self._namer()
+        if hasher is not None and hasattr(hasher, "names_"):
             return {label: heaviest_named(weights, k, hasher) for label, weights in self._weights_by_output()}
         names = getattr(self, "feature_names_in_", None)
         return {label: heaviest(weights, k, names) for label, weights in self._weights_by_output()}
@@ -65,8 +94,8 @@ class LinearInside(SupervisedModel):
     def explain(self, x: Any) -> dict[Any, list[Contribution]]:
         """What each feature of one row adds to the score of each class (or to the target), largest first."""
         self._check_fitted()
-        hasher = getattr(self, "hasher_", None)
-        if hasher is None:
+        hasher = self._namer()
+        if hasher is None or (hasher is self.vw_names_ and not isinstance(x, str)):
             row = self._chunk(x if getattr(x, "ndim", 2) == 2 or isinstance(x, list) else np.asarray(x)[None, :])
             names = getattr(self, "feature_names_in_", None)
             return {label: explain_row(row, weights, names) for label, weights in self._weights_by_output()}
@@ -76,11 +105,10 @@ class LinearInside(SupervisedModel):
     def collision_report(self) -> Any:
         """How crowded the buckets of the hasher are, and how much of the weight is named or shared."""
         self._check_fitted()
-        if getattr(self, "hasher_", None) is None:
+        hasher = self._namer()
+        if hasher is None:
             raise DataError("there is no hasher in this model, so no collisions either")
-        if self._learner.shared:
-            return self.hasher_.collision_report(self._learner.total_weights())
-        return self.hasher_.collision_report(self.coef_)
+        return hasher.collision_report(self._learner.total_weights() if self._learner.shared else self.coef_)
 
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
         """(output, its weights by feature); those in a shared table are read where they are asked for."""

@@ -35,10 +35,12 @@ from steepest.linear_inside import LinearInside
 from steepest.linear_parallel import ParallelWishes
 from steepest.model import NAMES, threads
 from steepest.names import NameBook
+from steepest.vw_names import VwNames
 
 SURVEY_ROWS = 1 << 14  # looked at to see how many features there are
 DEFAULT_TOL = 1e-6  # of the batch solvers
 VOTER = "voter."  # marks the arrays of a shard's model in a model file
+VW_NAMES = "vw_names."  # marks those of a book of names
 # Parameters that only stochastic gradients have, and their defaults.
 STOCHASTIC = {"schedule": "auto", "eta0": "auto", "batch_size": 1, "average": "auto", "memory_budget": None}
 
@@ -115,7 +117,7 @@ class LinearModel(LinearInside, ParallelWishes):
             )
         if validation is not None:
             shared = _share_a_cache(source, validation)
-        source = self._training_rows(self._hashed(source, learn=True), seed)
+        source = self._training_rows(self._named(self._hashed(source, learn=True)), seed)
         self._choice = self._choose(source) if self.solver == "auto" else None
         settings = self._settings(source.n_rows)
         if validation is not None:
@@ -198,9 +200,10 @@ class LinearModel(LinearInside, ParallelWishes):
         if self._warm is not None:
             learner = self._warm.continued(learner.settings)
         learner.n_threads = threads(self.n_jobs)
-        encoder = encoder_of(source)
-        if hasattr(encoder, "heaviness"):
-            encoder.heaviness = learner.heaviness
+        listeners: list[Any] = [encoder_of(source), self.vw_names_]
+        for listener in listeners:
+            if hasattr(listener, "heaviness"):
+                listener.heaviness = learner.heaviness
         plan = Plan(
             epochs=epochs,
             tol=None if self.tol is None or rounds else at_least("tol", self.tol, 0.0),
@@ -339,12 +342,6 @@ class LinearModel(LinearInside, ParallelWishes):
         learner = self._new_learner(self._in_parallel(self._settings(None), parallel), source, classes)
         self._adopt(learner, History(events=[self._plan.reason] if self._plan else []), source)
 
-    def _keep_names(self) -> None:
-        """Names of the heaviest weights stay, whatever is read from now on."""
-        book = getattr(getattr(self, "hasher_", None), "names_", None)
-        if book is not None:
-            book.keep_heaviest(self._learner.heaviness)
-
     def _new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
         return LinearLearner(settings, source.n_features or 0)
 
@@ -444,11 +441,15 @@ class LinearModel(LinearInside, ParallelWishes):
         state = dict(super()._whole_state())
         for number, voter in enumerate(getattr(self, "_voters", None) or ()):
             state |= {f"{VOTER}{number}.{name}": array for name, array in voter.state.items() if name != "labels"}
+        if self.vw_names_ is not None:
+            state |= {VW_NAMES + name: array for name, array in self.vw_names_.state().items()}
         return state
 
     def _take_state(self, settings: Any, state: State) -> None:
         super()._take_state(settings, state)
         self._voters = _voters_from(self._learner.settings, state)
+        names = {name.removeprefix(VW_NAMES): array for name, array in state.items() if name.startswith(VW_NAMES)}
+        self.vw_names_ = VwNames.from_state(names) if names else None
 
     @classmethod
     def _restore(cls, settings: Any, state: State) -> LinearLearner:

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the contributions for the class that is predicted, or for all with --json."""
     model = st.load(options.model)
-    if getattr(model, "hasher_", None) is None:
+    if getattr(model, "hasher_", None) is None and getattr(model, "vw_names_", None) is None:
         raise st.DataError(
             f"{options.model} was trained on numbered features; explain needs a model of raw text or columns"
         )

@@ -59,8 +59,8 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
 
 def _hashing(model: Any) -> dict[str, Any] | None:
     """How crowded the buckets are, if features were hashed."""
-    hashes = getattr(model, "hasher_", None) is not None and hasattr(model, "collision_report")
-    return asdict(model.collision_report()) if hashes else None
+    hashes = getattr(model, "hasher_", None) is not None or getattr(model, "vw_names_", None) is not None
+    return asdict(model.collision_report()) if hashes and hasattr(model, "collision_report") else None
 
 
 def _weights(model: Any) -> tuple[Any, int]:

@@ -65,6 +65,7 @@ class Parsed:
     rows: Sequence[int]
     n_bad: Sequence[int]
     bad: Sequence[BadLine] = ()
+    names: Any = None  # of hashed features, for who listens
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +297,13 @@ class LineSource(BlockSource):
         Runs in several threads at once. Unless on_bad_line is "skip", nothing behind a bad line need be parsed.
         """
 
+    def parse_blocks(self, blocks: list[Block]) -> Parsed:
+        """The same for blocks that are about to be learned."""
+        return self.parse([block.text for block in blocks])
+
+    def hear(self, names: Any) -> None:
+        """Is told of names that `parse_blocks` found, when all rows before were learned."""
+
     def n_rows_of(self, block: Block) -> int:
         """How many good rows a block has."""
         return self.parse([block.text]).chunk.n_rows
@@ -311,22 +319,24 @@ class LineSource(BlockSource):
             ahead=QUEUE_CHUNKS,
         )
         with closing(chunks):
-            for chunk, bad in chunks:
+            for chunk, bad, names in chunks:
                 for block_bad in bad:
                     self.skipped.add(*block_bad)
+                if names is not None:
+                    self.hear(names)
                 if chunk.n_rows:
                     any_row = True
                     yield chunk
         if not any_row and not self._parts:
             raise self._no_rows()
 
-    def _make(self, group: Group, order: Order, epoch: int) -> tuple[Chunk, list[BadLines]]:
-        """A group as a chunk in visiting order, and the bad lines in it."""
-        parsed = self.parse([block.text for block in group.blocks])
+    def _make(self, group: Group, order: Order, epoch: int) -> tuple[Chunk, list[BadLines], Any]:
+        """A group as a chunk in visiting order, the bad lines in it, and the names."""
+        parsed = self.parse_blocks(group.blocks)
         bad = self._bad_lines(group.blocks, parsed.n_bad, parsed.bad)
         chunk = _numbered(parsed, group.blocks)
         rows = order.permute(chunk.n_rows, epoch, ROWS, *group.place)
-        return chunk if rows is None else chunk.visit(rows), bad
+        return chunk if rows is None else chunk.visit(rows), bad, parsed.names
 
 
 def shown_token(text: Text, token: int, length: int) -> str:

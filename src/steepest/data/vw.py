@@ -10,16 +10,20 @@ Reference: Langford, Li and Strehl, Vowpal Wabbit online learning project, 2007;
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from steepest.data.chunk import Chunk
-from steepest.data.files import Paths, Text, TextFile, open_files
+from steepest.data.files import Block, Paths, Text, TextFile, open_files
 from steepest.data.lines import BadLine, LineSource, Parsed, shown_token
 from steepest.data.parameters import ParameterError
-from steepest.kernels import parse_vw
+from steepest.data.source import Limited, Selected, Source
+from steepest.kernels import NameLog, parse_vw
 
 MAX_BITS = 30
 MAX_SEED = 2**64 - 1
+ROWS_OF_A_BLOCK = 1 << 11  # about
 
 _SKIP = 'pass on_bad_line="skip"'
 _FAULTS = {
@@ -107,10 +111,35 @@ def scan_vw(
     return VwSource(open_files(path), n_bits, signed, seed, on_bad_line, with_labels)
 
 
+class NameListener(Protocol):
+    """Who keeps the names of features while rows are learned."""
+
+    def wants(self, block_id: int) -> bool:
+        """Whether the block has not been heard of yet; asked in several threads."""
+
+    def hear(self, block_ids: list[int], log: NameLog, n_rows: int) -> None:
+        """The names in a sample of these blocks' rows, in the order in which they are learned."""
+
+    def start_over(self) -> None:
+        """Forgets all."""
+
+
+def listened_to(source: Source, listener: Callable[[VwSource], NameListener]) -> Source:
+    """The source with a listener put in at the bottom, if its rows are parsed from this format in each run."""
+    if isinstance(source, VwSource):
+        return source.listened_to(listener(source))
+    if not isinstance(source, Limited | Selected):
+        return source
+    result = copy.copy(source)
+    result.parent = listened_to(source.parent, listener)
+    return result
+
+
 class VwSource(LineSource):
     """Rows of Vowpal Wabbit files; made by `scan_vw`."""
 
     n_features: int
+    listener: NameListener | None = None
 
     def __init__(
         self, files: list[TextFile], n_bits: int, signed: bool, seed: int, on_bad_line: str, with_labels: bool
@@ -131,10 +160,41 @@ class VwSource(LineSource):
         """With labels or without."""
         return {**super().fingerprint(), "with_labels": self.with_labels}
 
+    def listened_to(self, listener: NameListener) -> VwSource:
+        """The same rows, of whose features somebody wants to know the names."""
+        source = self._copy()
+        source.listener = listener
+        return source
+
+    def start_over(self) -> None:
+        """Names are told anew."""
+        if self.listener is not None:
+            self.listener.start_over()
+
+    def hear(self, names: tuple[list[int], NameLog, int]) -> None:
+        """Passes names on."""
+        if self.listener is not None:
+            self.listener.hear(*names)
+
+    def parse_blocks(self, blocks: list[Block]) -> Parsed:
+        """With the names of blocks that are new to the listener."""
+        texts, listener = [block.text for block in blocks], self.listener
+        new = [] if listener is None else [block for block in blocks if listener.wants(block.first_id)]
+        # A sample that gets thinner block by block, whatever the order in which they are read.
+        return self._parse(
+            texts,
+            [block.number * ROWS_OF_A_BLOCK if block in new else -1 for block in blocks],
+            [block.first_id for block in new],
+        )
+
     def parse(self, texts: list[Text]) -> Parsed:
         """Blocks of lines."""
-        indptr, indices, values, y, weight, rows, n_bad, bad = parse_vw(
+        return self._parse(texts, [], [])
+
+    def _parse(self, texts: list[Text], log_from: list[int], new: list[int]) -> Parsed:
+        indptr, indices, values, y, weight, rows, n_bad, bad, log = parse_vw(
             texts,
+            log_from=log_from,
             n_bits=self.n_bits,
             signed=self.signed,
             with_labels=self.with_labels,
@@ -142,7 +202,8 @@ class VwSource(LineSource):
             seed=self.seed,
         )
         chunk = Chunk(indptr, indices, values, self.n_features, y, weight)
-        return Parsed(chunk, rows, n_bad, [_bad_line(texts, *place) for place in bad])
+        names = (new, log, sum(rows)) if new else None
+        return Parsed(chunk, rows, n_bad, [_bad_line(texts, *place) for place in bad], names)
 
 
 def _bad_line(texts: list[Text], text: int, line: int, token: int, length: int, fault: str) -> BadLine:
