@@ -11,18 +11,8 @@
 // Compiled once per instruction set; no standard library templates, see linear_kernels.cpp.
 #include <math.h>
 
+#include "compiler.h"
 #include "kmeans_table.h"
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-#if defined(_MSC_VER) && !defined(__clang__)
-#define PREFETCH(address) ((void)(address))
-#define ALWAYS_INLINE __forceinline
-#else
-#define PREFETCH(address) __builtin_prefetch((address))
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-#endif
 
 namespace steepest {
 namespace STEEPEST_ISA {

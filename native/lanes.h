@@ -7,16 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-#if defined(_MSC_VER) && !defined(__clang__)
-#define PREFETCH(address) ((void)(address))
-#define ALWAYS_INLINE __forceinline
-#else
-#define PREFETCH(address) __builtin_prefetch((address), 1)
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-#endif
+#include "compiler.h"
 
 namespace steepest {
 namespace STEEPEST_ISA {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it stays fast: every line ends in '\n' (the last one is copied if it does not), so tokens are read
-// without a test for the end, and the arrays never grow.
+// How it stays fast: tokens are read without a test for the end of the text, and the arrays never grow.
 #include "libsvm.h"
 
 #include <algorithm>
 
 #include "decimal.h"
+#include "line_reader.h"
 
 namespace steepest {
 namespace {
@@ -28,41 +28,10 @@ const char* fault_name(LineFault fault) {
   return names[static_cast<int>(fault)];
 }
 
-class Reader {
+class Reader : public LineReader<Reader, LibsvmOptions, LibsvmRows, LineFault> {
  public:
   Reader(const LibsvmOptions& options, LibsvmRows& rows, int64_t max_rows)
-      : options_(options), rows_(rows), max_rows_(max_rows) {}
-
-  // False: there was a bad line and none may be skipped.
-  bool read(const Text& text) {
-    rows_.text_rows.push_back(0);
-    rows_.text_bad.push_back(0);
-    const int64_t rows_before = rows_.n_rows;
-    int64_t whole = text.size;
-    while (whole > 0 && text.data[whole - 1] != '\n') --whole;
-    bool good = read_lines(text.data, text.data + whole, 0);
-    if (good && whole < text.size) {
-      std::vector<char> last(text.data + whole, text.data + text.size);
-      last.push_back('\n');
-      good = read_lines(last.data(), last.data() + last.size(), whole);
-    }
-    rows_.text_rows.back() = rows_.n_rows - rows_before;
-    return good;
-  }
-
- private:
-  // Lines that end in '\n' and lie `offset` bytes behind the start of the text.
-  bool read_lines(const char* begin, const char* end, int64_t offset) {
-    end_ = end;
-    for (const char* p = begin; p < end; ++p) {
-      const char* line = p;
-      if (read_line(p)) continue;
-      note(begin, line, offset);
-      if (!options_.skip_bad) return false;
-      p = line_end(line);
-    }
-    return true;
-  }
+      : LineReader(options, rows, max_rows) {}
 
   // Leaves p at the line's '\n'. Rows and entries count only once the whole line is good.
   bool read_line(const char*& p) {
@@ -84,6 +53,13 @@ class Reader {
     return true;
   }
 
+  static const char* name_of(LineFault fault) { return fault_name(fault); }
+  const char* wrong_token_end() const {
+    const bool of_index = fault_ >= LineFault::kIndexNotANumber && fault_ <= LineFault::kIndexBeyond;
+    return token_end(token_, of_index);
+  }
+
+ private:
   bool read_label(const char*& p, double& label) {
     if (!options_.with_labels && starts_with_colon_token(p)) return true;
     const char* start = p;
@@ -199,12 +175,6 @@ class Reader {
     rows_.has_groups = true;
   }
 
-  bool fail(LineFault fault, const char* token) {
-    fault_ = fault;
-    token_ = token;
-    return false;
-  }
-
   bool fail_index(const char* start) {
     const char* p = start;
     if (*p == '-' || *p == '+') ++p;
@@ -235,25 +205,6 @@ class Reader {
     while (!ends_token(*p) && !(of_index && *p == ':')) ++p;
     return p;
   }
-
-  const char* line_end(const char* p) const {
-    return static_cast<const char*>(std::memchr(p, '\n', static_cast<size_t>(end_ - p)));
-  }
-
-  void note(const char* begin, const char* line, int64_t offset) {
-    if (std::memchr(line, '\0', static_cast<size_t>(line_end(line) - line))) fault_ = LineFault::kBinary;
-    if (++rows_.text_bad.back() > kBadLinesKept) return;
-    const bool of_index = fault_ >= LineFault::kIndexNotANumber && fault_ <= LineFault::kIndexBeyond;
-    rows_.bad.push_back({static_cast<int64_t>(rows_.text_bad.size()) - 1, line - begin + offset,
-                         token_ - begin + offset, token_end(token_, of_index) - token_, fault_name(fault_)});
-  }
-
-  const LibsvmOptions& options_;
-  LibsvmRows& rows_;
-  const int64_t max_rows_;
-  const char* end_ = nullptr;
-  LineFault fault_ = LineFault::kBinary;
-  const char* token_ = nullptr;
 };
 
 }  // namespace

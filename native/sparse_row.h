@@ -4,18 +4,8 @@
 #pragma once
 #include <math.h>
 
+#include "compiler.h"
 #include "kernel_table.h"
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-#if defined(_MSC_VER) && !defined(__clang__)
-#define PREFETCH(address) ((void)(address))
-#define ALWAYS_INLINE __forceinline
-#else
-#define PREFETCH(address) __builtin_prefetch((address), 1)
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-#endif
 
 namespace steepest {
 namespace STEEPEST_ISA {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How it stays fast: every line ends in '\n' (the last one is copied if it does not), so tokens are read
-// without a test for the end; the end of a name is looked for in eight bytes at once; the arrays never grow.
+// How it stays fast: tokens are read without a test for the end of the text; the end of a name is looked for
+// in eight bytes at once; the arrays never grow.
 #include "vw.h"
 
 #include <algorithm>
 
 #include "decimal.h"
 #include "hash.h"
+#include "line_reader.h"
 
 namespace steepest {
 namespace {
@@ -99,48 +100,10 @@ struct Header {
   int n_numbers = 0;
 };
 
-class Reader {
+class Reader : public LineReader<Reader, VwOptions, VwRows, Fault> {
  public:
   Reader(const VwOptions& options, VwRows& rows, int64_t max_rows)
-      : options_(options),
-        rows_(rows),
-        max_rows_(max_rows),
-        key_(key_of_seed(options.seed)),
-        no_name_(hash_short("", 0)) {}
-
-  // False: there was a bad line and none may be skipped.
-  bool read(const Text& text) {
-    rows_.text_rows.push_back(0);
-    rows_.text_bad.push_back(0);
-    const int64_t rows_before = rows_.n_rows;
-    const size_t number = rows_.text_rows.size() - 1;
-    log_from_ = number < options_.log_from.size() ? options_.log_from[number] : -1;
-    first_row_ = rows_before;
-    int64_t whole = text.size;
-    while (whole > 0 && text.data[whole - 1] != '\n') --whole;
-    bool good = read_lines(text.data, text.data + whole, 0);
-    if (good && whole < text.size) {
-      std::vector<char> last(text.data + whole, text.data + text.size);
-      last.push_back('\n');
-      good = read_lines(last.data(), last.data() + last.size(), whole);
-    }
-    rows_.text_rows.back() = rows_.n_rows - rows_before;
-    return good;
-  }
-
- private:
-  // Lines that end in '\n' and lie `offset` bytes behind the start of the text.
-  bool read_lines(const char* begin, const char* end, int64_t offset) {
-    end_ = end;
-    for (const char* p = begin; p < end; ++p) {
-      const char* line = p;
-      if (read_line(p)) continue;
-      note(begin, line, offset);
-      if (!options_.skip_bad) return false;
-      p = line_end(line);
-    }
-    return true;
-  }
+      : LineReader(options, rows, max_rows), key_(key_of_seed(options.seed)), no_name_(hash_short("", 0)) {}
 
   // Leaves p at the line's '\n'. Rows and entries count only once the whole line is good.
   bool read_line(const char*& p) {
@@ -157,6 +120,10 @@ class Reader {
     return true;
   }
 
+  static const char* name_of(Fault fault) { return fault_name(fault); }
+  const char* wrong_token_end() const { return token_end(token_); }
+
+ private:
   // Leaves p at the first bar. The last word is a tag if it touches the bar or starts with a quote.
   bool read_header(const char*& p, Header& header) {
     const char* touching = nullptr;
@@ -241,7 +208,9 @@ class Reader {
   }
 
   bool wants_names() const {
-    return log_from_ >= 0 && NameBook::wants(log_from_ + rows_.n_rows - first_row_);
+    const size_t text = rows_.text_rows.size() - 1;
+    const int64_t from = text < options_.log_from.size() ? options_.log_from[text] : -1;
+    return from >= 0 && NameBook::wants(from + rows_.n_rows - first_row_);
   }
 
   void log_name(uint64_t hash, const char* start, const char* stop) {
@@ -290,12 +259,6 @@ class Reader {
     rows_.has_weights = true;
   }
 
-  bool fail(Fault fault, const char* token) {
-    fault_ = fault;
-    token_ = token;
-    return false;
-  }
-
   // Whatever is wrong before the first bar, it matters only if there is a bar.
   bool fail_header(Fault fault, const char* token) {
     const size_t rest = static_cast<size_t>(line_end(token) - token);
@@ -307,27 +270,8 @@ class Reader {
     return scan_decimal(p, end_, x) && p == stop;
   }
 
-  const char* line_end(const char* p) const {
-    return static_cast<const char*>(std::memchr(p, '\n', static_cast<size_t>(end_ - p)));
-  }
-
-  void note(const char* begin, const char* line, int64_t offset) {
-    if (std::memchr(line, '\0', static_cast<size_t>(line_end(line) - line))) fault_ = Fault::kBinary;
-    if (++rows_.text_bad.back() > kBadLinesKept) return;
-    rows_.bad.push_back({static_cast<int64_t>(rows_.text_bad.size()) - 1, line - begin + offset,
-                         token_ - begin + offset, token_end(token_) - token_, fault_name(fault_)});
-  }
-
-  const VwOptions& options_;
-  VwRows& rows_;
-  const int64_t max_rows_;
   const uint64_t key_;
   const uint64_t no_name_;
-  const char* end_ = nullptr;
-  Fault fault_ = Fault::kBinary;
-  const char* token_ = nullptr;
-  int64_t log_from_ = -1;  // as in the options, for this text
-  int64_t first_row_ = 0;  // of this text
   bool logs_ = false;
   std::string space_name_, name_;
 };

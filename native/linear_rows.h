@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the update rules of linear models share: scores of many outputs, fetching ahead, losses of a row,
+// biases.
+#pragma once
+#include "kernel_table.h"
+#include "losses.h"
+#include "outputs.h"
+#include "sparse_row.h"
+
+namespace steepest {
+namespace STEEPEST_ISA {
+
+// Tables beyond this many bytes leave the second-level cache: measured, prefetching pays from there on.
+constexpr int64_t kPrefetchBytes = int64_t{1} << 21;
+// A heavy row is learned in steps of weight one, as its copies would be, but in at most this many.
+constexpr double kMostRepeats = 128;
+
+static inline bool one_column(const Rows& rows) { return rows.width == 1 && !rows.table_bits; }
+
+static inline float root(float x) { return sqrtf(x); }
+static inline double root(double x) { return sqrt(x); }
+
+// scores[k] = sum over j of V[j][k] x_j, for many outputs.
+template <typename W>
+static inline void dot_many(const Layout& layout, const W* v, const Row& row, int64_t n_outputs,
+                            double* scores) {
+  Spots<W> spots;
+  for (int64_t first = 0; first < n_outputs; first += kWindow) {
+    const int64_t n = smaller(kWindow, n_outputs - first);
+    W sum[kWindow] = {};
+    for (int64_t e = 0; e < row.n; e += kSpots) {
+      layout.find(row.index + e, row.value + e, smaller(kSpots, row.n - e), first / kWindow, spots);
+      run_window<DotVectors>(v, spots, n, sum);
+    }
+    for (int64_t k = 0; k < n; ++k) scores[first + k] = static_cast<double>(sum[k]);
+  }
+}
+
+// Fetches what the rows behind the current one will need: their weights if the table is large, their entries
+// if they are visited in an order the hardware cannot foresee.
+template <typename W>
+struct Ahead {
+  const Rows& rows;
+  const W* table;
+  const W* average;  // or null
+  int64_t entries_per_feature;
+  bool large;
+
+  Ahead(const Rows& r, const W* t, const W* a, int64_t entries)
+      : rows(r),
+        table(t),
+        average(a),
+        entries_per_feature(entries),
+        large(!r.table_bits && r.n_features * entries * static_cast<int64_t>(sizeof(W)) > kPrefetchBytes) {}
+
+  // Both are inlined by force: to gcc a function that only prefetches has no effect, and it drops the call.
+  // The weights are asked for in two halves, before and after the row is scored: all at once they would
+  // overflow the line fill buffers, and the row's own loads would wait behind them.
+  ALWAYS_INLINE void fetch(int64_t q) const {
+    // Inside a block of rows the hardware runs ahead by itself.
+    if (rows.order && q + 2 < rows.n && rows.order[q + 2] != rows.order[q + 1] + 1) {
+      const Row row = get_row(rows, row_at(rows, q + 2));
+      for (int64_t k = 0; k < row.n; k += kFloatsPerLine) {
+        PREFETCH(row.index + k);
+        PREFETCH(row.value + k);
+      }
+    }
+    fetch_weights(q, 0);
+  }
+  ALWAYS_INLINE void fetch_weights(int64_t q, int half) const {
+    if (!large || q + 1 >= rows.n) return;
+    const Row row = get_row(rows, row_at(rows, q + 1));
+    const int64_t line = 64 / sizeof(W), middle = row.n / 2;
+    for (int64_t k = half ? middle : 0; k < (half ? row.n : middle); ++k) {
+      const int64_t first = row.index[k] * entries_per_feature;
+      for (int64_t o = 0; o < entries_per_feature; o += line) {
+        PREFETCH(table + first + o);
+        if (average) PREFETCH(average + first + o);
+      }
+    }
+  }
+};
+
+// A weighted sum of losses; those of weight one are gathered as a sum and a product (see losses.h).
+struct LossSum {
+  double sum = 0;
+  double product = 1;
+
+  void add(double weight, double value, double factor) {
+    if (weight == 1) {
+      sum += value;
+      product *= factor;
+      if (product > 1e250) {  // before the next factor, at most 2, could overflow it
+        sum += log(product);
+        product = 1;
+      }
+    } else {
+      sum += weight * (value + log(factor));
+    }
+  }
+  double total() const { return sum + log(product); }
+};
+
+// Fills slopes[0..n_outputs) from scores[0..n_outputs) and returns the row's loss.
+static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t row, const double* scores,
+                                   double* slopes) {
+  const int64_t n = rows.n_outputs;
+  LossSum losses;
+  if (c.target_kind == kSoftmax) {
+    double top = scores[0], sum = 0;
+    for (int64_t k = 1; k < n; ++k) top = scores[k] > top ? scores[k] : top;
+    for (int64_t k = 0; k < n; ++k) sum += slopes[k] = exp(scores[k] - top);
+    for (int64_t k = 0; k < n; ++k) slopes[k] /= sum;
+    const int64_t label = static_cast<int64_t>(rows.y[row]);
+    slopes[label] -= 1;
+    return log(sum) + (top - scores[label]);
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    const double y = c.target_kind == kTargets ? rows.y[row * n + k]
+                                               : (k == static_cast<int64_t>(rows.y[row]) ? 1.0 : -1.0);
+    const LossAndSlope l = evaluate_loss<true>(c.loss, c.loss_parameter, scores[k], y);
+    slopes[k] = l.slope;
+    losses.add(1, l.value, l.factor);
+  }
+  return losses.total();
+}
+
+static inline void move_bias(const Choices& c, const LinearState& s, int64_t k, double slope, double eta) {
+  if (c.bias_scale < 0 || slope == 0) return;
+  if (c.bias_scale == 0) {
+    s.bias[k] -= eta * slope;
+    return;
+  }
+  s.bias_square[k] += slope * slope;
+  s.bias[k] -= c.bias_scale * slope / sqrt(s.bias_square[k]);
+}
+
+static inline double repeats_for(const Choices& c, double weight) {
+  if (c.batch_size > 1 || weight <= 1) return 1;
+  return ceil(weight < kMostRepeats ? weight : kMostRepeats);
+}
+
+}  // namespace STEEPEST_ISA
+}  // namespace steepest
