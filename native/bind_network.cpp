@@ -4,15 +4,20 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bind_arrays.h"
-#include "crew.h"
-#include "network_table.h"
+#include "network_step.h"
+#include "network_work.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -47,11 +52,6 @@ Rows rows_of(const Block& block, int64_t n_features) {
   return rows;
 }
 
-struct Shape {
-  int type;
-  int64_t n_features, n_units;
-};
-
 template <typename AnyTable>
 Shape shape_of(const AnyTable& table) {
   require(table.ndim() == 2 && table.shape(1) > 0, "a table has two dimensions");
@@ -68,38 +68,6 @@ Shrinkage shrinkage_of(Stamp& stamp, int64_t n_features, double path, double l1,
   return s;
 }
 
-constexpr int64_t kRowsOfTile = 6;
-constexpr int64_t kLeastRows = 4;           // of a thread
-constexpr int64_t kUnitsOfLine = 16;        // floats of a cache line
-constexpr int64_t kLeastProducts = 1e5;     // multiplications that are worth another thread
-constexpr int64_t kLeastNumbers = 1 << 14;  // to update, likewise
-
-int64_t parts_for(int64_t n_threads, int64_t most) {
-  return std::max<int64_t>(1, std::min<int64_t>(n_threads, most));
-}
-
-Rows rows_between(Rows rows, int64_t first, int64_t last) {
-  (rows.order ? rows.order : rows.indptr) += first;
-  rows.n = last - first;
-  return rows;
-}
-
-// The first row that some part could not take, where rows were cut among parts.
-int64_t first_stop(const std::vector<int64_t>& done) { return *std::min_element(done.begin(), done.end()); }
-
-// `work(rows of the part, first row)` returns how many rows it has done.
-template <typename Work>
-int64_t over_rows(const Rows& rows, int64_t n_threads, Work work) {
-  const int64_t parts = parts_for(n_threads, rows.n / kLeastRows);
-  std::vector<int64_t> done(parts);
-  in_parts(parts, [&](int64_t part) {
-    const int64_t first = part_start(rows.n, parts, part, 1), last = part_start(rows.n, parts, part + 1, 1);
-    const int64_t n = work(rows_between(rows, first, last), first);
-    done[part] = n == last - first ? rows.n : first + n;
-  });
-  return first_stop(done);
-}
-
 int64_t forward(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
                 FloatTable table, std::optional<Out<double>> stamp, double path, double l1, double l2,
                 FloatTable out, int64_t n_threads) {
@@ -107,20 +75,12 @@ int64_t forward(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
   require(float_type(out) == shape.type && size_of(out) == rows.n * shape.n_units, "out does not fit");
   const Shrinkage s = shrinkage_of(stamp, shape.n_features, path, l1, l2);
-  const NetworkTable& kernels = network_kernels();
-  const int64_t bytes = shape.n_units * (shape.type ? 8 : 4);
   nb::gil_scoped_release release;
-  if (s.stamp) {
-    const int64_t parts = parts_for(n_threads, rows.n / kLeastRows);
-    std::vector<int64_t> done(parts);
-    in_parts(parts, [&](int64_t part) {
-      done[part] = kernels.settle_rows[shape.type](rows, {part, parts}, s, shape.n_units, table.data());
-    });
-    if (first_stop(done) < rows.n) return first_stop(done);
-  }
+  const int64_t settled = s.stamp ? settle_shared(rows, shape, s, table.data(), n_threads) : rows.n;
+  if (settled < rows.n) return settled;
   return over_rows(rows, n_threads, [&](const Rows& part, int64_t first) {
-    return kernels.forward[shape.type](part, table.data(), shape.n_units,
-                                       static_cast<char*>(out.data()) + first * bytes);
+    return network_kernels().forward[shape.type](part, table.data(), shape.n_units,
+                                                 static_cast<char*>(out.data()) + first * shape.row_bytes());
   });
 }
 
@@ -131,11 +91,10 @@ int64_t scores(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::o
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
   require(float_type(out) == shape.type && size_of(out) == rows.n * shape.n_units, "out does not fit");
   const Shrinkage s = shrinkage_of(stamp, shape.n_features, path, l1, l2);
-  const int64_t bytes = shape.n_units * (shape.type ? 8 : 4);
   nb::gil_scoped_release release;
   return over_rows(rows, n_threads, [&](const Rows& part, int64_t first) {
     return network_kernels().scores[shape.type](part, table.data(), shape.n_units, s,
-                                                static_cast<char*>(out.data()) + first * bytes);
+                                                static_cast<char*>(out.data()) + first * shape.row_bytes());
   });
 }
 
@@ -145,26 +104,11 @@ int64_t gather(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::o
   const Shape shape = shape_of(gradient);
   const int64_t n_features = size_of(slot);
   const Rows rows = rows_of({indptr, indices, values, order}, n_features);
-  int64_t n_entries = 0;
-  for (int64_t q = 0; q < rows.n; ++q) {
-    const int64_t i = rows.order ? rows.order[q] : q;
-    n_entries += rows.indptr[i + 1] - rows.indptr[i];
-  }
   const int64_t room = std::min(size_of(features), shape.n_features);
   require(float_type(slopes) == shape.type && size_of(slopes) == rows.n * shape.n_units, "slopes do not fit");
-  require(room >= std::min(n_entries, n_features), "the gradient has too few rows");
+  require(room >= std::min(count_entries(rows), n_features), "the gradient has too few rows");
   nb::gil_scoped_release release;
-  std::vector<int32_t> places(n_entries);
-  const int64_t n = network_kernels().places(rows, slot.data(), features.data(), places.data());
-  if (n < 0) return n;
-  const int64_t parts = parts_for(n_threads, shape.n_units / kUnitsOfLine);
-  in_parts(parts, [&](int64_t part) {
-    network_kernels().gather[shape.type](rows, places.data(), slopes.data(), shape.n_units,
-                                         part_start(shape.n_units, parts, part, kUnitsOfLine),
-                                         part_start(shape.n_units, parts, part + 1, kUnitsOfLine),
-                                         gradient.data());
-  });
-  return n;
+  return gather_shared(rows, slopes.data(), shape, slot.data(), features.data(), gradient.data(), n_threads);
 }
 
 int64_t descend(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
@@ -173,13 +117,7 @@ int64_t descend(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
   const Rows rows = rows_of({indptr, indices, values, order}, shape.n_features);
   require(float_type(slopes) == shape.type && size_of(slopes) == rows.n * shape.n_units, "slopes do not fit");
   nb::gil_scoped_release release;
-  const int64_t parts = parts_for(n_threads, rows.n / kLeastRows);
-  std::vector<int64_t> done(parts);
-  in_parts(parts, [&](int64_t part) {
-    done[part] = network_kernels().descend[shape.type](rows, slopes.data(), shape.n_units, {part, parts}, eta,
-                                                       table.data());
-  });
-  return first_stop(done);
+  return descend_shared(rows, slopes.data(), shape, eta, table.data(), n_threads);
 }
 
 // The list of rows of a table, or null for all of them; how many there are is told as well.
@@ -213,17 +151,7 @@ void update(int kind, double eta, double keep_first, double keep_second, double 
   void* mean = moment(first, kind == kMomentum || kind == kAdam, shape);
   void* square = moment(second, kind == kAdaGrad || kind == kAdam, shape);
   nb::gil_scoped_release release;
-  const int64_t parts = parts_for(n_threads, n_rows * shape.n_units / kLeastNumbers);
-  const int64_t bytes = shape.n_units * (shape.type ? 8 : 4);
-  in_parts(parts, [&](int64_t part) {
-    const int64_t from = part_start(n_rows, parts, part, 1), to = part_start(n_rows, parts, part + 1, 1);
-    const auto at = [&](void* array) {  // rows that are not listed begin where the part does
-      return array && !list ? static_cast<char*>(array) + from * bytes : array;
-    };
-    network_kernels().update[shape.type](rule, list ? list + from : nullptr, to - from, shape.n_units,
-                                         static_cast<const char*>(gradient.data()) + from * bytes,
-                                         at(table.data()), at(mean), at(square));
-  });
+  update_shared(rule, list, n_rows, gradient.data(), {shape, table.data(), mean, square}, n_threads);
 }
 
 void settle(std::optional<In<int32_t>> features, Out<double> stamp, double path, double l1, double l2,
@@ -255,13 +183,7 @@ void multiply(ConstFloatTable a, ConstFloatTable b, FloatTable c, bool a_is_tran
           "the matrices do not fit");
   const Product whole = {a.data(), b.data(), c.data(), m, p, right.n_units, a_is_transposed, 0, m};
   nb::gil_scoped_release release;
-  const int64_t parts = parts_for(n_threads, m * p * right.n_units / kLeastProducts);
-  in_parts(parts, [&](int64_t part) {
-    Product product = whole;
-    product.first = part_start(m, parts, part, kRowsOfTile);
-    product.last = part_start(m, parts, part + 1, kRowsOfTile);
-    network_kernels().multiply[left.type](product);
-  });
+  multiply_shared(left.type, whole, n_threads);
 }
 
 void softmax(ConstFloatTable scores, In<int64_t> classes, In<double> factor, Out<double> losses,
@@ -276,6 +198,133 @@ void softmax(ConstFloatTable scores, In<int64_t> classes, In<double> factor, Out
   nb::gil_scoped_release release;
   network_kernels().softmax[shape.type](scores.data(), n, k, classes.data(), factor.data(), losses.data(),
                                         slopes.data());
+}
+
+// ------------------------------------------------------------------------------------------- whole batches
+
+using Tables = std::vector<FloatTable>;
+
+Network network_of(const In<int64_t>& stations, const In<int64_t>& wires, size_t n_tables, int type) {
+  Network network = {};
+  network.type = type;
+  const int64_t n = size_of(stations) / 2;
+  require(n > 0 && size_of(stations) % 2 == 0 && size_of(wires) % 2 == 0, "a graph is two lists of pairs");
+  for (int64_t q = 0; q < n; ++q) {
+    require(stations.data()[2 * q] > 0, "a station has no units");
+    network.stations.push_back({stations.data()[2 * q], static_cast<int32_t>(stations.data()[2 * q + 1])});
+  }
+  for (int64_t e = 0; e < size_of(wires) / 2; ++e) {
+    const int64_t source = wires.data()[2 * e], target = wires.data()[2 * e + 1];
+    require(kInput <= source && source < target && target < n, "a wire leads nowhere");
+    network.wires.push_back({static_cast<int32_t>(source), static_cast<int32_t>(target)});
+  }
+  const size_t n_wires = network.wires.size();
+  require(n_tables == n_wires || n_tables == n_wires + network.stations.size(),
+          "each wire has a table, and each station a bias or none has one");
+  return network;
+}
+
+void* part_of(const Tables& moments, size_t place, bool wanted, const FloatTable& table) {
+  if (!wanted) return nullptr;
+  require(place < moments.size() && float_type(moments[place]) == float_type(table) &&
+              size_of(moments[place]) == size_of(table),
+          "an array of the rule does not fit the table");
+  return moments[place].data();
+}
+
+Moved moved_of(int rule, const Shape& shape, const Tables& tables, const Tables& first, const Tables& second,
+               size_t place) {
+  const FloatTable& table = tables[place];
+  require(float_type(table) == shape.type && size_of(table) == shape.n_features * shape.n_units,
+          "an array does not fit the graph");
+  return {shape, table.data(), part_of(first, place, rule == kMomentum || rule == kAdam, table),
+          part_of(second, place, rule == kAdaGrad || rule == kAdam, table)};
+}
+
+void add_arrays(Network& network, const Tables& tables, const Tables& first, const Tables& second,
+                int64_t n_features) {
+  size_t place = 0;
+  for (const Wire& wire : network.wires) {
+    const int64_t from = wire.source == kInput ? n_features : network.stations[wire.source].size;
+    const Shape shape = {network.type, from, network.stations[wire.target].size};
+    network.weights.push_back(moved_of(network.rule.kind, shape, tables, first, second, place++));
+  }
+  for (size_t node = 0; place < tables.size(); ++node) {
+    const Shape shape = {network.type, 1, network.stations[node].size};
+    network.biases.push_back(moved_of(network.rule.kind, shape, tables, first, second, place++));
+  }
+}
+
+void add_stamps(Network& network, const std::vector<Out<double>>& stamps, int64_t n_features) {
+  size_t place = 0;
+  for (const Wire& wire : network.wires) {
+    network.stamps.push_back(nullptr);
+    if (wire.source != kInput || stamps.empty()) continue;
+    require(place < stamps.size() && size_of(stamps[place]) == n_features, "stamp does not fit the table");
+    network.stamps.back() = stamps[place++].data();
+  }
+}
+
+struct Targets {
+  std::optional<In<int64_t>> classes;
+  std::optional<In<double>> y;
+};
+
+Answers answers_of(std::tuple<int, double, bool> loss, const In<double>& units, const Targets& targets,
+                   int64_t n_rows, int64_t k) {
+  const auto [id, parameter, is_real] = loss;
+  const auto& [classes, y] = targets;
+  require(size_of(units) == 3 * k, "shift, scale and parameter do not fit the outputs");
+  require(classes.has_value() != y.has_value() && (id >= 0 || classes), "give classes or targets");
+  require(!y || size_of(*y) == n_rows * k, "targets do not fit the rows");
+  require(!classes || size_of(*classes) == n_rows, "classes do not fit the rows");
+  for (int64_t q = 0; classes && q < n_rows; ++q)
+    require(0 <= classes->data()[q] && classes->data()[q] < k, "a class is out of range");
+  const double* const shift = units.data();
+  return {id,
+          is_real,
+          parameter,
+          shift + 2 * k,
+          shift,
+          shift + k,
+          classes ? classes->data() : nullptr,
+          y ? y->data() : nullptr,
+          k};
+}
+
+std::pair<int64_t, int64_t> learn(In<int64_t> indptr, In<int32_t> indices, In<float> values,
+                                  std::optional<In<int64_t>> order, In<int64_t> stations, In<int64_t> wires,
+                                  Tables tables, Tables first, Tables second, std::vector<Out<double>> stamps,
+                                  Out<int32_t> slot, Out<double> clock,
+                                  std::tuple<int, double, double, double> rule,
+                                  std::pair<double, double> penalties, In<double> steps, int64_t batch_size,
+                                  std::tuple<int, double, bool> loss, In<double> units,
+                                  std::optional<In<int64_t>> classes, std::optional<In<double>> y,
+                                  std::optional<In<double>> weight, Out<double> totals, int64_t n_threads) {
+  const auto [kind, keep_first, keep_second, epsilon] = rule;
+  const int64_t n_features = size_of(slot);
+  require(kPlain <= kind && kind <= kAdam, "there is no such rule");
+  require(!tables.empty() && size_of(clock) == 2 && batch_size > 0, "there is nothing to learn with");
+  Network network = network_of(stations, wires, tables.size(), float_type(tables[0]));
+  network.rule = {kind, 0, keep_first, keep_second, epsilon, 0, 0};
+  add_arrays(network, tables, first, second, n_features);
+  add_stamps(network, stamps, n_features);
+  std::tie(network.l1, network.l2) = penalties;
+  network.slot = slot.data();
+  network.clock = clock.data();
+  Lesson lesson = {};
+  lesson.rows = rows_of({indptr, indices, values, order}, n_features);
+  const int64_t n_rows = lesson.rows.n, n_batches = (n_rows + batch_size - 1) / batch_size;
+  lesson.answers = answers_of(loss, units, {classes, y}, n_rows, network.stations.back().size);
+  require(size_of(steps) == n_batches && size_of(totals) == n_batches, "steps do not fit the batches");
+  require(!weight || size_of(*weight) == n_rows, "weights do not fit the rows");
+  lesson.weight = weight ? weight->data() : nullptr;
+  lesson.steps = steps.data();
+  lesson.totals = totals.data();
+  lesson.batch_size = std::min(batch_size, std::max<int64_t>(n_rows, 1));
+  nb::gil_scoped_release release;
+  const Stop stop = learn_batches(network, lesson, n_threads);
+  return {stop.batches, stop.bad_row};
 }
 
 }  // namespace
@@ -304,4 +353,9 @@ void bind_network(nb::module_& module) {
              "n_threads"_a = 1);
   module.def("network_softmax", &softmax, "scores"_a, "classes"_a, "factor"_a, "losses"_a.noconvert(),
              "slopes"_a.noconvert());
+  module.def("network_learn", &learn, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "stations"_a,
+             "wires"_a, "tables"_a.noconvert(), "first"_a.noconvert(), "second"_a.noconvert(),
+             "stamps"_a.noconvert(), "slot"_a.noconvert(), "clock"_a.noconvert(), "rule"_a, "penalties"_a,
+             "steps"_a, "batch_size"_a, "loss"_a, "units"_a, "classes"_a.none(), "y"_a.none(),
+             "weight"_a.none(), "totals"_a.noconvert(), "n_threads"_a = 1);
 }

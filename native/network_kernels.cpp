@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "links.h"
+#include "losses.h"
 #include "network_table.h"
 
 #if defined(__AVX2__)
@@ -372,6 +374,63 @@ static void softmax(const void* scores, int64_t n, int64_t k, const int64_t* cla
   }
 }
 
+template <typename T>
+static void losses(const Answers& a, int64_t first, int64_t n, const void* outputs, const double* factor,
+                   double* losses, void* slopes) {
+  const int64_t k = a.n_outputs;
+  for (int64_t q = 0; q < n; ++q) {
+    losses[q] = 0;
+    for (int64_t u = 0; u < k; ++u) {
+      const double output = static_cast<const T*>(outputs)[q * k + u], shift = a.shift[u], scale = a.scale[u];
+      const double y = !a.classes ? a.y[(first + q) * k + u] : a.classes[first + q] == u ? 1.0 : -1.0;
+      const LossAndSlope found = evaluate_loss(a.loss, a.parameter, shift + scale * output, y);
+      losses[q] += found.value;
+      const double slope =
+          a.is_real ? evaluate_loss(a.loss, a.slope_parameter[u], output, (y - shift) / scale).slope
+                    : found.slope;
+      static_cast<T*>(slopes)[q * k + u] = static_cast<T>(slope * factor[q]);
+    }
+  }
+}
+
+// -------------------------------------------------------------------------------------- links and penalties
+
+template <typename T>
+static void activate(int32_t link, const void* bias, int64_t n, int64_t size, void* z, void* h) {
+  T* const sums = static_cast<T*>(z);
+  for (int64_t q = 0; q < n && bias; ++q)
+    for (int64_t u = 0; u < size; ++u) sums[q * size + u] += static_cast<const T*>(bias)[u];
+  apply_link(link, sums, n * size, static_cast<T*>(h));
+}
+
+template <typename T>
+static void pass_back(int32_t link, const void* z, const void* h, int64_t n, void* slope) {
+  STEEPEST_ISA::pass_back(link, static_cast<const T*>(z), static_cast<const T*>(h), n,
+                          static_cast<T*>(slope));
+}
+
+template <typename T>
+static void add(const void* from, int64_t n, void* to) {
+  for (int64_t k = 0; k < n; ++k) static_cast<T*>(to)[k] += static_cast<const T*>(from)[k];
+}
+
+template <typename T>
+static void sum_rows(const void* rows, int64_t n, int64_t size, void* out) {
+  for (int64_t u = 0; u < size; ++u) static_cast<T*>(out)[u] = 0;
+  for (int64_t q = 0; q < n; ++q) add<T>(static_cast<const T*>(rows) + q * size, size, out);
+}
+
+template <typename T>
+static void transpose(const void* a, int64_t m, int64_t n, void* out) {
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) static_cast<T*>(out)[j * m + i] = static_cast<const T*>(a)[i * n + j];
+}
+
+template <typename T>
+static void shrink(double l1, double l2, double length, int64_t n, void* weights) {
+  pay(static_cast<T*>(weights), n, debt_of({nullptr, 0, l1, l2}, length));
+}
+
 // ------------------------------------------------------------------------------------------- dense matrices
 
 template <typename T>
@@ -496,6 +555,13 @@ const NetworkTable network_table = {
     {network::multiply<float>, network::multiply<double>},
     {network::descend<float>, network::descend<double>},
     {network::softmax<float>, network::softmax<double>},
+    {network::losses<float>, network::losses<double>},
+    {network::activate<float>, network::activate<double>},
+    {network::pass_back<float>, network::pass_back<double>},
+    {network::add<float>, network::add<double>},
+    {network::sum_rows<float>, network::sum_rows<double>},
+    {network::transpose<float>, network::transpose<double>},
+    {network::shrink<float>, network::shrink<double>},
 };
 
 }  // namespace STEEPEST_ISA

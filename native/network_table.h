@@ -39,6 +39,20 @@ struct Product {
   int64_t first, last;   // rows of C to compute
 };
 
+// What rows should score, and what it costs if they do not. Numbers are learned in units of their own: a
+// score is shift + scale output, and slopes are those of the output's loss against (y - shift) / scale.
+struct Answers {
+  int32_t loss;  // LossId, or -1: the soft maximum
+  bool is_real;
+  double parameter;
+  const double* slope_parameter;  // n_outputs, as are shift and scale
+  const double* shift;
+  const double* scale;
+  const int64_t* classes;  // one a row, or null: n_outputs targets in y
+  const double* y;
+  int64_t n_outputs;
+};
+
 // One of `n` that share the work on a batch.
 struct Share {
   int64_t part, n;
@@ -73,6 +87,21 @@ struct NetworkTable {
   // `factor`.
   void (*softmax[2])(const void* scores, int64_t n, int64_t k, const int64_t* classes, const double* factor,
                      double* losses, void* slopes);
+  // The same for rows first .. first + n and every loss but the soft maximum; outputs, factor, losses and
+  // slopes begin with the first of these rows.
+  void (*losses[2])(const Answers&, int64_t first, int64_t n, const void* outputs, const double* factor,
+                    double* losses, void* slopes);
+  // z += bias (null: none) in n rows of `size` units, then h = link(z).
+  void (*activate[2])(int32_t link, const void* bias, int64_t n, int64_t size, void* z, void* h);
+  // slope *= dh/dz for n numbers.
+  void (*pass_back[2])(int32_t link, const void* z, const void* h, int64_t n, void* slope);
+  void (*add[2])(const void* from, int64_t n, void* to);
+  // out = the sum of n rows of `size` numbers, in their order.
+  void (*sum_rows[2])(const void* rows, int64_t n, int64_t size, void* out);
+  // out (n x m) = a' for a of m x n.
+  void (*transpose[2])(const void* a, int64_t m, int64_t n, void* out);
+  // The flow of a penalty over some length, for n weights at once.
+  void (*shrink[2])(double l1, double l2, double length, int64_t n, void* weights);
 };
 
 const NetworkTable& network_kernels();

@@ -21,6 +21,12 @@
 #include "hash.h"
 #include "row_sum.h"
 
+#if defined(_MSC_VER) && !defined(__clang__)
+#define PREFETCH(address) ((void)(address))
+#else
+#define PREFETCH(address) __builtin_prefetch(address)
+#endif
+
 namespace steepest {
 namespace {
 
@@ -76,16 +82,24 @@ struct Reader {
   StopWords stop_words;
 };
 
+// log(1 + count) of small counts, made once: a thousand logarithms cost more than a text of twenty words.
+const std::vector<double>& small_logs() {
+  static const std::vector<double> logs = [] {
+    std::vector<double> made(kSmallCounts);
+    for (uint32_t count = 0; count < kSmallCounts; ++count) made[count] = log1p(count);
+    return made;
+  }();
+  return logs;
+}
+
 struct Plan {
-  Plan(const HashTask& task, int64_t n_parts)
-      : task(task), n_parts(n_parts), logs(task.document_counts ? kSmallCounts : 0) {
+  Plan(const HashTask& task, int64_t n_parts) : task(task), n_parts(n_parts), logs(small_logs()) {
     for (size_t k = 0; k < task.fields.size(); ++k) {
       bool crossed = false;
       for (const auto& pair : task.crosses)
         crossed = crossed || pair.first == static_cast<int32_t>(k) || pair.second == static_cast<int32_t>(k);
       readers.emplace_back(task.fields[k], task, crossed);
     }
-    for (uint32_t count = 0; count < logs.size(); ++count) logs[count] = log1p(count);
     log_rows = 1 + log1p(task.n_documents);
   }
 
@@ -97,8 +111,8 @@ struct Plan {
   const HashTask& task;
   int64_t n_parts;
   std::vector<Reader> readers;
-  std::vector<double> logs;  // log(1 + count)
-  double log_rows;           // 1 + log(1 + rows)
+  const std::vector<double>& logs;  // log(1 + count)
+  double log_rows;                  // 1 + log(1 + rows)
 };
 
 // To length 1, or so that c copies are together as long as one feature.
@@ -429,15 +443,17 @@ void RowHasher::weigh(int64_t row) {
     for (size_t k = 0; k < n; ++k) x[k] = static_cast<float>((x[k] > 0) - (x[k] < 0));
   if (options_.weighting == kLog)
     for (size_t k = 0; k < n; ++k)
-      if (x[k] != 0) x[k] = copysignf(1 + logf(fabsf(x[k])), x[k]);
+      if (x[k] != 0 && fabsf(x[k]) != 1) x[k] = copysignf(1 + logf(fabsf(x[k])), x[k]);
   if (plan_.counts_and_weighs()) {
     if (plan_.n_parts == 1) count_and_weigh(plan_, row, index, x, n);  // else when all rows are there
     return;
   }
   if (uint32_t* const counts = plan_.task.count_documents) count_documents(counts, index, n);
-  if (const uint32_t* const counts = plan_.task.document_counts)
+  if (const uint32_t* const counts = plan_.task.document_counts) {
+    for (size_t k = 0; k < n; ++k) PREFETCH(counts + index[k]);
     for (size_t k = 0; k < n; ++k)
       x[k] = static_cast<float>(x[k] * plan_.inverse_frequency(counts[index[k]]));
+  }
   scale(options_, x, n);
 }
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from steepest import kernels
+from steepest import LinearClassifier, kernels, load
 from steepest.data.chunk import DataError, concatenate
 from steepest.hashing import Hasher, NameBook
 from steepest.kernels import reference_text as reference
@@ -849,3 +849,30 @@ def test_importing_the_hasher_imports_nothing_heavy():
     code = "import sys, steepest.hashing; print(sorted({'sklearn', 'scipy', 'pandas', 'pyarrow'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ})
     assert done.stdout.strip() == "[]"
+
+
+def test_a_hasher_that_knows_its_texts_refuses_what_is_none_as_at_first():
+    hasher = Hasher(ngrams=(1, 2)).fit(["one text", "another text"])
+    alone = [hasher.transform([text]).toarray() for text in ("one text", "another one", "")]
+    together = hasher.transform(np.array(["one text", "another one", ""], object)).toarray()
+    np.testing.assert_array_equal(np.vstack(alone), together)
+    np.testing.assert_array_equal(hasher.transform(["one text", None]).toarray()[0], together[0])
+    np.testing.assert_array_equal(hasher.transform([None, "one text"]).toarray()[1], together[0])
+    for rows in (["one text", 7], [None, 7], [{"text": "one"}, "one text"]):
+        with pytest.raises(DataError):
+            hasher.transform(rows)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_text_alone_gets_the_answer_that_it_gets_among_others(n_classes, tmp_path):
+    texts = [f"{'abc'[i % n_classes]} word{i % 7} word{i % 5}" for i in range(90)]
+    y = np.array(["first", "second", "third"])[np.arange(90) % n_classes]
+    model = LinearClassifier(hasher=Hasher(n_bits=12, ngrams=(1, 2)), random_state=0).fit(texts[::-1], y[::-1])
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    together = loaded.predict(texts)
+    assert (together == y).mean() > 0.9
+    alone = [loaded.predict([text]) for text in texts]
+    np.testing.assert_array_equal(np.concatenate(alone), together)
+    alone[0][:] = "other"  # an answer belongs to the caller
+    np.testing.assert_array_equal(loaded.predict(texts), together)

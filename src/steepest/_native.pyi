@@ -329,6 +329,31 @@ def network_densify(
     indptr: Ints, indices: Indices, values: Values, order: Ints | None, out: Table, used: npt.NDArray[np.uint8]
 ) -> int: ...
 def network_softmax(scores: Table, classes: Ints, factor: Floats, losses: Floats, slopes: Table) -> None: ...
+def network_learn(
+    indptr: Ints,
+    indices: Indices,
+    values: Values,
+    order: Ints | None,
+    stations: Ints,
+    wires: Ints,
+    tables: list[Table],
+    first: list[Table],
+    second: list[Table],
+    stamps: list[Floats],
+    slot: Indices,
+    clock: Floats,
+    rule: tuple[int, float, float, float],
+    penalties: tuple[float, float],
+    steps: Floats,
+    batch_size: int,
+    loss: tuple[int, float, bool],
+    units: Floats,
+    classes: Ints | None,
+    y: Floats | None,
+    weight: Floats | None,
+    totals: Floats,
+    n_threads: int = ...,
+) -> tuple[int, int]: ...
 def network_multiply(a: Table, b: Table, c: Table, a_is_transposed: bool = ..., n_threads: int = ...) -> None: ...
 def parse_libsvm(
     buffers: list[Any],

@@ -22,7 +22,18 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError
-from steepest.data.columns import CATEGORY, KINDS, NUMBER, TEXT, Table, as_names, encode, guess_kind, read_table
+from steepest.data.columns import (
+    CATEGORY,
+    KINDS,
+    NUMBER,
+    TEXT,
+    Table,
+    as_names,
+    encode,
+    guess_kind,
+    is_list_of_texts,
+    read_table,
+)
 from steepest.data.source import as_targets, as_weights
 from steepest.estimator import Estimator
 from steepest.names import CollisionReport, NameBook, report_collisions, total_weight
@@ -61,6 +72,7 @@ class _Plan:
     crosses: list[tuple[int, int]]
     stop_words: list[str]
     options: kernels.HashOptions
+    only_text: str | None  # the name of the column, where it is one and a text
 
 
 class Hasher(Estimator):
@@ -294,6 +306,9 @@ class Hasher(Estimator):
     def _read(self, X: Any) -> Table:
         """The columns of X; their kinds are settled at the first time."""
         self._check()
+        plan = self._plan
+        if plan is not None and plan.only_text is not None and plan.columns is self.columns_ and is_list_of_texts(X):
+            return Table({plan.only_text: X}, len(X), "list")  # the usual case, a text at a time, and nothing to settle
         table = read_table(X)
         if "columns_" not in self.__dict__:
             self.columns_ = self._choose_columns(table)
@@ -372,6 +387,7 @@ class Hasher(Estimator):
             crosses=[(places[a], places[b]) for a, b in self.cross],
             stop_words=self._stop_words(),
             options=self._options(),
+            only_text=self.columns_[0][0] if [kind for _, kind in self.columns_] == [TEXT] else None,
         )
 
     def _fields(self, plan: _Plan, table: Table) -> list[Any]:

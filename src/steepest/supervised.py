@@ -91,6 +91,9 @@ class Classifier(SupervisedModel):
         if self._learner.several_targets:
             return (decisions > 0).astype(np.int64)
         if decisions.ndim == 1:
+            if len(decisions) == 1 and len(self.classes_) > 1:  # alone, a row is answered at half the price
+                place = int(decisions.item() > 0)
+                return self.classes_[place : place + 1].copy()
             second = decisions > 0 if len(self.classes_) > 1 else np.zeros(len(decisions), bool)
             return np.asarray(self.classes_.take(second))
         return np.asarray(self.classes_.take(decisions.argmax(axis=1)))

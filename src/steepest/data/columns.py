@@ -28,7 +28,7 @@ RECORDS = (dict, Mapping)  # the first is found at once
 _COPY = {"zero_copy_only": False}  # an Arrow array with missing values has no other way to NumPy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which costs a microsecond for every text that is scored alone
 class Table:
     """Columns as they came; the one column of a list of texts has an empty name."""
 
@@ -108,6 +108,11 @@ def _from_array(X: Any) -> Table:
             f"0 feature(s) (shape={array.shape}) while a minimum of 1 is required: X has no columns to hash"
         )
     return Table({str(place): _plain(array[:, place]) for place in range(array.shape[1])}, len(array), "array")
+
+
+def is_list_of_texts(X: Any) -> bool:
+    """Whether a list begins with a text, and thus is a column without a name; its other values are still to be read."""
+    return type(X) is list and bool(X) and type(X[0]) is str
 
 
 def _from_list(rows: list[Any]) -> Table:

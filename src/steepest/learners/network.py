@@ -22,7 +22,8 @@ from steepest.data.chunk import Array, Chunk, DataError, concatenate
 from steepest.learners.base import Progress, State, pending_rows, pending_state
 from steepest.learners.graph import INPUT, OUTPUT, Graph, Passed, backward, forward, product, wiring
 from steepest.learners.labels import LabelBook
-from steepest.learners.network_input import DENSE_SHARE, Batch, InputLayer, refuse_bad_rows
+from steepest.learners.network_batches import Batches
+from steepest.learners.network_input import DENSE_SHARE, Batch, InputLayer, refuse_bad_index, refuse_bad_rows
 from steepest.learners.network_rules import MOMENTS, PATH, STEPS, settle, settled, shrink, update
 from steepest.learners.network_settings import NetworkSettings
 from steepest.learners.network_start import Start
@@ -51,6 +52,7 @@ class NetworkLearner:
         self.graph = Graph.from_dict(s.graph)
         self.stations = wiring(self.graph)
         self.input = InputLayer(s, self.graph)
+        self.batches = Batches(s, self.stations) if Batches.can_take(self.stations) else None
         self.penalised = [f"{a}>{b}" for a, b in self.graph.edges if self.graph.nodes[b].kind == "dot"]
         self.targets = Targets(s.task, s.loss, s.loss_parameter, s.class_weight, labels)
         self.n_features = n_features
@@ -63,6 +65,7 @@ class NetworkLearner:
         self.arrays: dict[str, Array] = {}
         self.start = {} if start is None else dict(start)  # given first values, such as centres
         self._good: dict[str, Array] | None = None
+        self._good_rows = 0  # learned when it was kept
         self._finished_copy: NetworkLearner | None = None
 
     @property
@@ -242,11 +245,14 @@ class NetworkLearner:
     @property
     def step_size(self) -> float:
         """The step that the next batch will take."""
-        schedule, t = self.settings.schedule, float(self.rows_learned)
+        return self._step_after(self.rows_learned)
+
+    def _step_after(self, rows: int) -> float:
+        schedule = self.settings.schedule
         if schedule == "linear":
-            return self.eta0 * max(LEAST_STEP, 1.0 - t / self.settings.planned_rows)
+            return self.eta0 * max(LEAST_STEP, 1.0 - rows / self.settings.planned_rows)
         if schedule == "invsqrt":
-            return self.eta0 / math.sqrt(1.0 + t / INVSQRT_ROWS)
+            return self.eta0 / math.sqrt(1.0 + rows / INVSQRT_ROWS)
         return self.eta0
 
     def lower_step(self, factor: float) -> None:
@@ -272,18 +278,49 @@ class NetworkLearner:
         if not self.spread:
             self.targets.announce(rows)
             self._look(rows)
-        size = self.settings.batch_size
-        known = self.targets.code_known(rows)
+        known, start = self.targets.code_known(rows), 0
+        learn = self._learn_batch if self.dense or self.batches is None else self._learn_batches
         with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, rows.n_rows, size):
+            while start < rows.n_rows:
                 edge = self._snapshot_edge()
-                batch = rows.span(start, min(start + size, rows.n_rows))
-                self._learn_batch(batch, None if known is None else known[start : start + size], progress)
+                stop = min(rows.n_rows, start + self._rows_at_once(edge, known is not None))
+                start += learn(rows.span(start, stop), None if known is None else known[start:stop], progress)
                 if self.rows_learned >= edge:
                     self.keep_good_state()
 
-    def _learn_batch(self, rows: Chunk, coded: Array | None, progress: Progress) -> None:
-        """Forward, loss, backward, and one step down the gradient."""
+    def _rows_at_once(self, edge: int, are_known: bool) -> int:
+        """Whole batches until the next snapshot; one where classes or their weights may change behind it."""
+        size = self.settings.batch_size
+        if self.dense or self.batches is None or not are_known or self.targets.class_weight == "balanced":
+            return size
+        return -(-(edge - self.rows_learned) // size) * size
+
+    def _learn_batches(self, rows: Chunk, coded: Array | None, progress: Progress) -> int:
+        """Batches of sparse rows, up to one that overflows; how many rows were taken."""
+        assert self.batches is not None
+        t, size, before = self.targets, self.settings.batch_size, self.rows_learned
+        if coded is None:
+            coded = t.code(rows, grow=True)
+        self._grow_outputs()
+        weight = t.weigh(rows, coded)
+        stops = [min(start + size, rows.n_rows) for start in range(0, rows.n_rows, size)]
+        steps, slot = [self._step_after(before + stop) for stop in stops], self.input.slot(self.arrays)
+        done = self.batches.learn(self.arrays, slot, rows, t, coded, weight, steps, self.n_threads)
+        for number, total in enumerate(done.totals[: done.batches].tolist()):
+            part = slice(number * size, stops[number])
+            n_weight = float(stops[number] - number * size) if weight is None else float(weight[part].sum())
+            progress.add(Progress(stops[number] - number * size, n_weight, total))
+        if done.bad_row >= 0:
+            self.rows_learned += done.batches * size
+            refuse_bad_index(rows, done.bad_row, len(slot))
+        taken = rows.n_rows if done.batches == len(stops) else stops[done.batches]
+        self.rows_learned += taken
+        if done.batches < len(stops):
+            self._overflowed(rows.span(done.batches * size, taken), progress)
+        return taken
+
+    def _learn_batch(self, rows: Chunk, coded: Array | None, progress: Progress) -> int:
+        """One batch of rows of any kind through a graph of any kind; how many rows were taken."""
         t = self.targets
         if coded is None:
             coded = t.code(rows, grow=True)
@@ -296,12 +333,12 @@ class NetworkLearner:
         total = float(losses.sum()) if weight is None else float((losses * weight).sum())
         self.rows_learned += rows.n_rows
         if not math.isfinite(total):
-            refuse_bad_rows(rows)
-            self._roll_back(progress)
-            return
+            self._overflowed(rows, progress)
+            return rows.n_rows
         self._descend(batch, passed, slope)
         n_weight = float(rows.n_rows) if weight is None else float(weight.sum())
         progress.add(Progress(rows.n_rows, n_weight, total))
+        return rows.n_rows
 
     def loss_and_gradients(self, rows: Chunk) -> tuple[float, dict[str, Array]]:
         """Mean loss of some rows, in the units of learning, and its gradient by every parameter; nothing changes."""
@@ -446,6 +483,11 @@ class NetworkLearner:
         """The same for one row, whose score was no number."""
         refuse_bad_rows(rows.span(visit, visit + 1))
 
+    def _overflowed(self, rows: Chunk, progress: Progress) -> None:
+        """A batch's loss was no number: its rows are at fault, or the step was too long."""
+        refuse_bad_rows(rows)
+        self._roll_back(progress)
+
     def _roll_back(self, progress: Progress) -> None:
         """Scores ran out of range: back to the last good state with half the step."""
         self.rollbacks += 1
@@ -467,8 +509,9 @@ class NetworkLearner:
         )
 
     def _snapshot_edge(self) -> int:
+        """Rows after which the next good state is kept: a power of two, and not soon after the last one."""
         edge = FIRST_SNAPSHOT_ROWS
-        while edge <= self.rows_learned:
+        while edge <= self.rows_learned or edge < 2 * self._good_rows:
             edge *= 2
         return edge
 
@@ -479,7 +522,7 @@ class NetworkLearner:
         if not finite:
             self._roll_back(Progress())
             return
-        old = self._good or {}
+        old, self._good_rows = self._good or {}, self.rows_learned
         self._good = {name: _copied(array, old.get(name)) for name, array in self.arrays.items()}
 
 

@@ -51,9 +51,14 @@ class InputLayer:
         if mostly_full and (rows.n_rows * room < MOST_DENSE_NUMBERS or self.distances):
             dense, used = self.densify(arrays, rows)
             return Batch(rows, dense, np.flatnonzero(used).astype(np.int32))
-        if len(self._slot) != room:
-            self._slot = np.full(room, -1, np.int32)
+        self.slot(arrays)
         return Batch(rows)
+
+    def slot(self, arrays: Arrays) -> Array:
+        """Room for the place of each feature among those of a batch; -1 between two batches."""
+        if len(self._slot) != self.room(arrays):
+            self._slot = np.full(self.room(arrays), -1, np.int32)
+        return self._slot
 
     def densify(self, arrays: Arrays, rows: Chunk) -> tuple[Array, Array]:
         """(rows as a matrix, which features occur)."""

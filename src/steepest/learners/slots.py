@@ -39,29 +39,20 @@ class Slots:
 
     def take_in(self, rows: Chunk) -> Chunk:
         """The rows visited, with slots for indices; new features get one. Ends before a row with a bad index."""
-        return self._placed(rows, self._owners)
+        placed = self._placed(rows, self._owners)
+        visits = rows.row_numbers[: placed.n_rows]
+        y = None if rows.y is None else rows.y[visits]
+        return replace(placed, y=y, weight=None if rows.weight is None else rows.weight[visits], first_id=rows.first_id)
 
     def find(self, rows: Chunk) -> Chunk:
-        """The rows visited, with slots for indices, without the features that have none."""
+        """The rows visited, with slots for indices, without the features that have none; and without targets."""
         return self._placed(rows, None)
 
     def _placed(self, rows: Chunk, owners: Array | None) -> Chunk:
         indptr, indices, values, self.n = kernels.place_features(
             rows.indptr, rows.indices, rows.values, rows.order, self._number, owners, self.n
         )
-        n_rows = len(indptr) - 1
-        visits = rows.row_numbers[:n_rows]
-        return replace(
-            rows,
-            indptr=indptr,
-            indices=indices,
-            values=values,
-            n_features=self.n,
-            y=None if rows.y is None else rows.y[visits],
-            weight=None if rows.weight is None else rows.weight[visits],
-            order=None,
-            group=None,
-        )
+        return Chunk(indptr, indices, values, self.n)
 
     def of(self, features: Array) -> Array:
         """The slots of some features, -1 for those that have none."""

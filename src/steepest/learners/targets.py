@@ -94,12 +94,12 @@ class Targets:
 
     def code_known(self, rows: Chunk) -> Array | None:
         """The same for many batches at once, or None if a class among them is new: it must wait its turn."""
-        if rows.y is None or rows.y.ndim == 2 or self.task != "classify" or self.several:
-            return None
-        codes = self.book.codes(rows.visited(rows.y))
-        if codes.min(initial=0) < 0:
-            return None
-        return codes.astype(np.int64) if self.n_outputs > 1 else 2.0 * codes[:, None] - 1.0
+        if self.task == "classify" and rows.y is not None and rows.y.ndim == 1 and not self.several:
+            codes = self.book.codes(rows.visited(rows.y))
+            if codes.min(initial=0) < 0:
+                return None
+            return codes.astype(np.int64) if self.n_outputs > 1 else 2.0 * codes[:, None] - 1.0
+        return self.code(rows)
 
     def weigh(self, rows: Chunk, coded: Array) -> Array | None:
         """Weights of the rows visited, classes weighed as was wished; "balanced" counts the classes seen so far."""
@@ -119,6 +119,12 @@ class Targets:
     def is_softmax(self) -> bool:
         """Whether the scores belong to one soft maximum."""
         return self.softmax and self.n_outputs > 1 and not self.several
+
+    @property
+    def slope_parameter(self) -> Any:
+        """The parameter of the loss in the units of learning."""
+        is_width = self.loss.kind == "real" and self.loss.parameter == "epsilon"
+        return self.parameter / self.scale if is_width else self.parameter
 
     def look(self, coded: Array) -> None:
         """Sets shift and scale from some targets."""
@@ -150,8 +156,7 @@ class Targets:
         if self.is_softmax:
             return self._softmax(output.astype(np.float64), coded)[1]
         if self.loss.kind == "real":
-            parameter = self.parameter / self.scale if self.loss.parameter == "epsilon" else self.parameter
-            return np.asarray(self.loss.slope(output, (coded - self.shift) / self.scale, parameter))
+            return np.asarray(self.loss.slope(output, (coded - self.shift) / self.scale, self.slope_parameter))
         return np.asarray(self.loss.slope(self.scores(output), self._signs(coded), self.parameter))
 
     def losses_and_slopes(self, output: Array, coded: Array, weight: Array | None) -> tuple[Array, Array]:
@@ -181,8 +186,7 @@ class Targets:
         """Loss of each row in the units of learning: what `slopes` are the slopes of."""
         if self.loss.kind != "real":
             return self.losses(self.scores(output), coded)
-        parameter = self.parameter / self.scale if self.loss.parameter == "epsilon" else self.parameter
-        values = self.loss.value(output, (coded - self.shift) / self.scale, parameter)
+        values = self.loss.value(output, (coded - self.shift) / self.scale, self.slope_parameter)
         return np.asarray(np.asarray(values).sum(axis=1))
 
     def _signs(self, coded: Array) -> Array:
