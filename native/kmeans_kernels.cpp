@@ -11,8 +11,8 @@
 // Compiled once per instruction set; no standard library templates, see linear_kernels.cpp.
 #include <math.h>
 
-#include "compiler.h"
 #include "kmeans_table.h"
+#include "row.h"
 
 namespace steepest {
 namespace STEEPEST_ISA {
@@ -51,37 +51,14 @@ static ALWAYS_INLINE Lanes multiply(Lanes a, Lanes b) { EACH_LANE(a.v[i] * b.v[i
 static ALWAYS_INLINE Lanes add_product(Lanes a, Lanes b, Lanes c) { EACH_LANE(a.v[i] + b.v[i] * c.v[i]); }
 #endif
 
-static inline int64_t row_at(const Rows& rows, int64_t q) { return rows.order ? rows.order[q] : q; }
-static inline double weight_at(const Rows& rows, int64_t row) { return rows.weight ? rows.weight[row] : 1.0; }
-
-struct Row {
-  const int32_t* index;
-  const float* value;
-  int64_t size;
-};
-
-static inline Row row_of(const Rows& rows, int64_t q) {
-  const int64_t i = row_at(rows, q), start = rows.indptr[i];
-  return {rows.indices + start, rows.values + start, rows.indptr[i + 1] - start};
-}
-
-static inline bool indices_fit(const Row& row, int64_t n_features) {
-  uint32_t largest = 0;
-  for (int64_t e = 0; e < row.size; ++e) {
-    const uint32_t j = static_cast<uint32_t>(row.index[e]);
-    largest = j > largest ? j : largest;
-  }
-  return row.size == 0 || static_cast<int64_t>(largest) < n_features;
-}
-
-static inline bool is_dense(const Row& row, int64_t n_features) { return 2 * row.size > n_features; }
+static inline bool is_dense(const Row& row, int64_t n_features) { return 2 * row.n > n_features; }
 
 static inline double squared_length(const Row& row) {
   double sums[4] = {0, 0, 0, 0};
   int64_t e = 0;
-  for (; e + 4 <= row.size; e += 4)
+  for (; e + 4 <= row.n; e += 4)
     for (int u = 0; u < 4; ++u) sums[u] += static_cast<double>(row.value[e + u]) * row.value[e + u];
-  for (; e < row.size; ++e) sums[0] += static_cast<double>(row.value[e]) * row.value[e];
+  for (; e < row.n; ++e) sums[0] += static_cast<double>(row.value[e]) * row.value[e];
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
@@ -95,8 +72,8 @@ static void sparse_panels(const Row& row, const Centres& centres, int64_t first,
   const float* const table = centres.table + first;
   const int64_t stride = centres.stride;
   int64_t e = 0;
-  for (; e + U <= row.size; e += U) {
-    if (far && e + U + kAhead <= row.size)
+  for (; e + U <= row.n; e += U) {
+    if (far && e + U + kAhead <= row.n)
       for (int u = 0; u < U; ++u)
         for (int p = 0; p < P; p += 2) PREFETCH(table + row.index[e + u + kAhead] * stride + p * kLanes);
     for (int u = 0; u < U; ++u) {
@@ -105,7 +82,7 @@ static void sparse_panels(const Row& row, const Centres& centres, int64_t first,
       for (int p = 0; p < P; ++p) sums[u][p] = add_product(sums[u][p], x, load(c + p * kLanes));
     }
   }
-  for (; e < row.size; ++e) {
+  for (; e < row.n; ++e) {
     const float* const c = table + row.index[e] * stride;
     const Lanes x = fill(row.value[e]);
     for (int p = 0; p < P; ++p) sums[0][p] = add_product(sums[0][p], x, load(c + p * kLanes));
@@ -197,7 +174,7 @@ static inline Tile new_tile(float* scratch, int64_t n_features, int64_t stride) 
 static inline void put(Tile& tile, const Row& row, int64_t q) {
   float* const x = tile.rows + tile.n * tile.n_features;
   for (int64_t j = 0; j < tile.n_features; ++j) x[j] = 0;
-  for (int64_t e = 0; e < row.size; ++e) x[row.index[e]] += row.value[e];
+  for (int64_t e = 0; e < row.n; ++e) x[row.index[e]] += row.value[e];
   tile.visit[tile.n++] = q;
 }
 
@@ -218,7 +195,7 @@ struct Error {
 
 static inline Error error_of(const Row& row, int64_t n_features, double row_norm, double longest_norm) {
   if (is_dense(row, n_features)) return {kEpsilon * static_cast<double>(n_features + 16), 0.0};
-  const double terms = static_cast<double>(row.size + 16);
+  const double terms = static_cast<double>(row.n + 16);
   return {0.0, kEpsilon * (2 * terms * sqrt(row_norm * longest_norm) + 8 * (row_norm + longest_norm))};
 }
 
@@ -266,7 +243,8 @@ static inline bool note(const Rows& rows, const Centres& centres, const Nearest&
   out.label[q] = two.label;
   if (out.best) out.best[q] = best > 0 ? best : 0;
   if (bounds) {
-    const Error error = error_of(row_of(rows, q), rows.n_features, bounds->row_norm[q], bounds->longest_norm);
+    const Error error =
+        error_of(row_in_turn(rows, q), rows.n_features, bounds->row_norm[q], bounds->longest_norm);
     const double above = best * (1 + error.share) + error.most,
                  below = second * (1 - error.share) - error.most;
     bounds->upper[q] = sqrt(above > 0 ? above : 0) * (1 + 1e-12);
@@ -292,7 +270,7 @@ static Searched nearest(const Rows& rows, const Centres& centres, const Nearest&
       tile.n = 0;
     }
     if (q == rows.n) break;
-    const Row row = row_of(rows, q);
+    const Row row = row_in_turn(rows, q);
     searched.rows_done = q;
     if (bounds && settled(*bounds, row, rows.n_features, q, out.label[q])) continue;
     if (!indices_fit(row, rows.n_features)) return searched;
@@ -320,7 +298,7 @@ static int64_t distances(const Rows& rows, const Centres& centres, double* out, 
       tile.n = 0;
     }
     if (q == rows.n) break;
-    const Row row = row_of(rows, q);
+    const Row row = row_in_turn(rows, q);
     if (!indices_fit(row, rows.n_features)) return q;
     if (is_dense(row, rows.n_features)) {
       put(tile, row, q);
@@ -345,7 +323,7 @@ static int64_t add_rows(const Rows& rows, const int32_t* label, int64_t first, i
     if (c < first || c >= last) continue;
     const double weight = weight_at(rows, row_at(rows, q));
     if (weight == 0) continue;
-    const Row row = row_of(rows, q);
+    const Row row = row_in_turn(rows, q);
     if (!indices_fit(row, rows.n_features)) return q;
     float* const column = table + c;
     if (count[c] == 0) {  // what stands there is where the search began, and no row's
@@ -353,7 +331,7 @@ static int64_t add_rows(const Rows& rows, const int32_t* label, int64_t first, i
       square[c] = 0;
     }
     double gained = 0;
-    for (int64_t e = 0; e < row.size; ++e) {
+    for (int64_t e = 0; e < row.n; ++e) {
       float* const at = column + row.index[e] * stride;
       const double old = *at;
       *at = static_cast<float>(old + weight * static_cast<double>(row.value[e]));
@@ -369,9 +347,9 @@ static Mean mean(const Rows& rows, double* sums, float* table, int64_t stride, i
   Mean result = {};
   for (int64_t q = 0; q < rows.n; ++q) {
     const double weight = weight_at(rows, row_at(rows, q));
-    const Row row = row_of(rows, q);
+    const Row row = row_in_turn(rows, q);
     if (!indices_fit(row, rows.n_features)) continue;  // the search has refused such a row before
-    for (int64_t e = 0; e < row.size; ++e) sums[row.index[e]] += weight * static_cast<double>(row.value[e]);
+    for (int64_t e = 0; e < row.n; ++e) sums[row.index[e]] += weight * static_cast<double>(row.value[e]);
     result.weight += weight;
   }
   const double share = result.weight > 0 ? 1 / result.weight : 0;

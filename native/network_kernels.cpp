@@ -11,15 +11,7 @@
 #include "links.h"
 #include "losses.h"
 #include "network_table.h"
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-#if defined(_MSC_VER) && !defined(__clang__)
-#define PREFETCH(address) ((void)(address))
-#else
-#define PREFETCH(address) __builtin_prefetch((address), 1)
-#endif
+#include "row.h"
 
 namespace steepest {
 namespace STEEPEST_ISA {
@@ -30,30 +22,8 @@ constexpr int64_t kAhead = 8;
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kStampsOfLine = kLineBytes / 8;
 
-static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t row_at(const Rows& rows, int64_t q) { return rows.order ? rows.order[q] : q; }
 static inline float root(float x) { return sqrtf(x); }
 static inline double root(double x) { return sqrt(x); }
-
-struct Row {
-  const int32_t* index;
-  const float* value;
-  int64_t n;
-};
-
-static inline Row get_row(const Rows& rows, int64_t q) {
-  const int64_t row = row_at(rows, q), start = rows.indptr[row];
-  return {rows.indices + start, rows.values + start, rows.indptr[row + 1] - start};
-}
-
-static inline bool indices_fit(const Row& row, int64_t n_features) {
-  uint32_t largest = 0;
-  for (int64_t k = 0; k < row.n; ++k) {
-    const uint32_t j = static_cast<uint32_t>(row.index[k]);
-    largest = j > largest ? j : largest;
-  }
-  return row.n == 0 || static_cast<int64_t>(largest) < n_features;
-}
 
 template <typename T>
 static inline void fetch(const T* weights, int64_t n_units) {
@@ -152,7 +122,7 @@ static int64_t settle_rows(const Rows& rows, const Share& share, const Shrinkage
                            void* table) {
   T* w = static_cast<T*>(table);
   for (int64_t q = 0; q < rows.n; ++q) {
-    const Row row = get_row(rows, q);
+    const Row row = row_in_turn(rows, q);
     if (!indices_fit(row, rows.n_features)) return q;
     for (int64_t k = 0; k < row.n; ++k) PREFETCH(s.stamp + row.index[k]);
     for (int64_t k = 0; k < row.n; ++k) {
@@ -170,13 +140,13 @@ template <typename T>
 static int64_t forward(const Rows& rows, const void* table, int64_t n_units, void* out) {
   const T* w = static_cast<const T*>(table);
   if (rows.n == 0) return 0;
-  Row row = get_row(rows, 0);
+  Row row = row_in_turn(rows, 0);
   if (!indices_fit(row, rows.n_features)) return 0;
   fetch_row(w, row, n_units);
   for (int64_t q = 0; q < rows.n; ++q) {
     Row next = row;
     if (q + 1 < rows.n) {
-      next = get_row(rows, q + 1);
+      next = row_in_turn(rows, q + 1);
       if (!indices_fit(next, rows.n_features)) return q + 1;
       fetch_row(w, next, n_units);
     }
@@ -190,7 +160,7 @@ template <typename T>
 static int64_t scores(const Rows& rows, const void* table, int64_t n_units, const Shrinkage& s, void* out) {
   const T* weights = static_cast<const T*>(table);
   for (int64_t q = 0; q < rows.n; ++q) {
-    const Row row = get_row(rows, q);
+    const Row row = row_in_turn(rows, q);
     if (!indices_fit(row, rows.n_features)) return q;
     T* sum = static_cast<T*>(out) + q * n_units;
     if (!s.stamp) {
@@ -224,7 +194,7 @@ static int64_t places(const Rows& rows, int32_t* slot, int32_t* features, int32_
   int64_t n_features = 0;
   bool fits = true;
   for (int64_t q = 0; q < rows.n && fits; ++q) {
-    const Row row = get_row(rows, q);
+    const Row row = row_in_turn(rows, q);
     fits = indices_fit(row, rows.n_features);
     for (int64_t k = 0; k < row.n && fits; ++k) {
       const int32_t j = row.index[k];
@@ -248,7 +218,7 @@ static void gather(const Rows& rows, const int32_t* place, const void* slopes, i
   T* const sums = static_cast<T*>(gradient) + first;
   const int64_t n = last - first;
   for (int64_t q = 0; q < rows.n; ++q) {
-    const Row row = get_row(rows, q);
+    const Row row = row_in_turn(rows, q);
     const T* const slope = static_cast<const T*>(slopes) + q * n_units + first;
     for (int64_t k = 0; k < row.n; ++k) {
       const T x = static_cast<T>(row.value[k]);
@@ -275,7 +245,7 @@ static int64_t descend(const Rows& rows, const void* slopes, int64_t n_units, co
   float value[kPiece];
   const uint32_t n_shares = static_cast<uint32_t>(share.n), own = static_cast<uint32_t>(share.part);
   for (int64_t q = 0; q < rows.n; ++q) {
-    const Row row = get_row(rows, q);
+    const Row row = row_in_turn(rows, q);
     if (!indices_fit(row, rows.n_features)) return q;
     const T* const slope = static_cast<const T*>(slopes) + q * n_units;
     for (int64_t from = 0; from < row.n; from += kPiece) {
@@ -436,7 +406,7 @@ static void shrink(double l1, double l2, double length, int64_t n, void* weights
 template <typename T>
 static int64_t densify(const Rows& rows, void* out, uint8_t* used) {
   for (int64_t q = 0; q < rows.n; ++q) {
-    const Row row = get_row(rows, q);
+    const Row row = row_in_turn(rows, q);
     if (!indices_fit(row, rows.n_features)) return q;
     T* x = static_cast<T*>(out) + q * rows.n_features;
     for (int64_t k = 0; k < row.n; ++k) {
