@@ -1,9 +1,9 @@
 """Time to a relative gap of 1e-3 and 1e-6 for hinge, squared hinge and log with l2, and to 1e-4 for log with l1.
 
 Ours are dual_cd, newton_cg and cd, and for 1e-3 also sgd and asgd with more and more epochs; ours and each solver of
-LIBLINEAR run with the same falling tolerances until the gap is met. Of all, only the run that meets it counts. No intercept, since
-LIBLINEAR's dual solvers would penalise it. The time is that of the call, from data in each program's own form. The
-optimum is ours at 1e-9, certified by its duality gap (l1: the least value seen).
+LIBLINEAR run with the same falling tolerances until the gap is met. Of all, only the run that meets it counts. No
+intercept, since LIBLINEAR's dual solvers would penalise it. The time is that of the call, from data in each program's
+own form. The optimum is ours at 1e-9, certified by its duality gap (l1: the least value seen).
 Run as `python -m benchmarks.dual [--rows N] [--jobs rcv1 a9a news20 l1 l1-news20 l1-a9a]`. Ratios: the
 peer over our best. The size of the first working set of cd was chosen on `l1`, the rows of RCV1's shape, only.
 """

@@ -2,11 +2,11 @@
 
 Losses without kinks: L-BFGS-B on (positive part, negative part, bias). Losses with kinks: a linear program, with
 tangents where the penalty is not linear, or, for many columns, the dual, whose variables are the slopes of the rows'
-losses; any value of either is a bound from below; 500 rows, since scipy is slow at it. Left out: `gd` for the exponential
-loss without a penalty, 2e-6 above the minimum after 5,000 iterations; subgradients (`gd` on losses with kinks), whose error
-falls like 1/k only, see test_batch.py; rows of RCV1 without a penalty, where the least loss may be zero or infinitely
-far away; `saga` for the logistic loss of a9a without a penalty, still 5e-6 above the minimum after 5,000 iterations,
-and for the exponential loss, which was not tried.
+losses; any value of either is a bound from below; 500 rows, since scipy is slow at it. Left out: `gd` for the
+exponential loss without a penalty, 2e-6 above the minimum after 5,000 iterations; subgradients (`gd` on losses with
+kinks), whose error falls like 1/k only, see test_batch.py; rows of RCV1 without a penalty, where the least loss may be
+zero or infinitely far away; `saga` for the logistic loss of a9a without a penalty, still 5e-6 above the minimum after
+5,000 iterations, and for the exponential loss, which was not tried.
 """
 
 from __future__ import annotations
