@@ -65,7 +65,7 @@ def main() -> None:
         size = write(path, arguments.megabytes)
         for solver in arguments.solvers:
             command = [sys.executable, "-c", CHILD, str(path), solver, str(arguments.iterations), str(arguments.limit)]
-            found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+            found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
             print(
                 f"{solver:10} file {size:,.0f} MB   limit {arguments.limit} MB   peak {found['peak']:.0f} MB "
                 f"(file / peak {size / found['peak']:.1f})   "

@@ -23,7 +23,7 @@ from steepest.engine import batch as engine_batch
 from steepest.kernels import reference_batch
 from steepest.learners.batch import BATCH_SOLVERS, KINKED, REFUSED, pairs, refusal
 from steepest.learners.losses import LOSSES
-from steepest.learners.objective import BatchData, Objective
+from steepest.learners.objective import BatchData, Objective, SmoothOneNorm
 
 DATA = Path(os.environ.get("STEEPEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 BINARY = [name for name, loss in LOSSES.items() if loss.kind == "binary" and name != "perceptron"]
@@ -104,6 +104,27 @@ def test_gradients_and_products_of_many_classes_are_those_of_differences(multi_c
     unit[7, 2] = 1
     objective.evaluate(w, curvature=True)
     np.testing.assert_allclose(diagonal[7, 2], objective.product(unit)[7, 2], rtol=1e-10)
+
+
+def test_the_smoothed_1_norm_is_the_least_of_norm_and_distance():
+    from scipy.optimize import minimize_scalar
+
+    w, u, width, l1 = np.linspace(-2, 2, 9)[:, None], np.linspace(0.2, -0.25, 9)[:, None], np.full((9, 1), 1.5), 0.3
+    smooth = SmoothOneNorm(l1, width, u)
+    total = 0.0
+    for i in range(9):
+
+        def of(s, i=i):
+            return l1 * abs(s) + (w[i, 0] + 1.5 * u[i, 0] - s) ** 2 / 3.0
+
+        least = minimize_scalar(of, bounds=(-4, 4), method="bounded", options={"xatol": 1e-12})
+        total += min(float(least.fun), of(0.0))
+        assert of(smooth.nearest(w)[i, 0]) <= least.fun + 1e-12
+    assert smooth.value(w) == pytest.approx(total, rel=1e-9)
+    up, down = smooth.slope(w + 1e-6), smooth.slope(w - 1e-6)
+    ahead = [SmoothOneNorm(l1, width, u).value(np.where(np.arange(9)[:, None] == i, w + 1e-6, w)) for i in range(9)]
+    np.testing.assert_allclose((np.array(ahead) - smooth.value(w)) / 1e-6, smooth.slope(w)[:, 0], atol=1e-5)
+    np.testing.assert_allclose((up - down) / 2e-6, smooth.curvature(w), atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", KINKED)
