@@ -1,6 +1,6 @@
 """Batch solvers on a file far larger than the memory they take.
 
-    python -m benchmarks.streamed [--megabytes 2000] [--limit 200] [--iterations 2] [--solvers lbfgs newton_cg]
+    python -m benchmarks.streamed [--megabytes 2900] [--limit 285] [--iterations 2] [--solvers lbfgs newton_cg]
 
 Writes RCV1-shaped rows (76 of 47,236 features each, planted labels) as libsvm text to a temporary file, a block of
 20,000 different rows again and again, and minimises log loss with alpha = 1e-4 in a process of its own for each solver.
@@ -55,8 +55,8 @@ def write(path: Path, megabytes: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=2000)
-    parser.add_argument("--limit", type=int, default=200, help="MB of data that the process may have")
+    parser.add_argument("--megabytes", type=int, default=2900)
+    parser.add_argument("--limit", type=int, default=285, help="MB of data that the process may have")
     parser.add_argument("--solvers", nargs="+", default=["lbfgs", "newton_cg"])
     parser.add_argument("--iterations", type=int, default=2)
     arguments = parser.parse_args()
