@@ -1,11 +1,12 @@
 """Batch solvers on a file far larger than the memory they take.
 
-    python -m benchmarks.streamed [--megabytes 1000] [--iterations 2]
+    python -m benchmarks.streamed [--megabytes 2900] [--limit 285] [--iterations 2] [--solvers lbfgs newton_cg]
 
 Writes RCV1-shaped rows (76 of 47,236 features each, planted labels) as libsvm text to a temporary file, a block of
 20,000 different rows again and again, and minimises log loss with alpha = 1e-4 in a process of its own for each solver.
-The file is beyond what would be kept of it, so that every pass parses it anew. Printed: the peak of resident memory of
-the whole process, Python and all libraries included, beside the size of the file.
+The file is beyond what would be kept of it, so that every pass parses it anew. The process may not have more than
+`--limit` MB of data (RLIMIT_DATA, which counts what is reserved, touched or not: to ask for more fails). Printed: the
+peak of resident memory of the whole process, Python and all libraries included, beside the size of the file.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks import CACHE
 from benchmarks.generate import load_rcv1
 
 BLOCK_ROWS = 20_000
 CHILD = """
-import json, sys, time
+import json, resource, sys, time
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[4]) << 20,) * 2)
 import steepest as st
 start = time.perf_counter()
 options = dict(solver=sys.argv[2], max_iter=int(sys.argv[3]), alpha=1e-4, tol=1e-6, n_jobs=2)
@@ -52,17 +55,19 @@ def write(path: Path, megabytes: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--megabytes", type=int, default=2900)
+    parser.add_argument("--limit", type=int, default=285, help="MB of data that the process may have")
+    parser.add_argument("--solvers", nargs="+", default=["lbfgs", "newton_cg"])
     parser.add_argument("--iterations", type=int, default=2)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         path = Path(folder) / "rows.svm"
         size = write(path, arguments.megabytes)
-        for solver in ("lbfgs", "newton_cg"):
-            command = [sys.executable, "-c", CHILD, str(path), solver, str(arguments.iterations)]
-            found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        for solver in arguments.solvers:
+            command = [sys.executable, "-c", CHILD, str(path), solver, str(arguments.iterations), str(arguments.limit)]
+            found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
             print(
-                f"{solver:10} file {size:,.0f} MB   peak {found['peak']:.0f} MB "
+                f"{solver:10} file {size:,.0f} MB   limit {arguments.limit} MB   peak {found['peak']:.0f} MB "
                 f"(file / peak {size / found['peak']:.1f})   "
                 f"{found['iterations']} iterations, {found['passes']} passes, {found['seconds']:.1f} s   "
                 f"objective {found['objective']:.6f}, gradient {found['gradient']:.1e} of its first length",

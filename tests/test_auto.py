@@ -53,7 +53,7 @@ def test_auto_never_chooses_a_pair_that_is_refused(loss, penalty, in_memory, mul
         (dict(tol=1e-6, alpha=1e-2, loss="hinge"), "'dual_cd'"),
         (dict(tol=1e-6, alpha=1e-7), "'newton_cg', started from one stochastic pass"),
         (dict(tol=1e-6, penalty="l1", alpha=1e-3), "'cd'"),
-        (dict(tol=1e-6, penalty="l1", alpha=1e-3, loss="hinge"), "'lbfgs'"),
+        (dict(tol=1e-6, penalty="l1", alpha=1e-3, loss="hinge"), "'newton_cg'"),
         (dict(tol=1e-6, loss="exponential", alpha=1e-2), "'newton_cg', started from one stochastic pass"),
         (dict(penalty="lp", p=3.0, alpha=1e-3), "'newton_cg'"),
         (dict(penalty="lp", p=1.5, alpha=1e-3), "'lbfgs'"),

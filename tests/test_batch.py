@@ -20,7 +20,7 @@ from steepest.engine import batch as engine_batch
 from steepest.kernels import reference_batch
 from steepest.learners.batch import BATCH_SOLVERS, KINKED, REFUSED, pairs, refusal
 from steepest.learners.losses import LOSSES
-from steepest.learners.objective import BatchData, Objective
+from steepest.learners.objective import BatchData, Objective, SmoothOneNorm
 
 DATA = Path(os.environ.get("STEEPEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 BINARY = [name for name, loss in LOSSES.items() if loss.kind == "binary" and name != "perceptron"]
@@ -101,6 +101,27 @@ def test_gradients_and_products_of_many_classes_are_those_of_differences(multi_c
     unit[7, 2] = 1
     objective.evaluate(w, curvature=True)
     np.testing.assert_allclose(diagonal[7, 2], objective.product(unit)[7, 2], rtol=1e-10)
+
+
+def test_the_smoothed_1_norm_is_the_least_of_norm_and_distance():
+    from scipy.optimize import minimize_scalar
+
+    w, u, width, l1 = np.linspace(-2, 2, 9)[:, None], np.linspace(0.2, -0.25, 9)[:, None], np.full((9, 1), 1.5), 0.3
+    smooth = SmoothOneNorm(l1, width, u)
+    total = 0.0
+    for i in range(9):
+
+        def of(s, i=i):
+            return l1 * abs(s) + (w[i, 0] + 1.5 * u[i, 0] - s) ** 2 / 3.0
+
+        least = minimize_scalar(of, bounds=(-4, 4), method="bounded", options={"xatol": 1e-12})
+        total += min(float(least.fun), of(0.0))
+        assert of(smooth.nearest(w)[i, 0]) <= least.fun + 1e-12
+    assert smooth.value(w) == pytest.approx(total, rel=1e-9)
+    up, down = smooth.slope(w + 1e-6), smooth.slope(w - 1e-6)
+    ahead = [SmoothOneNorm(l1, width, u).value(np.where(np.arange(9)[:, None] == i, w + 1e-6, w)) for i in range(9)]
+    np.testing.assert_allclose((np.array(ahead) - smooth.value(w)) / 1e-6, smooth.slope(w)[:, 0], atol=1e-5)
+    np.testing.assert_allclose((up - down) / 2e-6, smooth.curvature(w), atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", KINKED)
@@ -466,7 +487,8 @@ def libsvm_file(tmp_path, binary):
 
 SOLVER_OPTIONS = [
     ("lbfgs", {}), ("lbfgs", {"loss": "hinge"}), ("lbfgs", {"penalty": "l1", "alpha": 1e-3}), ("newton_cg", {}),
-    ("newton_cg", {"loss": "hinge"}), ("cg", {}), ("gd", {}), ("gd", {"loss": "hinge"}),
+    ("newton_cg", {"loss": "hinge"}), ("lbfgs", {"loss": "hinge", "penalty": "l1", "alpha": 1e-3}), ("cg", {}),
+    ("gd", {}), ("gd", {"loss": "hinge"}),
 ]  # fmt: skip
 
 
@@ -482,6 +504,41 @@ def test_bits_depend_neither_on_chunks_nor_on_threads(solver, options, multiclas
     for other in found[1:]:
         np.testing.assert_array_equal(other.coef_, found[0].coef_)
         np.testing.assert_array_equal(other.intercept_, found[0].intercept_)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "newton_cg"])
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet", "l2"])
+@pytest.mark.parametrize("most_inner", [3, 1000])
+def test_the_gap_of_kinked_losses_is_a_bound_however_badly_the_smooth_problems_are_solved(
+    solver, penalty, most_inner, binary, monkeypatch
+):
+    X, y = binary
+    options = dict(penalty=penalty, alpha=1e-2, dtype="float64", fit_intercept=False)
+    least = st.LinearClassifier("hinge", solver="newton_cg", tol=1e-10, **options).fit(X, y).objective(X, y)
+    monkeypatch.setattr("steepest.learners.batch_kinks.MOST_INNER", most_inner)
+    found = st.LinearClassifier("hinge", solver=solver, tol=1e-6, max_iter=15, **options).fit(X, y)
+    for record in found.history_:
+        assert record["objective"] * (1 - record["gradient"]) <= least * (1 + 1e-9)
+    assert not found.history_.events[-1].startswith("converged") or found.objective(X, y) <= least * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hinge_with_the_1_norm_ends_at_the_minimum_of_a_linear_program(seed):
+    from scipy.optimize import linprog
+
+    rng = np.random.default_rng(seed)
+    n, d, alpha = 80, 12, 0.01
+    X = rng.standard_normal((n, d)).astype(np.float32).astype(np.float64)
+    t = np.sign(X @ rng.standard_normal(d) + rng.standard_normal(n))
+    A = np.hstack([-t[:, None] * X, t[:, None] * X, -np.eye(n)])
+    cost = np.concatenate([np.full(2 * d, alpha), np.full(n, 1 / n)])
+    least = linprog(cost, A, -np.ones(n), bounds=(0, None), method="highs").fun
+    for solver in ("lbfgs", "newton_cg"):
+        model = st.LinearClassifier(
+            "hinge", solver=solver, penalty="l1", alpha=alpha, fit_intercept=False, dtype="float64", tol=1e-6
+        ).fit(X, t)
+        assert model.history_.events[-1].startswith("converged")
+        assert model.objective(X, t) == pytest.approx(least, rel=CLOSE)
 
 
 def test_closed_form_bits_do_not_depend_on_chunks(regression, monkeypatch):

@@ -16,6 +16,7 @@ from steepest.data.source import from_arrays
 from steepest.kernels import reference_dual as reference
 from steepest.learners import rows_in_memory
 from steepest.learners.cd import transposed
+from steepest.learners.cd_faces import QuadraticModel, model_matrix
 from steepest.learners.dual_cd import DualCD, DualProblem
 from steepest.learners.losses import LOSSES
 from steepest.learners.objective import BatchData, Objective
@@ -304,3 +305,55 @@ def test_constant_columns_empty_rows_and_one_feature_give_finite_weights(solver,
     model = st.LinearClassifier("log", solver=solver, penalty=penalty, alpha=0.1, random_state=0, fit_intercept=False)
     model.fit(X, [0, 1, 1, 0])
     assert np.isfinite(model.coef_).all()
+
+
+# --------------------------------------------------------------------------------------- cd, features that say the same
+
+
+def one_hot_groups(n=600, groups=6, size=5, seed=0):
+    """Each group's columns sum to one, so that one feature after the other hardly gets anywhere."""
+    generator = np.random.default_rng(seed)
+    columns = np.arange(groups) * size + generator.integers(0, size, (n, groups))
+    X = sp.csr_matrix((np.ones(n * groups, np.float32), columns.ravel(), np.arange(0, n * groups + 1, groups)))
+    y = np.sign(X @ generator.standard_normal(groups * size) + generator.standard_normal(n))
+    return X, y
+
+
+@given(some.integers(0, 10_000), some.booleans(), some.sampled_from([0.0, 0.01]), some.sampled_from([0.0, 0.02, 0.3]))
+@settings(max_examples=60, deadline=None)
+def test_the_minimum_of_a_quadratic_model_meets_its_conditions(seed, with_bias, l2, l1):
+    generator = np.random.default_rng(seed)
+    n, rows = 7, 12
+    A = generator.standard_normal((rows, n + 1))
+    A[:, -1] = 1.0
+    A[:, 1] = A[:, 0]  # two features that say the same
+    model = QuadraticModel(A.T @ A / rows, generator.standard_normal(n + 1), l1, l2 or 1e-3, with_bias)
+    start, w = generator.standard_normal((2, n + 1)) * (generator.random((2, n + 1)) < 0.6)
+    w[-1] = start[-1]
+    found = model.minimum(start, w, 1e-8)
+    slope = model.slope + model.matrix @ (found - start)
+    slope[:-1] += model.l2 * found[:-1]
+    used = found[:-1] != 0
+    assert np.abs(slope[:-1] + l1 * np.sign(found[:-1]))[used].sum() < 1e-7
+    assert (np.abs(slope[:-1][~used]) <= l1 + 1e-7).all()
+    assert abs(slope[-1]) < 1e-7 if with_bias else found[-1] == start[-1]
+
+
+def test_the_matrix_of_a_model_is_that_of_dense_rows():
+    X, _ = problem(40, 9)
+    columns = transposed(next(iter(from_arrays(X, np.zeros(40)))))
+    h, chosen = np.random.default_rng(0).random(40), np.array([1, 4, 8])
+    dense = np.column_stack([X.toarray()[:, chosen], np.ones(40)]).astype(np.float64)
+    np.testing.assert_allclose(model_matrix(columns, chosen, h), dense.T @ (h[:, None] * dense), atol=1e-12)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("loss", ["log", "squared_hinge"])
+def test_cd_needs_few_steps_where_features_say_the_same(loss, fit_intercept):
+    X, y = one_hot_groups()
+    options = dict(penalty="l1", alpha=1e-4, fit_intercept=fit_intercept, dtype="float64", max_iter=5000)
+    found = st.LinearClassifier(loss, solver="cd", tol=1e-9, **options).fit(X, y)
+    other = st.LinearClassifier(loss, solver="lbfgs", tol=1e-9, **options).fit(X, y)
+    assert found.objective(X, y) <= other.objective(X, y) * (1 + 1e-8)
+    assert len(found.history_) < 40
+    assert found.history_.events[-1].startswith("converged")

@@ -83,7 +83,9 @@ def _for_lp(problem: Problem) -> Choice:
 def _accurate(problem: Problem) -> Choice:
     asked = f"tol={problem.tol:g} asks for the minimum itself"
     if problem.penalty in ("l1", "elasticnet"):
-        if problem.loss in KINKED or problem.multi_class == "softmax" or not problem.in_memory:
+        if problem.loss in KINKED:
+            return Choice("newton_cg", f"{asked}, and multipliers take the kinks out of loss and penalty alike")
+        if problem.multi_class == "softmax" or not problem.in_memory:
             return Choice("lbfgs", f"{asked}, and L-BFGS takes any loss with a 1-norm, also from files")
         return Choice("cd", f"{asked}, and coordinate descent visits only the weights that are not zero")
     if problem.loss == "squared":

@@ -178,12 +178,6 @@ REFUSED = (
     ),
     Refusal(
         ("newton_cg",),
-        KINKED,
-        ("l1", "elasticnet"),
-        "the 1-norm has kinks at zero, which this solver cannot cross; use solver='lbfgs'",
-    ),
-    Refusal(
-        ("newton_cg",),
         None,
         ("lp",),
         "|w|^p with p below 2 has no second derivative at zero; use solver='lbfgs', 'cg' or 'gd'",

@@ -2,13 +2,16 @@
 
 Each row's loss l(z) is replaced by its Moreau envelope at z + mu u, with u a multiplier a row. The smooth problem is
 minimised by L-BFGS or Newton's method; then u becomes the slope of the envelope, and mu shrinks (Rockafellar, 1976; for
-learning, Li, Sun and Toh, 2018). The minimum is reached for mu > 0, without the ill conditioning of pure smoothing.
-The gap of Fenchel and Young between w and u, in the kernel's totals, bounds the distance to the minimum; it is what
-`gradient` of a step tells. Memory: one number a row and output, also for rows that stream.
+learning, Li, Sun and Toh, 2018). The minimum is reached for mu > 0, without the ill conditioning of pure smoothing. A
+1-norm is treated the same way, with a multiplier a weight; the weights shown are the sparse ones next to the smooth
+problem's. The multipliers u are a point of the dual, so its value bounds the minimum from below, however roughly the
+smooth problem was solved; the distance of both is what `gradient` of a step tells.
+Memory: one number a row and output, also for rows that stream.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,12 +20,14 @@ import numpy as np
 from steepest.data.chunk import Array
 from steepest.learners.batch import Step
 from steepest.learners.batch_lbfgs import relative_change
-from steepest.learners.objective import Objective
+from steepest.learners.objective import Objective, SmoothOneNorm
 
 SHRINK = 0.25  # mu after every round
-LEAST_SMOOTHING = 1e-7  # of the first mu
-MOST_INNER = 300
+LEAST_SMOOTHING = 1e-5  # of the first mu
+MOST_INNER = 1000
 FIRST_LEFT = 1e-2  # of the gradient, by the first round; then falls with the gap
+PATIENCE = 10  # rounds that do not lower the gap, before rounding is held to be all that is left
+NO_LOSS = 1e-9  # of the first objective: below, the gap is a share of this
 
 
 class Multipliers:
@@ -30,11 +35,15 @@ class Multipliers:
 
     def __init__(self, objective: Objective, inner: Any, tol: float) -> None:
         self.objective, self.inner, self.tol = objective, inner, tol
-        self.w = objective.start()
+        self.w = self.smooth_w = objective.start()
         self.multipliers = [np.zeros((chunk.n_rows, objective.n_outputs)) for _, chunk in objective.data.passes()]
+        self.pulls = np.zeros_like(self.w[:-1])  # the multipliers of the 1-norm
         self.first_mu = self.mu = self._spread()
+        self.unit = self.first_mu * objective.inverse_spread()[:-1]  # of weights
         self.left = FIRST_LEFT
-        self.first_norm = 0.0
+        self.first_norm = self.first_value = 0.0
+        self.bound = -math.inf  # no w has a smaller objective
+        self.least_gap, self.stalled = math.inf, 0
 
     def _spread(self) -> float:
         """The unit of scores: 1 for margins, the spread of the targets otherwise."""
@@ -47,39 +56,78 @@ class Multipliers:
 
     def step(self) -> Step:
         """Minimises the smooth problem, then moves the multipliers."""
-        o = self.objective
-        before = self.w
+        o, l1, before = self.objective, self.objective.l1, self.w
         o.smoothing, o.shifts = self.mu, [self.mu * u for u in self.multipliers]
-        solver = self.inner(o, start=self.w)
+        one_norm = SmoothOneNorm(l1, np.full_like(self.pulls, self.mu / l1), self.pulls) if l1 else None
+        o.l1, o.smooth_one_norm = 0.0, one_norm
+        reached = self._minimise()
+        _, gradient = o.evaluate(self.smooth_w)
+        gradient[:-1] -= o.penalty_gradient(self.smooth_w[:-1])
+        loss_dual = o.plain_loss - o.gap - float(np.vdot(self.smooth_w, gradient))
+        self.multipliers = o.slopes(self.smooth_w)
+        self.w = self.smooth_w.copy()
+        if one_norm is not None:
+            self.pulls = one_norm.slope(self.smooth_w[:-1])
+            self.w[:-1] = one_norm.nearest(self.smooth_w[:-1])
+        o.smoothing, o.shifts, o.l1, o.smooth_one_norm = 0.0, None, l1, None
+        value = o.evaluate(self.w)[0] + o.one_norm(self.w)
+        self.first_value = self.first_value or value
+        self.bound = max(self.bound, self._bound(gradient, loss_dual))
+        gap = max(0.0, value - self.bound) / max(value, NO_LOSS * self.first_value, 1e-300)
+        self.stalled = 0 if gap < self.least_gap else self.stalled + 1
+        self.least_gap = min(gap, self.least_gap)
+        done = f"the gap stays at {gap:.1e} of the objective" if self.stalled >= PATIENCE else None
+        moved, measure = relative_change(self.w, before), "the gap's share of the objective"
+        step = Step(value, gap, self.mu, moved, done, measure)
+        if reached:
+            self.mu = max(self.mu * SHRINK, LEAST_SMOOTHING * self.first_mu)
+        self.left = max(1e-9, min(self.left, 0.1) * 0.3)
+        return step
+
+    def _minimise(self) -> bool:
+        """The smooth problem; whether it was solved as well as asked."""
+        solver = self.inner(self.objective, start=self.smooth_w)
         self.first_norm = self.first_norm or solver.first_norm
         solver.first_norm = max(solver.first_norm, self.first_norm)  # later rounds start near the end
         for _ in range(MOST_INNER):
             inner = solver.step()
             if inner.gradient <= self.left or inner.done is not None:
                 break
-        self.w = solver.w
-        o.evaluate(self.w)
-        value = o.plain_loss + o.smooth_penalty(self.w) + o.one_norm(self.w)
-        gap = o.gap / max(abs(value), 1e-300)
-        self.multipliers = o.slopes(self.w)
-        step = Step(value, gap, self.mu, relative_change(self.w, before), measure="the gap's share of the objective")
-        self.mu = max(self.mu * SHRINK, LEAST_SMOOTHING * self.first_mu)
-        self.left = max(1e-9, min(self.left, 0.1) * 0.3)
-        o.smoothing, o.shifts = 0.0, None
-        return step
+        self.smooth_w = solver.w
+        return bool(inner.gradient <= self.left)
+
+    def _bound(self, gradient: Array, loss_dual: float) -> float:
+        """The value of the dual at the multipliers, whose mean over the rows, times x, is `gradient`.
+
+        The dual of these losses doubles with the multipliers, so these may shrink until the 1-norm holds all weights.
+        What has no penalty must have no gradient; what is left of it counts as if the weight moved scores by one unit.
+        """
+        o = self.objective
+        slope, bias = gradient[:-1], float(np.abs(gradient[-1]).sum()) * self.first_mu
+        if not (o.l1 or o.l2 or o.p):
+            return loss_dual - float(np.abs(slope * self.unit).sum()) - bias
+        steepest = float(np.abs(slope).max(initial=0.0))
+        share = 1.0 if o.l2 or o.p or steepest <= o.l1 else o.l1 / steepest * (1.0 - 1e-15)
+        bound = share * loss_dual - o.conjugate_penalty(share * slope)
+        return bound - share * bias if math.isfinite(bound) else -math.inf
 
     @property
     def state(self) -> Mapping[str, Array]:
         """The weights, the multipliers, mu and the inner tolerance."""
         return {
             "w": self.w,
+            "smooth_w": self.smooth_w,
             "multipliers": np.concatenate(self.multipliers),
-            "numbers": np.array([self.mu, self.left, self.first_norm]),
+            "pulls": self.pulls,
+            "numbers": np.array([self.mu, self.left, self.first_norm, self.first_value, self.bound, self.least_gap]),
+            "stalled": np.array([self.stalled]),
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on from there."""
-        self.w = np.array(state["w"])
+        self.w, self.smooth_w, self.pulls = (np.array(state[name]) for name in ("w", "smooth_w", "pulls"))
         edges = np.cumsum([len(u) for u in self.multipliers])[:-1]
         self.multipliers = [np.ascontiguousarray(part) for part in np.split(np.array(state["multipliers"]), edges)]
-        self.mu, self.left, self.first_norm = (float(number) for number in state["numbers"])
+        numbers = (float(number) for number in state["numbers"])
+        self.mu, self.left, self.first_norm, self.first_value, self.bound, self.least_gap = numbers
+        self.stalled = int(state["stalled"][0])

@@ -18,6 +18,7 @@ from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.data.parameters import ParameterError
 from steepest.learners.batch import Step
+from steepest.learners.cd_faces import MOST_FEATURES, QuadraticModel, model_matrix
 from steepest.learners.linear_state import SOFTMAX
 from steepest.learners.losses import Loss
 from steepest.learners.objective import Objective
@@ -26,6 +27,7 @@ from steepest.learners.rows_in_memory import all_rows, for_each, targets_of
 LEAST_SET = 512  # features in the first working set
 GROWTH = 2  # times the features in use, later
 MOST_CYCLES = 200
+CYCLES_OF_FEW = 20  # before so few features that their model fits into a matrix are solved for as a whole
 INNER_SHARE = 0.03  # of the violation of the optimality conditions that the model's solution may leave
 DECREASE, MOST_BACKTRACKS = 0.01, 40
 LIFT = 1e-12  # added to second derivatives, so that a loss that is flat somewhere has a model all the same
@@ -74,7 +76,9 @@ class CdProblem:
         diagonal, w, bias = np.zeros(len(self.w)), self.w.copy(), np.array([self.bias])
         arrays = (self.columns.indptr, self.columns.indices, self.columns.values)
         kernels.cd_diagonal(*arrays, chosen, h, diagonal)
-        kernels.cd_cycles(
+        enough = INNER_SHARE * float(self.violations[chosen].sum() + abs(self.bias_slope))
+        few = len(chosen) <= MOST_FEATURES
+        left = kernels.cd_cycles(
             *arrays,
             chosen,
             self.gradient,
@@ -87,10 +91,20 @@ class CdProblem:
             l1=self.l1,
             l2=self.l2,
             fit_intercept=self.fit_intercept,
-            cycles=MOST_CYCLES,
-            enough=INNER_SHARE * float(self.violations[chosen].sum() + abs(self.bias_slope)),
+            cycles=CYCLES_OF_FEW if few else MOST_CYCLES,
+            enough=enough,
         )
+        if few and left > enough:
+            self._minimise_exactly(chosen, h, w, bias, enough)
         self._search(w - self.w, float(bias[0]) - self.bias)
+
+    def _minimise_exactly(self, chosen: Array, h: Array, w: Array, bias: Array, enough: float) -> None:
+        """Features that say nearly the same take cycles without end; of few, the model is solved as a whole."""
+        matrix = model_matrix(self.columns, chosen, h.astype(np.float64))
+        slope = np.append(self.gradient[chosen], self.bias_slope)
+        model = QuadraticModel(matrix, slope, self.l1, self.l2, self.fit_intercept)
+        found = model.minimum(np.append(self.w[chosen], self.bias), np.append(w[chosen], bias), enough)
+        w[chosen], bias[0] = found[:-1], found[-1]
 
     def _working_set(self) -> Array:
         """Features in use, and those that most want to be."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.source import ArraySource, Order, Source
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_state import TARGETS
+from steepest.learners.penalties import soft_threshold
 
 GRADIENT, PRODUCT, DIAGONAL = 0, 1, 2  # kinds of passes, as in batch_table.h
 TOTALS = 3  # loss, loss without smoothing, gap
@@ -94,6 +95,32 @@ def _add_in_order(total: float, numbers: Array) -> float:
     return float(np.cumsum(np.concatenate([[total], numbers]))[-1])
 
 
+@dataclass(frozen=True, slots=True)
+class SmoothOneNorm:
+    """The Moreau envelope of l1 |w| at w + width multiplier: without kinks, and least where l1 |w| is in the end."""
+
+    l1: float
+    width: Array  # one a weight: the curvature is 1 / width where the weight is held at zero
+    multiplier: Array
+
+    def nearest(self, weights: Array) -> Array:
+        """The sparse weights next to these."""
+        return soft_threshold(weights + self.width * self.multiplier, self.width * self.l1)
+
+    def slope(self, weights: Array) -> Array:
+        """Within -l1 and l1; the next multiplier."""
+        return np.asarray(np.clip(self.multiplier + weights / self.width, -self.l1, self.l1))
+
+    def curvature(self, weights: Array) -> Array:
+        """1 / width where the nearest weight is zero."""
+        return np.where(self.nearest(weights) == 0, 1.0 / self.width, 0.0)
+
+    def value(self, weights: Array) -> float:
+        """l1 |s| + |w + width multiplier - s|^2 / (2 width), with s the nearest sparse weights."""
+        slope = self.slope(weights)
+        return self.l1 * float(np.abs(self.nearest(weights)).sum()) + 0.5 * float(np.vdot(self.width * slope, slope))
+
+
 class Objective:
     """Value, gradient and products with the Hessian of the smooth part of F."""
 
@@ -110,6 +137,7 @@ class Objective:
         self.passes = 0
         self.smoothing = 0.0
         self.shifts: list[Array] | None = None
+        self.smooth_one_norm: SmoothOneNorm | None = None  # takes the place of the 1-norm while it is set
         self.warm: Array | None = None  # weights from which a solver that can do so starts
         self.plain_loss = self.gap = math.nan  # of the last evaluation: mean loss without smoothing, gap
         self._curvature: list[Array] = []
@@ -132,7 +160,7 @@ class Objective:
         self.plain_loss, self.gap = float(total[1]), float(total[2])
         gradient = self._reduced()
         with np.errstate(over="ignore", invalid="ignore"):
-            gradient[:-1] += self._penalty_gradient(w[:-1])
+            gradient[:-1] += self.penalty_gradient(w[:-1])
             value = float(total[0]) + self.smooth_penalty(w)
         return (value if math.isfinite(value) and np.isfinite(gradient).all() else math.inf), gradient
 
@@ -195,6 +223,12 @@ class Objective:
         scale = np.where(scale > 0, scale, 1.0)
         return np.asarray(np.sqrt(scale) if self.sparse else scale)
 
+    def inverse_spread(self) -> Array:
+        """One over the root of each feature's mean square: what moves the scores by about one; 0 where all are zero."""
+        self.add_squares()
+        squares = self._reduced()
+        return np.asarray(np.where(squares > 0, 1.0 / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0))
+
     def add_squares(self) -> None:
         """One pass: the squares of all values into the lanes."""
         totals = np.zeros((self.n_lanes, TOTALS))
@@ -211,21 +245,37 @@ class Objective:
         weights = w[:-1]
         if self.p:
             return self.alpha / self.p * float((np.abs(weights) ** self.p).sum())
-        return 0.5 * self.l2 * float(np.vdot(weights, weights)) if self.l2 else 0.0
+        smooth = 0.0 if self.smooth_one_norm is None else self.smooth_one_norm.value(weights)
+        return smooth + (0.5 * self.l2 * float(np.vdot(weights, weights)) if self.l2 else 0.0)
 
     def one_norm(self, w: Array) -> float:
         """What l1 adds."""
         return self.l1 * float(np.abs(w[:-1]).sum()) if self.l1 else 0.0
 
-    def _penalty_gradient(self, weights: Array) -> Array | float:
+    def penalty_gradient(self, weights: Array) -> Array | float:
+        """Of the smooth part."""
         if self.p:
             return np.asarray(self.alpha * np.sign(weights) * np.abs(weights) ** (self.p - 1.0))
-        return self.l2 * weights if self.l2 else 0.0
+        slope = self.l2 * weights if self.l2 else 0.0
+        return slope if self.smooth_one_norm is None else slope + self.smooth_one_norm.slope(weights)
+
+    def conjugate_penalty(self, slope: Array) -> float:
+        """Largest of slope.w - penalty(w) over all w: what the dual subtracts. Infinite where nothing holds w back."""
+        if self.p > 1:
+            power = self.p / (self.p - 1.0)
+            return float(self.alpha ** (1.0 - power) / power) * float((np.abs(slope) ** power).sum())
+        beyond = np.maximum(np.abs(slope) - self.l1, 0.0)
+        if self.l2:
+            return 0.5 / self.l2 * float(np.vdot(beyond, beyond))
+        return math.inf if beyond.any() else 0.0
 
     def _penalty_curvature(self) -> Array | float:
         if self.p:
             assert self._curvature_at is not None
             return np.asarray(self.alpha * (self.p - 1.0) * np.abs(self._curvature_at[:-1]) ** (self.p - 2.0))
+        if self.smooth_one_norm is not None:
+            assert self._curvature_at is not None
+            return self.l2 + self.smooth_one_norm.curvature(self._curvature_at[:-1])
         return self.l2
 
     # -------------------------------------------------------------------------------------------------- the passes
