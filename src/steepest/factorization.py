@@ -278,7 +278,9 @@ class MatrixFactorization(Recommender):
     def _run(self, learner: FactorLearner, entries: Entries, values: Array) -> FactorRun:
         solver, n_threads = learner.settings.solver, threads(self.n_jobs)
         if solver == "als":
-            return AlternatingRun(learner, entries.users, entries.items, values, entries.weights, n_threads)
+            alternating = AlternatingRun(learner, entries.users, entries.items, values, entries.weights, n_threads)
+            alternating.start()
+            return alternating
         if solver == "lbfgs":
             return BatchRun(learner, entries.users, entries.items, values, entries.weights)
         n_blocks = None if self.n_blocks == "auto" else whole("n_blocks", self.n_blocks, 1)

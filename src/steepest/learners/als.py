@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, DataError
+from steepest.data.chunk import Array, Chunk, DataError
 from steepest.learners.base import Progress
 from steepest.learners.factors import BIAS, BIAS_PRIOR, FactorLearner, csr_of, padded_rank
+from steepest.learners.kl_start import group_rows, lean_on_groups
 
 EXACT = 24  # unknowns; measured, conjugate gradients are faster beyond for implicit feedback
 EXACT_KNOWN = 40  # the same where only known entries count, which are few a row
@@ -104,6 +105,15 @@ class AlternatingRun:
         if not math.isfinite(loss):
             raise DataError("the alternating solver overflowed; scale the values or raise alpha")
         return Progress(self.n_entries, self.weight, loss)
+
+    def start(self) -> None:
+        """Chooses where factors of counts begin; other losses begin well enough from the learner's noise."""
+        if self.loss != "kl":
+            return
+        learner, side = self.learner, self.by_user
+        rows = Chunk(side.indptr, side.indices, side.values, len(learner.items))
+        groups = group_rows(rows, learner.rank, learner.settings.seed, self.n_threads)
+        lean_on_groups(rows, groups, learner.users[:, : learner.rank], learner.items[:, : learner.rank])
 
     def settle(self) -> None:
         """The learner's tables are always up to date."""
