@@ -166,6 +166,24 @@ def test_implicit_objective_never_rises_with_exact_solutions():
     assert "counts every cell" in model.history_.events[0]
 
 
+@pytest.mark.parametrize(
+    ("weighting", "alpha", "ridge"),
+    [("mixed", 0.002, lambda c, m: 20 * c + m), ("count", 0.01, lambda c, m: c + m), ("none", 0.01, lambda c, m: 1)],
+)
+def test_rows_of_clicks_are_shrunk_by_their_confidence_and_cells(weighting, alpha, ridge):
+    clicks, counts = planted_clicks(), 1.0 + np.arange(len(planted_clicks())) % 3
+    options = {"loss": "implicit", "weighting": weighting, "confidence": 2.0, "random_state": 0}
+    model = st.MatrixFactorization(4, **options).fit(clicks, counts)
+    assert model.alpha_ == alpha
+    q, known = model.item_factors_.astype(np.float64), np.flatnonzero(clicks[:, 0] == model.user_ids_[0])
+    places = {item: at for at, item in enumerate(model.item_ids_.tolist())}
+    rows, extra = q[[places[item] for item in clicks[known, 1].tolist()]], 2.0 * counts[known]
+    matrix = q.T @ q + (rows * extra[:, None]).T @ rows + alpha * ridge(extra.sum(), len(q)) * np.eye(4)
+    row = np.linalg.solve(matrix, rows.T @ (1 + extra))
+    model.fold_in(clicks[known], counts[known])
+    np.testing.assert_allclose(model.user_factors_[0], row, rtol=1e-3, atol=1e-4)
+
+
 def test_kl_objective_never_rises_and_comes_to_the_optimum_of_scikit_learn():
     from sklearn.decomposition import NMF
 
@@ -436,7 +454,7 @@ def test_neighbours_point_in_the_same_direction():
         assert item not in [other for other, _ in pairs]
         assert all(-1.0001 <= cosine <= 1.0001 for _, cosine in pairs)
     assert np.mean([other % 5 == 3 for other, _ in model.similar_users(3, 10)[0]]) >= 0.8
-    with pytest.raises(st.DataError, match=r"999.*not seen in training"):
+    with pytest.raises(st.DataError, match=r"the item 999 was not seen in training"):
         model.similar_items(999)
 
 
