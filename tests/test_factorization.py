@@ -75,6 +75,16 @@ def test_every_way_to_fit_ratings_beats_the_means(ratings, options):
         assert model.user_factors_.min() >= 0
 
 
+def test_a_1_norm_leaves_some_factors_zero_and_not_all():
+    rng = np.random.default_rng(0)
+    users, items = np.divmod(rng.permutation(6000)[:4000], 60)
+    product = (rng.standard_normal((100, 3))[users] * rng.standard_normal((60, 3))[items]).sum(axis=1)
+    X, y = np.column_stack([users, items]), np.clip(np.rint(3 + product), 1, 5)
+    model = st.MatrixFactorization(8, l1=0.005, random_state=0).fit(X[:3500], y[:3500])
+    assert 0.05 < (model.user_factors_ == 0).mean() < 0.6
+    assert np.sqrt(np.mean((model.predict(X[3500:]) - y[3500:]) ** 2)) < 0.6 * y.std()
+
+
 def test_the_scale_of_ratings_does_not_matter(ratings):
     X, y, X_test, _y_test = ratings
     stars = st.MatrixFactorization(8, random_state=0).fit(X, y)
