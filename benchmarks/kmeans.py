@@ -128,7 +128,7 @@ def no_slower_and_no_worse(peer: str) -> list[Target]:
 def minibatch_job(load: Callable[[Settings], Any], k: int, **more: Any) -> Job:
     runners = {
         "steepest minibatch": partial(fit, load=load, make=steepest_model, k=k),
-        "steepest minibatch, 10 epochs": partial(fit, load=load, make=steepest_model, k=k, **more),
+        "steepest minibatch, 2 epochs": partial(fit, load=load, make=steepest_model, k=k, **more),
         "scikit-learn MiniBatchKMeans": partial(fit, load=load, make=sklearn_minibatch, k=k),
     }
     return Job(runners, no_slower_and_no_worse("scikit-learn MiniBatchKMeans"))
@@ -143,11 +143,11 @@ def lloyd_job(load: Callable[[Settings], Any], k: int, seeds: int) -> Job:
 
 
 JOBS = {
-    "mnist-10": minibatch_job(load_mnist, 10, epochs=10),
-    "mnist-100": minibatch_job(load_mnist, 100, epochs=10),
-    "news": minibatch_job(load_news, 20, epochs=10),
+    "mnist-10": minibatch_job(load_mnist, 10, epochs=2),
+    "mnist-100": minibatch_job(load_mnist, 100, epochs=2),
+    "news": minibatch_job(load_news, 20, epochs=2),
     "mnist-10-lloyd": lloyd_job(load_mnist, 10, 3),
-    "mnist-100-lloyd": lloyd_job(load_mnist, 100, 4),
+    "mnist-100-lloyd": lloyd_job(load_mnist, 100, 2),
     "news-lloyd": lloyd_job(load_news, 20, 3),
 }
 

@@ -75,6 +75,16 @@ def test_every_way_to_fit_ratings_beats_the_means(ratings, options):
         assert model.user_factors_.min() >= 0
 
 
+def test_a_1_norm_leaves_some_factors_zero_and_not_all():
+    rng = np.random.default_rng(0)
+    users, items = np.divmod(rng.permutation(6000)[:4000], 60)
+    product = (rng.standard_normal((100, 3))[users] * rng.standard_normal((60, 3))[items]).sum(axis=1)
+    X, y = np.column_stack([users, items]), np.clip(np.rint(3 + product), 1, 5)
+    model = st.MatrixFactorization(8, l1=0.005, random_state=0).fit(X[:3500], y[:3500])
+    assert 0.05 < (model.user_factors_ == 0).mean() < 0.6
+    assert np.sqrt(np.mean((model.predict(X[3500:]) - y[3500:]) ** 2)) < 0.6 * y.std()
+
+
 def test_the_scale_of_ratings_does_not_matter(ratings):
     X, y, X_test, _y_test = ratings
     stars = st.MatrixFactorization(8, random_state=0).fit(X, y)
@@ -166,6 +176,24 @@ def test_implicit_objective_never_rises_with_exact_solutions():
     assert "counts every cell" in model.history_.events[0]
 
 
+@pytest.mark.parametrize(
+    ("weighting", "alpha", "ridge"),
+    [("mixed", 0.002, lambda c, m: 20 * c + m), ("count", 0.01, lambda c, m: c + m), ("none", 0.01, lambda c, m: 1)],
+)
+def test_rows_of_clicks_are_shrunk_by_their_confidence_and_cells(weighting, alpha, ridge):
+    clicks, counts = planted_clicks(), 1.0 + np.arange(len(planted_clicks())) % 3
+    options = {"loss": "implicit", "weighting": weighting, "confidence": 2.0, "random_state": 0}
+    model = st.MatrixFactorization(4, **options).fit(clicks, counts)
+    assert model.alpha_ == alpha
+    q, known = model.item_factors_.astype(np.float64), np.flatnonzero(clicks[:, 0] == model.user_ids_[0])
+    places = {item: at for at, item in enumerate(model.item_ids_.tolist())}
+    rows, extra = q[[places[item] for item in clicks[known, 1].tolist()]], 2.0 * counts[known]
+    matrix = q.T @ q + (rows * extra[:, None]).T @ rows + alpha * ridge(extra.sum(), len(q)) * np.eye(4)
+    row = np.linalg.solve(matrix, rows.T @ (1 + extra))
+    model.fold_in(clicks[known], counts[known])
+    np.testing.assert_allclose(model.user_factors_[0], row, rtol=1e-3, atol=1e-4)
+
+
 def test_kl_objective_never_rises_and_comes_to_the_optimum_of_scikit_learn():
     from sklearn.decomposition import NMF
 
@@ -182,6 +210,64 @@ def test_kl_objective_never_rises_and_comes_to_the_optimum_of_scikit_learn():
     users, items = np.argsort(model.user_ids_), np.argsort(model.item_ids_)
     product = model.user_factors_[users] @ model.item_factors_[items].T
     assert product.sum() == pytest.approx(V.sum(), rel=1e-3)
+
+
+def counts_of_topics(n_rows, n_columns, n_topics, seed):
+    """Documents of few topics each, as counts of words."""
+    rng = np.random.default_rng(seed)
+    topics, shares = rng.dirichlet(np.full(n_columns, 0.05), n_topics), rng.dirichlet(np.full(n_topics, 0.1), n_rows)
+    V = rng.poisson(100 * shares @ topics).astype(np.float64)
+    return V[:, V.sum(axis=0) > 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kl_from_groups_of_rows_ends_within_one_percent_of_scikit_learn(seed):
+    from sklearn.decomposition import NMF
+
+    V = counts_of_topics(400, 300, 8, seed)
+    model = st.MatrixFactorization(8, loss="kl", epochs=40, random_state=seed).fit(sp.csr_matrix(V))
+    losses = np.array(model.history_.column("loss")) * V.size
+    peer = NMF(8, beta_loss="kullback-leibler", solver="mu", init="nndsvda", max_iter=80, tol=0, random_state=0).fit(V)
+    assert losses[-1] < 1.01 * peer.reconstruction_err_**2 / 2
+
+
+def test_kl_begins_with_the_rows_totals_and_leans_on_their_groups():
+    from steepest.data.chunk import Chunk
+    from steepest.learners.kl_start import group_rows, lean_on_groups
+
+    V = np.zeros((12, 9))
+    for group in range(3):  # three kinds of rows that share no column
+        V[4 * group : 4 * group + 4, 3 * group : 3 * group + 3] = np.random.default_rng(group).integers(3, 9, (4, 3))
+    matrix = sp.csr_matrix(V)
+    rows = Chunk(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float32), 9)
+    groups = group_rows(rows, 3, 0, 1)
+    assert [len(set(groups[4 * g : 4 * g + 4])) for g in range(3)] == [1, 1, 1]
+    assert len(set(groups)) == 3
+    users, items = np.ones((12, 3), np.float32), np.ones((9, 3), np.float32)
+    lean_on_groups(rows, groups, users, items)
+    np.testing.assert_allclose((users @ items.T).sum(axis=1), V.sum(axis=1), rtol=1e-5)
+    assert users.mean() == pytest.approx(items.mean(), rel=1e-5)
+    assert (users.argmax(axis=1) == groups).all()
+    assert (items.argmax(axis=1) == groups[::4].repeat(3)).all()
+
+
+@pytest.mark.parametrize("kind", ["fewer rows than factors", "equal rows", "a row and a column of zeros"])
+def test_kl_starts_from_any_counts(kind):
+    V = counts_of_topics(30, 20, 3, 0)
+    if kind == "fewer rows than factors":
+        V = V[:4]
+    elif kind == "equal rows":
+        V = np.repeat(V[:2], 10, axis=0)
+    else:
+        V[3], V[:, 4] = 0, 0
+    cells = np.argwhere(np.ones_like(V))
+    model = st.MatrixFactorization(6, loss="kl", epochs=100, random_state=0).fit(cells, V.ravel())
+    losses = np.array(model.history_.column("loss"))
+    assert np.isfinite(model.user_factors_).all()
+    assert np.isfinite(model.item_factors_).all()
+    assert (np.diff(losses) < 1e-4 * losses[0]).all()
+    if kind != "a row and a column of zeros":  # as many factors as kinds of rows: the fit is exact
+        assert np.abs(model.user_factors_ @ model.item_factors_.T - V).max() < 0.05 * V.max()
 
 
 def test_matrices_sparse_and_dense():
@@ -378,7 +464,7 @@ def test_neighbours_point_in_the_same_direction():
         assert item not in [other for other, _ in pairs]
         assert all(-1.0001 <= cosine <= 1.0001 for _, cosine in pairs)
     assert np.mean([other % 5 == 3 for other, _ in model.similar_users(3, 10)[0]]) >= 0.8
-    with pytest.raises(st.DataError, match=r"999.*not seen in training"):
+    with pytest.raises(st.DataError, match=r"the item 999 was not seen in training"):
         model.similar_items(999)
 
 

@@ -56,12 +56,13 @@ class MatrixFactorization(Recommender):
         Losses over all cells cannot be sampled entry by entry: for `implicit` and `kl`, "sgd" means "als", and
         `solver_` says so.
     alpha : float or "auto"
-        Strength of the 2-norm. "auto": 0.04 (0.11 by count, 0.1 by none); 0.01 for implicit, 0.01 for bpr, 0 for kl.
+        Strength of the 2-norm. "auto": 0.04 (0.11 by count, 0.1 by none); for implicit 0.002 (0.01 by count or
+        none); 0.01 for bpr, 0 for kl.
     l1 : float
         Strength of the 1-norm.
     weighting : {"mixed", "count", "none"}
-        The ridge of a row with n entries: alpha (n + 100), alpha n, or alpha times the mean of n. For implicit: alpha
-        times the row's confidence and cells, or alpha alone ("none").
+        The ridge of a row with n entries: alpha (n + 100), alpha n, or alpha times the mean of n. For implicit, with c
+        the confidence of a row's known cells and m its cells: alpha (20 c + m), alpha (c + m), or alpha.
     biases : bool
         Learn biases of users and items around the global mean; False leaves out both. Never with implicit, kl or
         nonnegative.
@@ -278,7 +279,9 @@ class MatrixFactorization(Recommender):
     def _run(self, learner: FactorLearner, entries: Entries, values: Array) -> FactorRun:
         solver, n_threads = learner.settings.solver, threads(self.n_jobs)
         if solver == "als":
-            return AlternatingRun(learner, entries.users, entries.items, values, entries.weights, n_threads)
+            alternating = AlternatingRun(learner, entries.users, entries.items, values, entries.weights, n_threads)
+            alternating.start()
+            return alternating
         if solver == "lbfgs":
             return BatchRun(learner, entries.users, entries.items, values, entries.weights)
         n_blocks = None if self.n_blocks == "auto" else whole("n_blocks", self.n_blocks, 1)

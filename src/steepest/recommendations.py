@@ -143,4 +143,5 @@ def check_known(codes: Array, ids: Array, what: str) -> None:
     """An id that must be known but is not is an error that names it."""
     if (codes < 0).any():
         unknown = ids[int(np.flatnonzero(codes < 0)[0])]
+        unknown = unknown.item() if isinstance(unknown, np.generic) else unknown
         raise DataError(f"the {what} {unknown!r} was not seen in training; fold it in, or leave it out")

@@ -22,7 +22,8 @@ SMOOTH = ("squared", "logistic")  # those that L-BFGS can learn
 SOLVERS = ("sgd", "als", "lbfgs")
 WEIGHTINGS = ("mixed", "count", "none")
 WHOLE = ("implicit", "kl")  # every cell of the matrix counts
-ALPHA = {"implicit": 0.01, "kl": 0.0, "bpr": 0.01}
+ALPHA = {"kl": 0.0, "bpr": 0.01}
+IMPLICIT_ALPHA = {"mixed": 0.002, "count": 0.01, "none": 0.01}
 # In units of the ratings' spread; chosen on held-out parts of MovieLens, Book-Crossing and planted factors.
 EXPLICIT_ALPHA = {"mixed": 0.04, "count": 0.11, "none": 0.1}
 KNOWN_SHARE = 0.06  # of the weight of all cells that known cells have in addition, if confidence is "auto"
@@ -74,7 +75,7 @@ def resolve_settings(p: dict[str, Any], seed: int) -> FactorSettings:
     if solver == "lbfgs" and nonnegative:
         raise ParameterError("solver='lbfgs' knows no floor; use nonnegative=True with solver='sgd' or 'als'")
     weighting = choice("weighting", p["weighting"], WEIGHTINGS)
-    usual = ALPHA.get(loss, EXPLICIT_ALPHA[weighting])
+    usual = ALPHA.get(loss, (IMPLICIT_ALPHA if loss == "implicit" else EXPLICIT_ALPHA)[weighting])
     alpha = usual if p["alpha"] == "auto" else at_least("alpha", p["alpha"], 0)
     if loss == "kl" and alpha:
         raise ParameterError(f"alpha={p['alpha']!r} has no meaning for loss='kl'; use l1, or alpha=0")

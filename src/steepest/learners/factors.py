@@ -30,6 +30,7 @@ BIAS, SQUARES, BIAS_SQUARES, SHRINK, BIAS_SHRINK = range(5)
 ROW_PRIOR = 100.0  # "mixed": a row is shrunk as if it had so many entries more; measured on four data sets
 BIAS_PRIOR = 45.0  # the ridge of a bias over alpha
 INIT_SCALE = 0.01  # held-out errors on three sets fall from 0.1 to here: what starts large must be unlearned
+L1_INIT_SCALE = 0.3  # a 1-norm makes zero a minimum of its own, which smaller factors would fall into
 WAIT = 1000  # entries from which mean and spread are taken before an online pass starts
 OVERFLOW = 2
 
@@ -167,10 +168,11 @@ class FactorLearner:
             return table if table.flags.writeable else np.array(table)
         grown = new_table(n_rows, self.rank)
         grown[:known] = table
-        kernels.factor_init(grown, known, self.rank, seed, INIT_SCALE)
+        scale = L1_INIT_SCALE if self.settings.l1 else INIT_SCALE
+        kernels.factor_init(grown, known, self.rank, seed, scale)
         if self.level:  # spread by a quarter of the level, and never below zero
             factors = grown[known:, : self.rank]
-            factors[:] = self.level * (1 + np.clip(factors / INIT_SCALE, -3, 3) / 4)
+            factors[:] = self.level * (1 + np.clip(factors / scale, -3, 3) / 4)
         # A row that an online pass meets is shrunk, until a fit counts its entries, as if it had a hundred.
         grown[known:, self.padded + SHRINK] = 2 if self.settings.weighting == "mixed" else 1
         grown[known:, self.padded + BIAS_SHRINK] = 1 / BIAS_PRIOR
