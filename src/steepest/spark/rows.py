@@ -287,12 +287,13 @@ def _shown(batch: Any, row: int) -> str:
 
 def to_bytes(chunk: Chunk) -> bytes:
     """Packed rows with numeric targets as one string of bytes."""
-    packed = chunk.packed()
+    whole = chunk.order is None and chunk.indptr[0] == 0 and chunk.indptr[-1] == len(chunk.indices)
+    packed = chunk if whole else chunk.packed()
     has = (packed.y is not None, packed.weight is not None)
     head = np.array([packed.n_rows, len(packed.indices), packed.n_features, *has], np.int64)
     parts = [head, packed.indptr, packed.indices, packed.values]
     parts += [np.asarray(part, np.float64) for part in (packed.y, packed.weight) if part is not None]
-    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+    return b"".join([np.ascontiguousarray(part).data.cast("B") for part in parts if part.size])
 
 
 def from_bytes(data: Any) -> Chunk:
