@@ -41,11 +41,12 @@ def test_one_shard_gives_the_bits_of_lloyd_in_one_process(blob_frame, blobs):
     assert there.n_iter_ == here.n_iter_
 
 
-@pytest.mark.parametrize("n_shards", [3, 10])
-def test_several_shards_agree_with_one_process_to_rounding(blob_frame, blobs, n_shards):
+@pytest.mark.parametrize(("n_shards", "barrier"), [(3, False), (10, True)])
+def test_several_shards_agree_with_one_process_to_rounding(blob_frame, blobs, n_shards, barrier):
     params = dict(solver="lloyd", random_state=3, init_size=300, tol=0.0)
     here = st.KMeans(5, **params).fit(blobs, sample_weight=np.arange(900) % 3.0)
-    there = st.fit_spark(st.KMeans(5, **params), blob_frame, features="x", weight="w", n_shards=n_shards)
+    options = dict(features="x", weight="w", n_shards=n_shards, barrier=barrier)
+    there = st.fit_spark(st.KMeans(5, **params), blob_frame, **options)
     np.testing.assert_allclose(there.cluster_centers_, here.cluster_centers_, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(there.counts_, here.counts_)
     assert there.inertia_ == pytest.approx(here.inertia_, rel=1e-6)
@@ -155,6 +156,12 @@ def test_alternating_solvers_give_the_same_bits_on_any_number_of_shards(rating_f
         assert there.explain("u3", 1000) == here.explain("u3", 1000)
 
 
+def test_strata_inside_one_job_give_the_same_bits(rating_frame, ratings):
+    model = lambda: st.MatrixFactorization(5, epochs=3, n_blocks=3, random_state=4)
+    there = st.fit_spark(model(), rating_frame, features=PAIR, label="rating", barrier=True)
+    same(model().fit(ratings[PAIR], ratings["rating"]), there)
+
+
 @pytest.mark.parametrize("method", ["dsgd", "als"])
 def test_weights_of_ratings_and_a_shuffled_frame(rating_frame, ratings, method, tmp_path):
     model = lambda: st.MatrixFactorization(4, epochs=2, n_blocks=2, solver="als" if method == "als" else "sgd",
@@ -184,7 +191,7 @@ def test_a_stripe_packed_alone_is_as_it_is_among_all():
     values = rng.random(2000).astype(np.float32)
     settings = resolve_settings(st.MatrixFactorization(4).get_params(), 9)
     all_of_it = make_strata(users, items, values, None, 50, 30, 3, settings.seed)
-    places = all_of_it.user_places, all_of_it.item_places, all_of_it.user_bounds, all_of_it.item_bounds
+    places = all_of_it.user_bounds, all_of_it.item_bounds, all_of_it.user_places, all_of_it.item_places
     arrange = Arrange(settings, FactorLearner(settings).numbers, *places, before=all_of_it.offsets[:-1:3])
     owner = np.searchsorted(all_of_it.user_bounds[1:-1], all_of_it.user_places, side="right")[users]
     for a in range(3):
@@ -241,6 +248,7 @@ def test_files_of_ratings_that_were_lost_are_written_again(rating_frame, ratings
         (dict(), dict(features=["user", "film"]), "features='film' is no column; the DataFrame has 'user'"),
         (dict(), dict(label="user"), "the column 'user' is of type string; ratings and weights are numbers"),
         (dict(), dict(method="ipm"), "method='ipm' is unknown; choose one of dsgd, als"),
+        (dict(solver="als"), dict(barrier=True), "method='als' needs two; leave barrier out"),
     ],
 )
 def test_what_a_cluster_cannot_factor_is_said(rating_frame, params, options, message):

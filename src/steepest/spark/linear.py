@@ -163,7 +163,7 @@ def add_gradient(shard: Shard, given: BatchState) -> dict[str, Array]:
         for path in [path for path in _objectives if os.path.dirname(path) != run]:
             del _objectives[path]
         learner = LinearLearner(given.settings, given.n_features, given.labels)
-        objective = _objectives[shard.path] = Objective(BatchData(shard.source, learner))
+        objective = _objectives[shard.path] = Objective(BatchData(shard.source, learner), most_lanes=1)
     if given.w is None:
         objective.add_squares()
         weights = {"weight_sum": np.array([objective.weight_sum]), "targets": objective.add_targets()}
