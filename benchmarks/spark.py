@@ -251,11 +251,11 @@ OURS = dict(alpha=1e-5)
 
 
 def tune(n: int, kind: str) -> None:
-    """Grids of both; one epoch more or less matters little beside alpha."""
+    """Grids of both."""
     spark = warm_up(session())
     frame, held = spark.read.parquet(*files_of("vectors", n)), held_out()
     log = kind == "log"
-    mine = [dict(epochs=2, alpha=a) for a in (1e-6, 3e-6, 1e-5, 3e-5)]
+    mine = [dict(epochs=e, alpha=a) for a in (3e-6, 1e-5, 3e-5) for e in (1, 4)]
     plain = [dict(maxIter=20, regParam=r, standardization=False) for r in (0.0, 1e-6, 1e-5, 1e-4)]
     more = [dict(maxIter=20, regParam=1e-5, standardization=True), dict(maxIter=10, **REGULARISED)]
     peer = "LogisticRegression" if log else "LinearSVC"
@@ -264,11 +264,11 @@ def tune(n: int, kind: str) -> None:
     spark.stop()
 
 
-def linear(n: int, bits: int, kind: str, iterations: list[int]) -> None:
+def linear(n: int, bits: int, kind: str, epochs: list[int], iterations: list[int]) -> None:
     spark = warm_up(session())
     frame, held = spark.read.parquet(*files_of("vectors", n, bits)), held_out(bits)
     log = kind == "log"
-    mine = [dict(epochs=e, **OURS) for e in ((1, 2, 4) if log else (1, 2, 4, 8))]
+    mine = [dict(epochs=e, **OURS) for e in epochs]
     peer = "LogisticRegression" if log else "LinearSVC"
     ways = {
         "ipm, barrier": our_linear(frame, held, kind, mine, features="features", barrier=True),
@@ -481,15 +481,16 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--bits", type=int, default=BITS, help="of prepare, linear and svm")
+    parser.add_argument("--epochs", type=int, nargs="*", default=[1, 2, 4], help="of our linear models")
     parser.add_argument("--iterations", type=int, nargs="*", default=[10, 20], help="of MLlib's linear models")
     ways = ["dsgd", "dsgd, barrier", "als", "ALS"]
     parser.add_argument("--ways", nargs="*", default=ways, help="of factors")
     arguments = parser.parse_args()
-    n, bits, iterations = arguments.rows, arguments.bits, arguments.iterations
+    n, bits, epochs, iterations = arguments.rows, arguments.bits, arguments.epochs, arguments.iterations
     jobs: dict[str, Callable[[], None]] = {
         "prepare": lambda: prepare(n, bits),
-        "linear": lambda: linear(n, bits, "log", iterations),
-        "svm": lambda: linear(n, bits, "hinge", iterations),
+        "linear": lambda: linear(n, bits, "log", epochs, iterations),
+        "svm": lambda: linear(n, bits, "hinge", epochs, iterations),
         "tune": lambda: tune(n, "log"),
         "tune-svm": lambda: tune(n, "hinge"),
         "batch": lambda: batch(n),

@@ -231,6 +231,17 @@ def test_a_batch_solver_reaches_the_minimum_that_one_process_finds(frame, binary
     assert there.history_[0]["bytes_up"] == there.history_[0]["passes"] * 10 * 8 * 201
 
 
+def test_features_that_no_row_has_cost_a_batch_solver_nothing(frame, binary):
+    X, y = binary
+    params = dict(alpha=1e-2, solver="lbfgs", tol=1e-4, random_state=0)
+    options = dict(features=PAIR, label="label", method="batch", n_shards=2, barrier=True)
+    wide = st.fit_spark(st.LinearClassifier(**params), frame, n_features=1 << 20, **options)
+    assert wide.coef_.shape == (1, 1 << 20)
+    assert not wide.coef_[:, 200:].any()
+    np.testing.assert_allclose(wide.coef_[:, :200], st.LinearClassifier(**params).fit(X, y).coef_, atol=1e-4)
+    assert wide.history_[0]["bytes_up"] == wide.history_[0]["passes"] * 2 * 8 * 201
+
+
 def test_regression_from_columns_of_numbers(spark):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 3)).round(3)

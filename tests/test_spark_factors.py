@@ -66,7 +66,8 @@ def test_a_start_is_improved_on_a_sample_unless_lloyd_is_asked_for(blob_frame, b
 def test_centres_that_are_given_and_a_cluster_that_gets_no_row(blob_frame, blobs):
     start = np.vstack([blobs[:4], np.full((1, 4), 1e4, np.float32)])
     here = st.KMeans(5, init=start, solver="lloyd").fit(blobs)
-    there = st.fit_spark(st.KMeans(5, init=start, solver="lloyd"), blob_frame, features="x", n_shards=2)
+    model = st.KMeans(5, init=start, solver="lloyd")
+    there = st.fit_spark(model, blob_frame, features="x", n_shards=2, barrier=True)
     np.testing.assert_allclose(there.cluster_centers_, here.cluster_centers_, rtol=1e-4, atol=1e-4)
 
 
@@ -125,18 +126,19 @@ def same(here, there):
 
 
 @pytest.mark.parametrize(
-    "params",
+    ("params", "n_shards", "barrier"),
     [
-        dict(),
-        dict(loss="absolute", step="bold", l1=1e-3),
-        dict(biases=False, nonnegative=True),
+        (dict(), 1, False),
+        (dict(), 3, False),
+        (dict(), 3, True),
+        (dict(loss="absolute", step="bold", l1=1e-3), 3, True),
+        (dict(biases=False, nonnegative=True), 3, True),
     ],
 )
-@pytest.mark.parametrize("n_shards", [1, 3])
-def test_strata_on_spark_and_in_one_process_give_the_same_bits(rating_frame, ratings, params, n_shards):
-    model = lambda: st.MatrixFactorization(5, epochs=3, n_blocks=n_shards, random_state=4, **params)
+def test_strata_on_spark_and_in_one_process_give_the_same_bits(rating_frame, ratings, params, n_shards, barrier):
+    model = lambda: st.MatrixFactorization(5, epochs=2, n_blocks=n_shards, random_state=4, **params)
     here = model().fit(ratings[PAIR], ratings["rating"])
-    there = st.fit_spark(model(), rating_frame, features=PAIR, label="rating", method="dsgd")
+    there = st.fit_spark(model(), rating_frame, features=PAIR, label="rating", method="dsgd", barrier=barrier)
     same(here, there)
     assert there.history_.column("loss") == here.history_.column("loss")
     assert there.recommend("u3", k=4)[0] == here.recommend("u3", k=4)[0]
@@ -154,12 +156,6 @@ def test_alternating_solvers_give_the_same_bits_on_any_number_of_shards(rating_f
     np.testing.assert_allclose(there.history_.column("objective"), here.history_.column("objective"), rtol=1e-6)
     if params.get("loss") != "implicit":
         assert there.explain("u3", 1000) == here.explain("u3", 1000)
-
-
-def test_strata_inside_one_job_give_the_same_bits(rating_frame, ratings):
-    model = lambda: st.MatrixFactorization(5, epochs=3, n_blocks=3, random_state=4)
-    there = st.fit_spark(model(), rating_frame, features=PAIR, label="rating", barrier=True)
-    same(model().fit(ratings[PAIR], ratings["rating"]), there)
 
 
 @pytest.mark.parametrize("method", ["dsgd", "als"])
@@ -212,10 +208,11 @@ def test_a_user_with_nearly_all_ratings_leaves_stripes_empty(spark):
     rows = pd.DataFrame({"user": [1] * 300 + [2, 3, 4], "item": [*range(300), 0, 1, 2], "rating": 1.0})
     rows["rating"] = rows["item"] % 5.0
     model = lambda: st.MatrixFactorization(2, epochs=2, n_blocks=4, random_state=0)
-    there = st.fit_spark(model(), spark.createDataFrame(rows), features=PAIR, label="rating")
+    frame = spark.createDataFrame(rows)
+    there = st.fit_spark(model(), frame, features=PAIR, label="rating", barrier=True)
     same(model().fit(rows[PAIR], rows["rating"]), there)
-    als = lambda: st.MatrixFactorization(2, epochs=2, solver="als", random_state=0)
-    there = st.fit_spark(als(), spark.createDataFrame(rows), features=PAIR, label="rating", n_shards=4)
+    als = lambda: st.MatrixFactorization(2, epochs=1, solver="als", random_state=0)
+    there = st.fit_spark(als(), frame, features=PAIR, label="rating", n_shards=4)
     same(als().fit(rows[PAIR], rows["rating"]), there)
 
 
@@ -232,7 +229,7 @@ def test_files_of_ratings_that_were_lost_are_written_again(rating_frame, ratings
         return real(run, *given)
 
     monkeypatch.setattr(factors.FarSgdRun, "_learn", forgetful)
-    model = lambda: st.MatrixFactorization(5, epochs=3, n_blocks=2, random_state=4)
+    model = lambda: st.MatrixFactorization(5, epochs=2, n_blocks=2, random_state=4)
     there = st.fit_spark(model(), rating_frame, features=PAIR, label="rating")
     same(model().fit(ratings[PAIR], ratings["rating"]), there)
 
