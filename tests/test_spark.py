@@ -466,6 +466,8 @@ def test_files_that_were_lost_are_written_again(frame, binary, monkeypatch, way,
 
 # ------------------------------------------------------------------------------------------------------ a real cluster
 
+in_processes_of_their_own = pytest.mark.xdist_group("spark processes")  # so not where the session's tests run
+
 CLUSTER_SCRIPT = """
 import os, signal, sys, time
 import numpy as np, pandas as pd
@@ -560,6 +562,7 @@ def cluster(tmp_path, spark_env):
         log.close()
 
 
+@in_processes_of_their_own
 def test_a_cluster_that_loses_a_worker_in_mid_training_gives_the_same_bits(cluster, binary, tmp_path):
     """Once with a job a round; then, with another worker lost, in barrier mode, which goes on from the last round."""
     import subprocess
@@ -583,6 +586,7 @@ def test_a_cluster_that_loses_a_worker_in_mid_training_gives_the_same_bits(clust
     assert "went on from the last round" in inside
 
 
+@in_processes_of_their_own
 def test_the_command_line_trains_on_spark(tmp_path, spark_env):
     """In a process of its own, which has a session for each command."""
     import json
@@ -632,6 +636,7 @@ def test_the_command_line_says_that_no_master_answers(tmp_path, capsys):
     assert not (tmp_path / "m.steepest").exists()
 
 
+@in_processes_of_their_own
 def test_the_same_over_spark_connect(tmp_path, binary, spark_env):
     """In a process of its own: a process speaks either to a JVM of its own or to a server."""
     import subprocess
