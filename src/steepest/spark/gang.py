@@ -146,6 +146,7 @@ class Gang:
             with contextlib.suppress(TimeoutError, AuthenticationError, EOFError, ConnectionError):
                 self._welcome(server.accept()[0])
                 until = time.monotonic() + SECONDS_TO_BEGIN
+        self.members.sort(key=lambda member: member.shards)
 
     def _welcome(self, caller: socket.socket) -> None:
         line = _line(caller)
