@@ -601,10 +601,11 @@ def test_the_command_line_trains_on_spark(tmp_path, spark_env):
     names = {task: str(tmp_path / f"{task}.steepest") for task in ("classify", "cluster", "rate")}
     rows, more = str(tmp_path / "rows.parquet"), ["--spark", "local[2]"]
     commands = [
-        ["train", *more, rows, "-m", names["classify"], "--n-shards", "2", "--barrier"],
-        ["train", *more, rows, "-m", names["cluster"], "--task", "cluster", "--n-clusters", "2", "--label", "label"],
+        ["train", *more, rows, "-m", names["classify"], "--n-shards", "2"],
+        ["train", *more, rows, "-m", names["cluster"], "--task", "cluster", "--n-clusters", "2", "--label", "label",
+         "--barrier"],
         ["train", *more, str(tmp_path / "stars.parquet"), "-m", names["rate"], "--task", "rate",
-         "--rating-column", "stars", "--n-factors", "2", "--n-blocks", "2", "--epochs", "3"],
+         "--rating-column", "stars", "--n-factors", "2", "--n-blocks", "2", "--epochs", "3", "--barrier"],
     ]  # fmt: skip
     script = "import json, sys\nfrom steepest.cli import main\nsys.exit(sum(map(main, json.loads(sys.argv[1]))))"
     words = [sys.executable, "-c", script, json.dumps(commands)]
