@@ -76,10 +76,13 @@ def rcv1_batch(words: Vocabulary, path: list[int]) -> tuple[sp.csr_matrix, np.nd
     return X, np.where(positive ^ flipped, 1, -1).astype(np.int8), flipped
 
 
-def rcv1(n_rows: int, *, part: str = "train", seed: int = 0) -> tuple[sp.csr_matrix, np.ndarray, np.ndarray]:
-    """The first n rows of a part: matrix, labels -1 and 1, and which labels are noise."""
+def rcv1(
+    n_rows: int, *, part: str = "train", seed: int = 0, first_batch: int = 0
+) -> tuple[sp.csr_matrix, np.ndarray, np.ndarray]:
+    """n rows of a part, from a batch on: matrix, labels -1 and 1, and which labels are noise."""
     words, stream = Vocabulary(seed), ("train", "test").index(part) + 1
-    batches = [rcv1_batch(words, [seed, stream, batch]) for batch in range(-(-n_rows // BATCH_ROWS))]
+    numbers = range(first_batch, first_batch - (-n_rows // BATCH_ROWS))
+    batches = [rcv1_batch(words, [seed, stream, batch]) for batch in numbers]
     X, y, flipped = zip(*batches, strict=True)
     return sp.vstack(X, "csr")[:n_rows], np.concatenate(y)[:n_rows], np.concatenate(flipped)[:n_rows]
 

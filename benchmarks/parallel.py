@@ -1,12 +1,15 @@
 """Learning in parallel against serial: seconds and objective of replicas, hogwild and mixing on RCV1-shaped rows.
 
 Runs alternate in direction, and the best of each is taken, in one process. Run as
-`python -m benchmarks.parallel [--rows N] [--jobs threads large shards]`.
+`python -m benchmarks.parallel [--rows N] [--jobs ceiling text threads large shards]`. `ceiling` is what two threads can
+gain at most: two serial learners that share nothing but the machine, against one alone. `text` streams libsvm text.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import threading
 import time
 from typing import Any
 
@@ -14,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import steepest as st
+from benchmarks import text_path
 from benchmarks.generate import load_large, load_rcv1
 
 ROUNDS = 5
@@ -68,6 +72,41 @@ def compare(title: str, X: sp.csr_matrix, y: np.ndarray, ways: dict[str, dict[st
         )
 
 
+def ceiling(X: sp.csr_matrix, y: np.ndarray, loss: str) -> None:
+    """Rows a second of two independent serial learners at once, against one."""
+
+    def learn(found: list[float]) -> None:
+        found.append(learning_seconds(st.LinearClassifier(loss, random_state=0, epochs=6).fit(X, y)))
+
+    alone: list[float] = []
+    together: list[float] = []
+    for _ in range(ROUNDS):
+        learn(alone)
+        found: list[float] = []
+        threads = [threading.Thread(target=learn, args=(found,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        together.append(max(found))
+    print(f"two learners that share nothing, {loss}: {2 * min(alone) / min(together):.2f}x", flush=True)
+
+
+def text(n_rows: int, loss: str) -> None:
+    """One epoch from libsvm text, parsed and learned by threads of their own, on one core and on two."""
+    path, cores = text_path(n_rows, "svm"), sorted(os.sched_getaffinity(0))
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    for number in range(ROUNDS):
+        for n in (1, 2) if number % 2 else (2, 1):
+            os.sched_setaffinity(0, cores[:n])
+            start = time.perf_counter()
+            st.LinearClassifier(loss, random_state=0, epochs=1, n_jobs=n).fit_stream(st.scan(str(path)))
+            seconds[n].append(time.perf_counter() - start)
+    os.sched_setaffinity(0, cores)
+    best = {n: min(found) for n, found in seconds.items()}
+    print(f"text, {loss}: {best[1]:.2f} s on one core, {best[2]:.2f} s on two: {best[1] / best[2]:.2f}x", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
@@ -75,6 +114,10 @@ def main() -> None:
     parser.add_argument("--losses", nargs="*", default=["log", "hinge"])
     arguments = parser.parse_args()
     for loss in arguments.losses:
+        if "ceiling" in arguments.jobs:
+            ceiling(*load_rcv1(arguments.rows), loss)
+        if "text" in arguments.jobs:
+            text(arguments.rows, loss)
         if "threads" in arguments.jobs:
             compare("2^15.5 weights", *load_rcv1(arguments.rows), THREADS, loss, ROUNDS)
         if "large" in arguments.jobs:

@@ -1,14 +1,16 @@
 """`fit_spark` beside Spark's own MLlib: one session, the same Parquet files, from DataFrame to model.
 
-    python -m benchmarks.spark prepare --rows 200000          writes the files, once
-    python -m benchmarks.spark linear --rows 200000           ipm against LogisticRegression and LinearSVC
+    python -m benchmarks.spark prepare --rows 200000 [--bits 22]   writes the files, once
+    python -m benchmarks.spark tune                                settings of both, by the validation rows
+    python -m benchmarks.spark linear | svm [--rows --bits]        ipm against LogisticRegression and LinearSVC
     python -m benchmarks.spark batch | text | factors | kmeans
-    python -m benchmarks.spark round                          what a round costs over its kernel
+    python -m benchmarks.spark round                               what a round costs over its kernel
 
 Rows have RCV1's shape, their words hashed to 2^18 places (a vector column that both read). Every way is a list of runs,
-one a setting; each prints seconds (wall clock, from DataFrame to model) and its loss on rows held out. A ratio
-compares the fastest run of ours that is at least as good as the peer's best with the peer's fastest run that is at most
-0.1 % worse than its best: time to the same loss. The session is warm: a small fit of each came before.
+one a setting; each prints seconds (wall clock, from DataFrame to model) and its loss on validation rows, by which all
+settings were chosen; the loss on other rows stands beside it. A ratio compares the fastest run of ours that is at least
+as good as the peer's best with the peer's fastest run that is at most 0.1 % worse than its best: time to the same loss.
+The session is warm: a small fit of each came before.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from benchmarks import CACHE, ROOT
 
 BITS = 18
 HELD_OUT = 20_000
-FILE_ROWS = 50_000
+FILE_BATCHES = 4  # of the generator, in a file
 SLACK = 1.001
 
 
@@ -49,20 +51,32 @@ def folder(name: str) -> Path:
     return CACHE / "spark" / name
 
 
-def rows_of(n: int, part: str) -> tuple[Any, np.ndarray]:
-    """CSR rows over 2^18 places, and labels 0 and 1."""
+def rows_of(n: int, part: str, bits: int = BITS, first_batch: int = 0) -> tuple[Any, np.ndarray]:
+    """CSR rows over 2^bits places, and labels 0 and 1."""
     from benchmarks.generate import rcv1
 
-    X, y, _ = rcv1(n, part=part)
-    places = (X.indices.astype(np.int64) * 40_503 + 11) & (2**BITS - 1)  # odd: no two words share a place
-    X.indices, X._shape = places.astype(np.int32), (n, 2**BITS)
+    X, y, _ = rcv1(n, part=part, first_batch=first_batch)
+    places = (X.indices.astype(np.int64) * 40_503 + 11) & (2**bits - 1)  # odd: no two words share a place
+    X.indices, X._shape = places.astype(np.int32), (n, 2**bits)
     X.has_sorted_indices = False
     X.sort_indices()
     return X, (y > 0).astype(np.int64)
 
 
+class Held(NamedTuple):
+    """Rows not learned: to choose settings by, and to tell what came of it."""
+
+    validation: tuple[Any, np.ndarray]
+    test: tuple[Any, np.ndarray]
+
+
+def held_out(bits: int = BITS) -> Held:
+    X, y = rows_of(2 * HELD_OUT, "test", bits)
+    return Held((X[HELD_OUT:], y[HELD_OUT:]), (X[:HELD_OUT], y[:HELD_OUT]))
+
+
 def write_vectors(path: Path, X: Any, y: np.ndarray) -> None:
-    """Parquet files whose column `features` Spark takes for MLlib vectors."""
+    """A Parquet file whose column `features` Spark takes for MLlib vectors."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -79,24 +93,21 @@ def write_vectors(path: Path, X: Any, y: np.ndarray) -> None:
     }
     columns = [("features", udt), ("label", "double")]
     schema = {"type": "struct", "fields": [dict(name=n, type=t, nullable=True, metadata={}) for n, t in columns]}
-    path.mkdir(parents=True, exist_ok=True)
-    for number, start in enumerate(range(0, X.shape[0], FILE_ROWS)):
-        part, labels = X[start : start + FILE_ROWS], y[start : start + FILE_ROWS]
-        offsets = pa.array(part.indptr.astype(np.int32))
-        dense = part.nnz == part.shape[0] * part.shape[1]
-        places = pa.ListArray.from_arrays(offsets, pa.array(part.indices.astype(np.int32)))
-        vectors = pa.StructArray.from_arrays(
-            [
-                pa.array(np.full(len(labels), int(dense), np.int8)),
-                pa.array([None if dense else X.shape[1]] * len(labels), pa.int32()),
-                pa.nulls(len(labels), places.type) if dense else places,
-                pa.ListArray.from_arrays(offsets, pa.array(part.data.astype(np.float64))),
-            ],
-            names=["type", "size", "indices", "values"],
-        )
-        table = pa.table({"features": vectors, "label": pa.array(labels.astype(np.float64))})
-        key = b"org.apache.spark.sql.parquet.row.metadata"
-        pq.write_table(table.replace_schema_metadata({key: json.dumps(schema).encode()}), path / f"{number:03}.parquet")
+    offsets = pa.array(X.indptr.astype(np.int32))
+    dense = X.nnz == X.shape[0] * X.shape[1]
+    places = pa.ListArray.from_arrays(offsets, pa.array(X.indices.astype(np.int32)))
+    vectors = pa.StructArray.from_arrays(
+        [
+            pa.array(np.full(len(y), int(dense), np.int8)),
+            pa.array([None if dense else X.shape[1]] * len(y), pa.int32()),
+            pa.nulls(len(y), places.type) if dense else places,
+            pa.ListArray.from_arrays(offsets, pa.array(X.data.astype(np.float64))),
+        ],
+        names=["type", "size", "indices", "values"],
+    )
+    table = pa.table({"features": vectors, "label": pa.array(y.astype(np.float64))})
+    key = b"org.apache.spark.sql.parquet.row.metadata"
+    pq.write_table(table.replace_schema_metadata({key: json.dumps(schema).encode()}), path)
 
 
 def write_texts(path: Path, X: Any, y: np.ndarray) -> None:
@@ -104,21 +115,38 @@ def write_texts(path: Path, X: Any, y: np.ndarray) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    table = pa.table({"text": texts_of(X), "label": y.astype(np.float64)})
+    pq.write_table(table, path)
+
+
+def texts_of(X: Any) -> list[str]:
     words = np.array([f"w{j:x}" for j in range(X.shape[1])])[X.indices]
-    path.mkdir(parents=True, exist_ok=True)
-    for number, start in enumerate(range(0, X.shape[0], FILE_ROWS)):
-        ends = X.indptr[start : start + FILE_ROWS + 1]
-        texts = [" ".join(words[a:b]) for a, b in itertools.pairwise(ends)]
-        table = pa.table({"text": texts, "label": y[start : start + FILE_ROWS].astype(np.float64)})
-        pq.write_table(table, path / f"{number:03}.parquet")
+    return [" ".join(words[a:b]) for a, b in itertools.pairwise(X.indptr)]
 
 
-def prepare(n: int) -> None:
+def prepare(n: int, bits: int) -> None:
+    """Writes the files that are not there yet, one after the other, so that it can be stopped."""
+    from benchmarks.generate import BATCH_ROWS
+
+    rows = FILE_BATCHES * BATCH_ROWS
     for name, write in (("vectors", write_vectors), ("texts", write_texts)):
-        if name == "texts" and n > 200_000:
+        if name == "texts" and (n > 200_000 or bits != BITS):
             continue
-        if not folder(f"{name}-{n}").exists():
-            write(folder(f"{name}-{n}"), *rows_of(n, "train"))
+        path = named(name, n, bits)
+        path.mkdir(parents=True, exist_ok=True)
+        for number, start in enumerate(range(0, n, rows)):
+            file = path / f"{number:03}.parquet"
+            if not file.exists():
+                write(path / "unfinished", *rows_of(min(rows, n - start), "train", bits, number * FILE_BATCHES))
+                os.replace(path / "unfinished", file)
+
+
+def named(name: str, n: int, bits: int = BITS) -> Path:
+    return folder(f"{name}-{n}" if bits == BITS else f"{name}{bits}-{n}")
+
+
+def files_of(name: str, n: int, bits: int = BITS) -> list[str]:
+    return sorted(map(str, named(name, n, bits).glob("*.parquet")))
 
 
 # --------------------------------------------------------------------------------------------------------- the session
@@ -170,29 +198,35 @@ def log_loss(scores: np.ndarray, y: np.ndarray) -> float:
     return float(np.logaddexp(0, np.where(y > 0, -scores, scores)).mean())
 
 
-def our_linear(frame: Any, held: Any, loss: str, settings: list[dict[str, Any]], **options: Any) -> Iterable[Run]:
+def judged(decide: Callable[[Any], np.ndarray], held: Held, log: bool) -> tuple[float, float]:
+    """(on the validation rows, on the test rows): the log loss, or the share of errors."""
+    found = []
+    for X, y in held:
+        scores = decide(X)
+        found.append(log_loss(scores, y) if log else float(((scores > 0) != y).mean()))
+    return found[0], found[1]
+
+
+def our_linear(frame: Any, held: Held, loss: str, settings: list[dict[str, Any]], **options: Any) -> Iterable[Run]:
     import steepest as st
 
-    X, y = held
     for params in settings:
         model = st.LinearClassifier(loss, random_state=0, n_shards=2, **params)
         seconds, model = timed(lambda m=model: st.fit_spark(m, frame, label="label", **options))
-        scores = model.decision_function(X)
-        value = log_loss(scores, y) if loss == "log" else float(((scores > 0) != y).mean())
+        value, test = judged(model.decision_function, held, loss == "log")
         rounds = sum(model.history_.column("seconds"))
-        yield Run(_said(params), seconds, value, f"rounds alone {rounds:.2f} s")
+        yield Run(_said(params), seconds, value, f"test {test:.5f}, rounds alone {rounds:.2f} s")
 
 
-def their_linear(frame: Any, held: Any, kind: str, settings: list[dict[str, Any]]) -> Iterable[Run]:
+def their_linear(frame: Any, held: Held, kind: str, settings: list[dict[str, Any]]) -> Iterable[Run]:
     from pyspark.ml import classification
 
-    X, y = held
     for params in settings:
         seconds, model = timed(lambda p=params: getattr(classification, kind)(**p).fit(frame))
-        scores = X @ np.asarray(model.coefficients) + float(model.intercept)
-        value = log_loss(scores, y) if kind == "LogisticRegression" else float(((scores > 0) != y).mean())
-        note = f"{model.summary.totalIterations} iterations" if kind == "LogisticRegression" else ""
-        yield Run(_said(params), seconds, value, note)
+        w, bias = np.asarray(model.coefficients), float(model.intercept)
+        value, test = judged(lambda X, w=w, bias=bias: X @ w + bias, held, kind == "LogisticRegression")
+        done = f", {model.summary.totalIterations} iterations" if kind == "LogisticRegression" else ""
+        yield Run(_said(params), seconds, value, f"test {test:.5f}{done}")
 
 
 def _said(params: dict[str, Any]) -> str:
@@ -204,35 +238,45 @@ def warm_up(spark: Any) -> Any:
 
     import steepest as st
 
-    small = spark.read.parquet(str(folder("vectors-200000") / "000.parquet")).limit(500)
+    small = spark.read.parquet(files_of("vectors", 200_000)[0]).limit(500)
     LogisticRegression(maxIter=2).fit(small)
-    st.fit_spark(st.LinearClassifier(n_shards=2, epochs=2), small, features="features", label="label")
+    for barrier in (False, True):
+        model = st.LinearClassifier(n_shards=2, epochs=2)
+        st.fit_spark(model, small, features="features", label="label", barrier=barrier)
     return spark
 
 
-def linear(n: int, kind: str, tune: bool) -> None:
+REGULARISED = dict(regParam=1e-5, standardization=False)  # the best of `tune`
+OURS = dict(alpha=1e-5)
+
+
+def tune(n: int, kind: str) -> None:
+    """Grids of both."""
     spark = warm_up(session())
-    frame = spark.read.parquet(str(folder(f"vectors-{n}")))
-    held = rows_of(HELD_OUT, "test")
-    if tune:
-        their = [dict(maxIter=20, regParam=r, standardization=s) for r in (0.0, 1e-5, 1e-4) for s in (True, False)]
-        mine = [dict(epochs=3, alpha=a) for a in (1e-6, 3e-6, 1e-5)]
-        ours = our_linear(frame, held, "log", mine, features="features")
-        theirs = their_linear(frame, held, "LogisticRegression", their)
-        table(f"tuning, {n:,} rows: log loss of {HELD_OUT:,} others", {"ipm": ours, "LogisticRegression": theirs})
-    elif kind == "log":
-        mine = [dict(epochs=e, alpha=1e-5) for e in (1, 4)]
-        tried = ((20, 0.0, True), (20, 1e-5, True), (20, 1e-5, False), (50, 1e-5, True), (50, 1e-5, False))
-        their = [dict(maxIter=m, regParam=r, standardization=s) for m, r, s in tried]
-        ours = our_linear(frame, held, "log", mine, features="features")
-        theirs = their_linear(frame, held, "LogisticRegression", their)
-        table(f"{n:,} rows: log loss of {HELD_OUT:,} others", {"ipm": ours, "LogisticRegression": theirs})
-    else:
-        mine = [dict(epochs=e, alpha=1e-5) for e in (1, 2, 4, 8)]
-        their = [dict(maxIter=m, regParam=1e-4, standardization=False) for m in (5, 10, 20)]
-        ours = our_linear(frame, held, "hinge", mine, features="features")
-        theirs = their_linear(frame, held, "LinearSVC", their)
-        table(f"{n:,} rows: errors on {HELD_OUT:,} others", {"ipm, hinge": ours, "LinearSVC": theirs})
+    frame, held = spark.read.parquet(*files_of("vectors", n)), held_out()
+    log = kind == "log"
+    mine = [dict(epochs=e, alpha=a) for a in (3e-6, 1e-5, 3e-5) for e in (1, 4)]
+    plain = [dict(maxIter=20, regParam=r, standardization=False) for r in (0.0, 1e-6, 1e-5, 1e-4)]
+    more = [dict(maxIter=20, regParam=1e-5, standardization=True), dict(maxIter=10, **REGULARISED)]
+    peer = "LogisticRegression" if log else "LinearSVC"
+    ours = our_linear(frame, held, kind if log else "hinge", mine, features="features", barrier=True)
+    table(f"tuning, {n:,} rows: validation", {"ipm": ours, peer: their_linear(frame, held, peer, plain + more)})
+    spark.stop()
+
+
+def linear(n: int, bits: int, kind: str, epochs: list[int], iterations: list[int]) -> None:
+    spark = warm_up(session())
+    frame, held = spark.read.parquet(*files_of("vectors", n, bits)), held_out(bits)
+    log = kind == "log"
+    mine = [dict(epochs=e, **OURS) for e in epochs]
+    peer = "LogisticRegression" if log else "LinearSVC"
+    ways = {
+        "ipm, barrier": our_linear(frame, held, kind, mine, features="features", barrier=True),
+        "ipm": our_linear(frame, held, kind, mine, features="features"),
+        peer: their_linear(frame, held, peer, [dict(maxIter=m, **REGULARISED) for m in iterations]),
+    }
+    what = "log loss" if log else "errors"
+    table(f"{n:,} rows, 2^{bits} places: {what} on {HELD_OUT:,} validation rows", ways)
     spark.stop()
 
 
@@ -243,20 +287,20 @@ def batch(n: int) -> None:
     import steepest as st
 
     spark = warm_up(session())
-    frame = spark.read.parquet(str(folder(f"vectors-{n}")))
+    frame = spark.read.parquet(*files_of("vectors", n))
     spent = {}
     for iterations in (5, 25):
         lr = LogisticRegression(maxIter=iterations, regParam=1e-5, tol=0.0, standardization=False)
         spent[iterations], model = timed(lambda lr=lr: lr.fit(frame))
         print(f"  LogisticRegression {model.summary.totalIterations} iterations: {spent[iterations]:.2f} s", flush=True)
     print(f"  LogisticRegression, an iteration: {(spent[25] - spent[5]) / 20:.3f} s")
-    model = st.LinearClassifier(alpha=1e-5, solver="lbfgs", tol=1e-9, n_shards=2, random_state=0)
-    seconds, model = timed(
-        lambda: st.fit_spark(model, frame, features="features", label="label", method="batch", rounds=25)
-    )
-    passes = sum(model.history_.column("passes"))
-    inside = sum(model.history_.column("seconds"))
-    print(f"  batch: {seconds:.2f} s in all, {passes} evaluations, {inside / passes:.3f} s each")
+    for barrier in (False, True):
+        model = st.LinearClassifier(alpha=1e-5, solver="lbfgs", tol=1e-9, n_shards=2, random_state=0)
+        options = dict(features="features", label="label", method="batch", rounds=25, barrier=barrier)
+        seconds, model = timed(lambda m=model, o=options: st.fit_spark(m, frame, **o))
+        passes, inside = (sum(model.history_.column(name)) for name in ("passes", "seconds"))
+        name = "batch, barrier" if barrier else "batch"
+        print(f"  {name}: {seconds:.2f} s in all, {passes} evaluations, {inside / passes:.3f} s each", flush=True)
     spark.stop()
 
 
@@ -268,32 +312,33 @@ def text(n: int) -> None:
     import steepest as st
 
     spark = warm_up(session())
-    frame = spark.read.parquet(str(folder(f"texts-{n}")))
-    X, y = rows_of(HELD_OUT, "test")
-    words = np.array([f"w{j:x}" for j in range(X.shape[1])])[X.indices]
-    held = [" ".join(words[a:b]) for a, b in itertools.pairwise(X.indptr)]
+    frame = spark.read.parquet(*files_of("texts", n))
+    X, y = held_out().validation
+    held = texts_of(X)
     held_frame = spark.createDataFrame([(t,) for t in held], "text string").coalesce(2)
 
     def ours() -> Iterable[Run]:
         for epochs in (1, 2, 4):
             model = st.LinearClassifier(hasher=st.Hasher(BITS), alpha=1e-5, epochs=epochs, n_shards=2, random_state=0)
-            seconds, model = timed(lambda m=model: st.fit_spark(m, frame, features="text", label="label"))
+            options = dict(features="text", label="label", barrier=True)
+            seconds, model = timed(lambda m=model, o=options: st.fit_spark(m, frame, **o))
             rounds = sum(model.history_.column("seconds"))
             loss = log_loss(model.decision_function(held), y)
             yield Run(f"epochs={epochs}", seconds, loss, f"rounds alone {rounds:.2f} s")
 
     def theirs() -> Iterable[Run]:
-        for iterations in (5, 10, 20):
+        for iterations, strength in ((5, 1e-3), (10, 1e-3), (10, 1e-2), (20, 1e-2)):
             stages = [
                 Tokenizer(inputCol="text", outputCol="words"),
                 HashingTF(inputCol="words", outputCol="features", numFeatures=2**BITS),
-                LogisticRegression(maxIter=iterations, regParam=1e-3),
+                LogisticRegression(maxIter=iterations, regParam=strength),
             ]
             seconds, model = timed(lambda s=stages: Pipeline(stages=s).fit(frame))
             rows = model.transform(held_frame).select("rawPrediction").collect()
-            yield Run(f"maxIter={iterations}", seconds, log_loss(np.array([row[0][1] for row in rows]), y))
+            loss = log_loss(np.array([row[0][1] for row in rows]), y)
+            yield Run(f"maxIter={iterations} regParam={strength}", seconds, loss)
 
-    table(f"{n:,} texts: log loss of {HELD_OUT:,} others", {"ipm": ours(), "HashingTF, LR": theirs()})
+    table(f"{n:,} texts: log loss of {HELD_OUT:,} validation rows", {"ipm, barrier": ours(), "HashingTF, LR": theirs()})
     spark.stop()
 
 
@@ -322,7 +367,8 @@ def factors(n: int, ways: list[str]) -> None:
     def ours(method: str, epochs: list[int]) -> Iterable[Run]:
         for number in epochs:
             model = st.MatrixFactorization(16, epochs=number, random_state=0)
-            seconds, model = timed(lambda m=model: st.fit_spark(m, frame, label="rating", method=method, n_shards=2))
+            options = dict(label="rating", method=method.split(",")[0], n_shards=2, barrier="barrier" in method)
+            seconds, model = timed(lambda m=model, o=options: st.fit_spark(m, frame, **o))
             inside = sum(model.history_.column("seconds"))
             yield Run(f"epochs={number}", seconds, rmse(model.predict(pairs), test[2]), f"rounds alone {inside:.2f} s")
 
@@ -340,7 +386,12 @@ def factors(n: int, ways: list[str]) -> None:
             got = model.transform(codes).toPandas().sort_values("n")["prediction"].to_numpy()
             yield Run(f"maxIter={iterations} regParam={strength}", seconds, rmse(mean + np.nan_to_num(got), test[2]))
 
-    offers = {"dsgd": lambda: ours("dsgd", [3, 5, 10, 20]), "als": lambda: ours("als", [2, 4, 8]), "ALS": theirs}
+    offers = {
+        "dsgd": lambda: ours("dsgd", [3, 5, 10]),
+        "dsgd, barrier": lambda: ours("dsgd, barrier", [3, 5, 10, 20]),
+        "als": lambda: ours("als", [2, 4]),
+        "ALS": theirs,
+    }
     table(f"{n:,} ratings, rank 16: test RMSE", {name: offers[name]() for name in ways})
     spark.stop()
 
@@ -356,17 +407,21 @@ def kmeans(n: int) -> None:
     if not path.exists():
         import scipy.sparse as sp
 
-        write_vectors(path, sp.csr_matrix(rows), np.zeros(n, np.int64))
-    frame = spark.read.parquet(str(path))
-    st.fit_spark(st.KMeans(2), frame.limit(500), features="features", n_shards=2)
+        path.mkdir(parents=True)
+        for number, part in enumerate(np.array_split(rows, 4)):
+            write_vectors(path / f"{number}.parquet", sp.csr_matrix(part), np.zeros(len(part), np.int64))
+    frame = spark.read.parquet(*files_of("blobs", n))
+    for barrier in (False, True):
+        st.fit_spark(st.KMeans(2), frame.limit(500), features="features", n_shards=2, barrier=barrier)
     from pyspark.ml.clustering import KMeans
 
     KMeans(k=2).fit(frame.limit(500))
 
-    def ours() -> Iterable[Run]:
+    def ours(barrier: bool) -> Iterable[Run]:
         for seed in (1, 2, 3):
             model = st.KMeans(50, random_state=seed)
-            seconds, model = timed(lambda m=model: st.fit_spark(m, frame, features="features", n_shards=2))
+            options = dict(features="features", n_shards=2, barrier=barrier)
+            seconds, model = timed(lambda m=model, o=options: st.fit_spark(m, frame, **o))
             inside = sum(model.history_.column("seconds"))
             note = f"{model.n_iter_} iterations, rounds alone {inside:.2f} s"
             yield Run(f"seed={seed}", seconds, model.inertia_ / n, note)
@@ -376,7 +431,8 @@ def kmeans(n: int) -> None:
             seconds, model = timed(lambda s=seed: KMeans(k=50, seed=s).fit(frame))
             yield Run(f"seed={seed}", seconds, model.summary.trainingCost / n, f"{model.summary.numIter} iterations")
 
-    table(f"{n:,} x 32, 50 clusters: inertia a row", {"lloyd": ours(), "KMeans": theirs()})
+    ways = {"lloyd, barrier": ours(True), "lloyd": ours(False), "KMeans": theirs()}
+    table(f"{n:,} x 32, 50 clusters: inertia a row", ways)
     spark.stop()
 
 
@@ -386,7 +442,7 @@ def round_cost(n: int) -> None:
     from steepest.spark import linear as far
 
     spark = warm_up(session())
-    frame = spark.read.parquet(str(folder(f"vectors-{n}")))
+    frame = spark.read.parquet(*files_of("vectors", n))
     model = st.LinearClassifier(random_state=0, n_shards=2, epochs=8, alpha=1e-5)
     kept: list[Any] = []
     real = far.fit_linear
@@ -400,12 +456,16 @@ def round_cost(n: int) -> None:
     far.fit_linear = keep  # type: ignore[assignment]
     seconds, model = timed(lambda: st.fit_spark(model, frame, features="features", label="label"))
     rounds = model.history_.column("seconds")
+    inside = st.LinearClassifier(random_state=0, n_shards=2, epochs=8, alpha=1e-5)
+    far.fit_linear = real
+    st.fit_spark(inside, frame, features="features", label="label", barrier=True)
+    short = inside.history_.column("seconds")
     X, y = rows_of(n, "train")
     local = st.LinearClassifier(random_state=0, n_shards=2, epochs=8, alpha=1e-5, parallel="mixing", n_jobs=2).fit(X, y)
     alone = local.history_.column("seconds")
     print(f"{n:,} rows, 2^{BITS} places, 2 shards: {seconds:.2f} s in all")
     print(f"  a round {np.median(rounds[1:]):.3f} s; on two threads of one process {np.median(alone[1:]):.3f} s")
-    print(f"  a job without work {np.median(kept):.3f} s")
+    print(f"  a job without work {np.median(kept):.3f} s; a round in barrier mode {np.median(short[1:]):.3f} s")
     spark.stop()
 
 
@@ -416,17 +476,23 @@ def nothing(shard: Any, state: Any) -> dict[str, np.ndarray]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "job", choices=["prepare", "linear", "svm", "tune", "batch", "text", "factors", "kmeans", "round"]
+        "job",
+        choices=["prepare", "linear", "svm", "tune", "tune-svm", "batch", "text", "factors", "kmeans", "round"],
     )
     parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--ways", nargs="*", default=["dsgd", "als", "ALS"], help="of factors")
+    parser.add_argument("--bits", type=int, default=BITS, help="of prepare, linear and svm")
+    parser.add_argument("--epochs", type=int, nargs="*", default=[1, 2, 4], help="of our linear models")
+    parser.add_argument("--iterations", type=int, nargs="*", default=[10, 20], help="of MLlib's linear models")
+    ways = ["dsgd", "dsgd, barrier", "als", "ALS"]
+    parser.add_argument("--ways", nargs="*", default=ways, help="of factors")
     arguments = parser.parse_args()
-    n = arguments.rows
+    n, bits, epochs, iterations = arguments.rows, arguments.bits, arguments.epochs, arguments.iterations
     jobs: dict[str, Callable[[], None]] = {
-        "prepare": lambda: prepare(n),
-        "linear": lambda: linear(n, "log", False),
-        "svm": lambda: linear(n, "hinge", False),
-        "tune": lambda: linear(n, "log", True),
+        "prepare": lambda: prepare(n, bits),
+        "linear": lambda: linear(n, bits, "log", epochs, iterations),
+        "svm": lambda: linear(n, bits, "hinge", epochs, iterations),
+        "tune": lambda: tune(n, "log"),
+        "tune-svm": lambda: tune(n, "hinge"),
         "batch": lambda: batch(n),
         "text": lambda: text(n),
         "factors": lambda: factors(n, arguments.ways),

@@ -47,16 +47,27 @@ def regression():
     return X, y
 
 
-@pytest.fixture(scope="module")
-def spark():
-    """A session on two threads of this machine."""
+@pytest.fixture(scope="session")
+def spark_env():
+    """The environment of every process of Spark's; its Java is told to compile quickly rather than well."""
+    here = os.pathsep.join(path for path in sys.path if path)
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": here}
+    return {**os.environ, **own, "JDK_JAVA_OPTIONS": quick}
+
+
+@pytest.fixture(scope="session")
+def spark(spark_env):
+    """A session on two threads of this machine, for all tests that need one."""
     from pyspark.sql import SparkSession
 
-    here = os.pathsep.join(path for path in sys.path if path)
-    os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable, PYTHONPATH=here)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1")
-    session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_env.items():
+            patch.setenv(name, value)
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

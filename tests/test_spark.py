@@ -17,29 +17,6 @@ if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
     pytest.skip("Java is not installed; Spark needs version 17 or later", allow_module_level=True)
 
 pytestmark = pytest.mark.xdist_group("spark")
-HERE = os.pathsep.join(path for path in sys.path if path)
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
-
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("SPARK_LOCAL_IP", "127.0.0.1"), ("PYSPARK_PYTHON", sys.executable), ("PYTHONPATH", HERE)):
-            patch.setenv(name, value)
-        builder = SparkSession.builder.master("local[2]")
-        for name, value in SETTINGS.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
-        yield session
-        session.stop()
 
 
 def sparse_rows(X, y, **more):
@@ -69,9 +46,23 @@ def same(a, b):
         np.testing.assert_array_equal(array, b._learner.state[name], err_msg=name)
 
 
-@pytest.mark.parametrize("n_shards", [1, 3])
-def test_ipm_on_spark_and_mixing_in_one_process_give_the_same_bits(frame, binary, n_shards):
+def fit_pair(model, frame, **options):
+    return st.fit_spark(model, frame, features=PAIR, label="label", n_features=200, **options)
+
+
+@pytest.fixture
+def far(monkeypatch):
+    """Rows pass through Spark's own shuffle, as they do between machines."""
+    from steepest.spark import shards
+
+    monkeypatch.setattr(shards, "on_one_machine", lambda session: False)
+
+
+@pytest.mark.parametrize(("n_shards", "way"), [(1, "near"), (3, "near"), (3, "far")])
+def test_ipm_on_spark_and_mixing_in_one_process_give_the_same_bits(frame, binary, n_shards, way, request):
     X, y = binary
+    if way == "far":
+        request.getfixturevalue("far")
     here = local(n_shards, epochs=3).fit(X, y)
     there = st.fit_spark(local(n_shards, epochs=3), frame, features=PAIR, label="label", n_features=X.shape[1])
     same(here, there)
@@ -116,8 +107,99 @@ def test_the_bits_are_the_same_for_other_rules(frame, binary, params):
     )
 
 
-def test_words_as_classes_and_weights_of_rows(spark, multiclass):
+# -------------------------------------------------------------------------------------------------------- barrier mode
+
+
+@pytest.mark.parametrize(("n_shards", "way"), [(1, "near"), (3, "near"), (3, "far")])
+def test_rounds_inside_one_job_give_the_same_bits(frame, binary, n_shards, way, request):
+    """Three shards on two cores: one task has two of them."""
+    X, y = binary
+    if way == "far":
+        request.getfixturevalue("far")
+    there = fit_pair(local(n_shards, epochs=3), frame, barrier=True)
+    same(local(n_shards, epochs=3).fit(X, y), there)
+
+
+def test_batch_gradients_inside_one_job_are_added_in_the_same_tree(frame):
+    model = lambda: st.LinearClassifier(alpha=1e-2, solver="lbfgs", random_state=0)
+    by_jobs, inside = (
+        fit_pair(model(), frame, method="batch", n_shards=10, rounds=4, barrier=barrier) for barrier in (False, True)
+    )
+    same(by_jobs, inside)
+
+
+def test_a_task_lost_in_a_barrier_stage_costs_its_round_only(frame, binary, monkeypatch):
+    import signal
+
+    from steepest.spark import linear
+
+    X, y = binary
+    real, rounds = linear.SparkTeam.learn, []
+
+    def mortal(team, *given):
+        rounds.append(team.shards.gang)
+        if len(rounds) == 2:
+            os.kill(team.shards.gang.members[0].process, signal.SIGKILL)
+        return real(team, *given)
+
+    monkeypatch.setattr(linear.SparkTeam, "learn", mortal)
+    there = fit_pair(local(2, epochs=3), frame, barrier=True)
+    same(local(2, epochs=3).fit(X, y), there)
+    assert len(rounds) == 3  # none was worked from the start again
+    assert rounds[1] is not rounds[2]
+    assert any("went on from the last round" in event for event in there.history_.events)
+
+
+def test_files_lost_between_rounds_are_written_again_for_a_new_barrier_stage(frame, binary, monkeypatch):
+    from steepest.spark import linear
+
+    X, y = binary
+    real, rounds = linear.SparkTeam.learn, []
+
+    def forgetful(team, *given):
+        rounds.append(1)
+        if len(rounds) == 2:
+            team.shards._hang_up()
+            for row in team.shards.anchor.collect():
+                shutil.rmtree(row.path)
+        return real(team, *given)
+
+    monkeypatch.setattr(linear.SparkTeam, "learn", forgetful)
+    there = fit_pair(local(2, epochs=3), frame, barrier=True)
+    same(local(2, epochs=3).fit(X, y), there)
+    assert any("written again" in event for event in there.history_.events)
+
+
+def _fails(shard, state):
+    raise ZeroDivisionError(f"shard {shard.number}")
+
+
+def test_what_fails_in_a_task_of_a_barrier_stage_is_told(frame, monkeypatch):
+    from steepest.spark import linear
+
+    monkeypatch.setattr(linear, "learn", _fails)
+    with pytest.raises(st.DataError, match="a task failed in an executor: ZeroDivisionError: shard 0"):
+        fit_pair(local(2), frame, barrier=True)
+
+
+def test_barrier_mode_is_refused_where_spark_cannot_do_it(frame):
+    from types import SimpleNamespace
+
+    from steepest.spark.gang import refuse_barrier
+
+    moving = SimpleNamespace(getConf=lambda: {"spark.dynamicAllocation.enabled": "true"})
+    with pytest.raises(st.ParameterError, match="dynamicAllocation"):
+        refuse_barrier(SimpleNamespace(sparkContext=moving))
+
+
+# ---------------------------------------------------------------------------------------------------- what rows may be
+
+
+@pytest.mark.parametrize("way", ["near", "far"])
+def test_words_as_classes_and_weights_of_rows(spark, multiclass, way, request):
     X, y = multiclass
+    if way == "far":
+        request.getfixturevalue("far")
     words, weight = np.array(["ash", "birch", "cedar", "Douglas fir"])[y], np.arange(len(y)) % 3.0
     rows = spark.createDataFrame(
         sparse_rows(X, words, weight=weight), SCHEMA.replace("label bigint", "label string, weight double")
@@ -143,12 +225,21 @@ def test_a_batch_solver_reaches_the_minimum_that_one_process_finds(frame, binary
     X, y = binary
     model = lambda: st.LinearClassifier(alpha=1e-2, solver="lbfgs", tol=1e-4, random_state=0)
     here = model().fit(X, y)
-    there = st.fit_spark(
-        model(), frame, features=PAIR, label="label", method="batch", n_shards=10, n_features=200
-    )  # ten are added up in a tree
+    there = fit_pair(model(), frame, method="batch", n_shards=10, barrier=True)  # ten are added up in a tree
     np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-4)
     assert there.n_iter_ == here.n_iter_
     assert there.history_[0]["bytes_up"] == there.history_[0]["passes"] * 10 * 8 * 201
+
+
+def test_features_that_no_row_has_cost_a_batch_solver_nothing(frame, binary):
+    X, y = binary
+    params = dict(alpha=1e-2, solver="lbfgs", tol=1e-4, random_state=0)
+    options = dict(features=PAIR, label="label", method="batch", n_shards=2, barrier=True)
+    wide = st.fit_spark(st.LinearClassifier(**params), frame, n_features=1 << 20, **options)
+    assert wide.coef_.shape == (1, 1 << 20)
+    assert not wide.coef_[:, 200:].any()
+    np.testing.assert_allclose(wide.coef_[:, :200], st.LinearClassifier(**params).fit(X, y).coef_, atol=1e-4)
+    assert wide.history_[0]["bytes_up"] == wide.history_[0]["passes"] * 2 * 8 * 201
 
 
 def test_regression_from_columns_of_numbers(spark):
@@ -157,12 +248,13 @@ def test_regression_from_columns_of_numbers(spark):
     y = X @ [1.0, -2.0, 0.5] + 3
     table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y)
     frame = spark.createDataFrame(table)
-    model = lambda: st.LinearRegressor(parallel="mixing", n_shards=2, random_state=1)
+    model = lambda: st.LinearRegressor(parallel="mixing", n_shards=2, epochs=2, random_state=1)
     there = st.fit_spark(model(), frame, features=["a", "b", "c"], label="y")
     same(model().fit(X, y), there)
     by_batch = st.fit_spark(
-        st.LinearRegressor(alpha=0, random_state=0), frame, features=["a", "b", "c"], label="y", method="batch"
-    )
+        st.LinearRegressor(alpha=0, random_state=0), frame, features=["a", "b", "c"], label="y", method="batch",
+        n_shards=2, barrier=True,
+    )  # fmt: skip
     np.testing.assert_allclose(by_batch.coef_, [[1, -2, 0.5]], atol=1e-3)
     got = there.predict_spark(frame).select("prediction").toArrow().column(0).to_numpy()
     np.testing.assert_array_equal(got, there.predict(X))
@@ -183,10 +275,13 @@ def test_vectors_arrays_and_libsvm_lines_give_the_same_bits(spark, binary, tmp_p
         for row, k in zip(dense.tolist(), y, strict=True)
     ]
     (tmp_path / "rows.svm").write_text("# a comment\n" + "\n".join(lines) + "\n")
-    here = local(2, epochs=2).fit(X, y)
-    same(here, st.fit_spark(local(2, epochs=2), frame, features="vector", label="label"))
-    same(here, st.fit_spark(local(2, epochs=2), frame, features="array", label="label"))
-    same(here, st.fit_spark(local(2, epochs=2), str(tmp_path / "rows.svm"), n_features=200))
+    here = local(2, epochs=1).fit(X, y)
+    for rows, options in (
+        (frame, dict(features="vector", label="label")),
+        (frame, dict(features="array", label="label")),
+        (str(tmp_path / "rows.svm"), dict(n_features=200)),
+    ):
+        same(here, st.fit_spark(local(2, epochs=1), rows, **options))
 
 
 def test_text_is_hashed_in_the_executors_and_the_model_is_an_ordinary_one(spark, tmp_path):
@@ -239,7 +334,7 @@ def test_a_large_table_of_hashed_weights(spark):
     places = rng.integers(0, 1 << 24, (400, 8))
     table = pd.DataFrame({"places": places.tolist(), "values": [[1.0] * 8] * 400, "label": np.arange(400) % 2})
     frame = spark.createDataFrame(table, SCHEMA)
-    params = dict(n_shards=2, epochs=2, mix="uniform", random_state=0)
+    params = dict(n_shards=2, epochs=1, mix="uniform", random_state=0)
     model = st.fit_spark(st.LinearClassifier(**params), frame, features=PAIR, label="label", n_features=1 << 24)
     assert model.coef_.shape == (1, 1 << 24)
     assert 0 < model.n_nonzero_ <= 3200
@@ -345,38 +440,42 @@ def test_no_java_no_pyspark_and_a_wrong_master_are_named(monkeypatch):
         st.fit_spark(st.LinearClassifier(), "rows.parquet")
 
 
-def test_files_that_were_lost_are_written_again(frame, binary, monkeypatch):
-    import shutil as files
+@pytest.mark.parametrize("way", ["near", "far"])
+def test_files_that_were_lost_are_written_again(frame, binary, monkeypatch, way, request):
+    from pathlib import Path
 
     from steepest.spark import linear
 
     X, y = binary
+    if way == "far":
+        request.getfixturevalue("far")
     real, lost = linear.SparkTeam.learn, []
 
     def forgetful(team, *given):
         if not lost:
             lost.append(1)
             for row in team.shards.anchor.collect():
-                files.rmtree(row.path)
+                shutil.rmtree(Path(row.path).parent, ignore_errors=True)  # near: with the blocks they were made of
         return real(team, *given)
 
     monkeypatch.setattr(linear.SparkTeam, "learn", forgetful)
-    there = fit(frame, n_features=200)
+    there = fit_pair(local(2, epochs=2), frame)
     assert any("written again" in event for event in there.history_.events)
-    monkeypatch.undo()
-    same(st.fit_spark(local(2), frame, features=PAIR, label="label", n_features=200), local(2).fit(X, y))
+    same(there, local(2, epochs=2).fit(X, y))
 
 
 # ------------------------------------------------------------------------------------------------------ a real cluster
 
+in_processes_of_their_own = pytest.mark.xdist_group("spark processes")  # so not where the session's tests run
+
 CLUSTER_SCRIPT = """
-import json, os, signal, sys
+import os, signal, sys, time
 import numpy as np, pandas as pd
 import steepest as st
 from pyspark.sql import SparkSession
-from steepest.spark import linear
+from steepest.spark import gang, linear
 
-master, kill, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+master, out, workers = sys.argv[1], sys.argv[2], [int(number) for number in sys.argv[3:]]
 builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
 for name, value in {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.cores.max": "2",
                     "spark.executor.cores": "1",
@@ -388,25 +487,41 @@ with np.load(out + ".npz") as rows:
     table = pd.DataFrame({"x": rows["X"].tolist(), "label": rows["y"]})
 frame = session.createDataFrame(table)
 real, rounds = linear.SparkTeam.learn, []
+gang.SECONDS_TO_RETURN = 3.0
+
+def kill_a_worker_with_an_executor():
+    for worker in workers:
+        executors = os.popen(f"ps -o pid= --ppid {worker}").read().split()
+        if executors:
+            workers.remove(worker)
+            for process in (worker, *map(int, executors)):
+                os.kill(process, signal.SIGKILL)
+            return
+    raise AssertionError("no worker has an executor")
+
 def mortal(team, *given):
     rounds.append(1)
-    if len(rounds) == 2 and kill:
-        executors = os.popen(f"ps -o pid= --ppid {kill}").read().split()
-        assert executors
-        for process in (kill, *map(int, executors)):
-            os.kill(process, signal.SIGKILL)
+    if len(rounds) == 2:
+        kill_a_worker_with_an_executor()
+        time.sleep(2.5)  # a Python worker outlives its executor for a moment, in which it could go on
     return real(team, *given)
+
 linear.SparkTeam.learn = mortal
-model = st.LinearClassifier(n_shards=2, epochs=4, random_state=7)
-st.fit_spark(model, frame, features="x", label="label")
-model.save(out)
+for barrier in (False, True):
+    rounds.clear()
+    while gang.slots(session) < 2:  # a third worker takes the place of the one that was lost
+        time.sleep(0.1)
+    model = st.LinearClassifier(n_shards=2, epochs=4, random_state=7)
+    st.fit_spark(model, frame, features="x", label="label", barrier=barrier)
+    model.save(f"{out}-{barrier}")
+    print(barrier, len(rounds), model.history_.events)
 session.stop()
 """
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    """A master and two workers of one core each, on loopback; (address, processes of the workers)."""
+def cluster(tmp_path, spark_env):
+    """A master and three workers of one core each, on loopback; (address, processes of the workers)."""
     import socket
     import subprocess
     import time
@@ -414,8 +529,7 @@ def cluster(tmp_path):
     import pyspark
 
     script = os.path.join(os.path.dirname(pyspark.__file__), "bin", "spark-class")
-    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": HERE}
-    env["SPARK_WORKER_DIR"] = str(tmp_path / "work")
+    env = {**spark_env, "SPARK_WORKER_DIR": str(tmp_path / "work")}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -436,7 +550,7 @@ def cluster(tmp_path):
         address = f"spark://127.0.0.1:{port}"
         workers = [
             start(f"{name}.worker.Worker", "--cores", "1", "--memory", "1g", "--webui-port", "0", address)
-            for _ in range(2)
+            for _ in range(3)
         ]
         processes += workers
         yield address, workers, env
@@ -448,37 +562,66 @@ def cluster(tmp_path):
         log.close()
 
 
+@in_processes_of_their_own
 def test_a_cluster_that_loses_a_worker_in_mid_training_gives_the_same_bits(cluster, binary, tmp_path):
+    """Once with a job a round; then, with another worker lost, in barrier mode, which goes on from the last round."""
     import subprocess
 
     address, workers, env = cluster
     X, y = binary
-    out = str(tmp_path / "m.steepest")
+    out = str(tmp_path / "m")
     np.savez(out + ".npz", X=X.toarray().astype(float), y=y)
     script = tmp_path / "train.py"
     script.write_text(CLUSTER_SCRIPT)
-    done = subprocess.run(
-        [sys.executable, str(script), address, str(workers[0].pid), out], env=env, capture_output=True, timeout=300
-    )
+    words = [sys.executable, str(script), address, out, *(str(worker.pid) for worker in workers)]
+    done = subprocess.run(words, env=env, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr.decode()[-3000:]
-    assert workers[0].wait() != 0
-    same(local(2, epochs=4).fit(X.toarray(), y), st.load(out))
+    assert sum(worker.poll() is not None for worker in workers) == 2
+    here = local(2, epochs=4).fit(X.toarray(), y)
+    same(here, st.load(f"{out}-False"))
+    same(here, st.load(f"{out}-True"))
+    by_jobs, inside = done.stdout.decode().strip().splitlines()
+    assert by_jobs.startswith("False 4")
+    assert inside.startswith("True 4")
+    assert "went on from the last round" in inside
 
 
-def test_the_command_line_trains_on_spark(tmp_path):
+@in_processes_of_their_own
+def test_the_command_line_trains_on_spark(tmp_path, spark_env):
+    """In a process of its own, which has a session for each command."""
+    import json
     import subprocess
 
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"a": rng.standard_normal(300), "b": rng.standard_normal(300)})
-    table = table.assign(label=(table.a > table.b).astype(int))
-    table.to_parquet(tmp_path / "rows.parquet")
-    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": HERE}
-    rows, model = str(tmp_path / "rows.parquet"), str(tmp_path / "m.steepest")
-    words = [sys.executable, "-m", "steepest", "train", "--spark", "local[2]", rows, "-m", model, "--n-shards", "2"]
-    done = subprocess.run(words, env=env, capture_output=True, timeout=200)
+    table.assign(label=(table.a > table.b).astype(int)).to_parquet(tmp_path / "rows.parquet")
+    pairs = pd.DataFrame({"Movie": rng.integers(0, 9, 400), "userId": rng.integers(0, 20, 400)})
+    pairs = pairs.assign(stars=pairs.Movie % 3 + 1.0)
+    pairs.to_parquet(tmp_path / "stars.parquet")
+    names = {task: str(tmp_path / f"{task}.steepest") for task in ("classify", "cluster", "rate")}
+    rows, more = str(tmp_path / "rows.parquet"), ["--spark", "local[2]"]
+    commands = [
+        ["train", *more, rows, "-m", names["classify"], "--n-shards", "2"],
+        ["train", *more, rows, "-m", names["cluster"], "--task", "cluster", "--n-clusters", "2", "--label", "label",
+         "--barrier"],
+        ["train", *more, str(tmp_path / "stars.parquet"), "-m", names["rate"], "--task", "rate",
+         "--rating-column", "stars", "--n-factors", "2", "--n-blocks", "2", "--epochs", "3", "--barrier"],
+    ]  # fmt: skip
+    script = "import json, sys\nfrom steepest.cli import main\nsys.exit(sum(map(main, json.loads(sys.argv[1]))))"
+    words = [sys.executable, "-c", script, json.dumps(commands)]
+    done = subprocess.run(words, env=spark_env, capture_output=True, timeout=200)
     assert done.returncode == 0, done.stderr.decode()[-3000:]
-    assert st.load(model).score(table[["a", "b"]], table.label) > 0.95
-    assert main(["evaluate", model, rows]) == 0
+    label = (table.a > table.b).astype(int)
+    assert st.load(names["classify"]).score(table[["a", "b"]], label) > 0.95
+    assert main(["evaluate", names["classify"], rows]) == 0
+    clusters = st.load(names["cluster"])
+    assert len(np.unique(clusters.predict(table[["a", "b"]]))) == 2  # the label is no feature
+    model = st.MatrixFactorization(2, n_blocks=2, epochs=3, random_state=0)
+    here = model.fit(pairs[["userId", "Movie"]], pairs.stars)
+    there = st.load(names["rate"])
+    np.testing.assert_array_equal(
+        there.predict(pairs[["userId", "Movie"]].to_numpy()), here.predict(pairs[["userId", "Movie"]].to_numpy())
+    )
 
 
 def test_the_command_line_says_that_no_master_answers(tmp_path, capsys):
@@ -487,10 +630,15 @@ def test_the_command_line_says_that_no_master_answers(tmp_path, capsys):
     assert "no Spark master answers at spark://127.0.0.1:9" in capsys.readouterr().err
     assert main([*words, "--holdout", "0.1"]) == 2
     assert "--holdout has no meaning with --spark" in capsys.readouterr().err
+    assert main(["train", "rows.parquet", "-m", "m", "--barrier"]) == 2
+    assert "--barrier is for Spark; give --spark MASTER as well" in capsys.readouterr().err
+    assert main([*words, "--task", "text"]) == 2
+    assert "use classify, regress, rate or cluster" in capsys.readouterr().err
     assert not (tmp_path / "m.steepest").exists()
 
 
-def test_the_same_over_spark_connect(tmp_path, binary):
+@in_processes_of_their_own
+def test_the_same_over_spark_connect(tmp_path, binary, spark_env):
     """In a process of its own: a process speaks either to a JVM of its own or to a server."""
     import subprocess
 
@@ -505,12 +653,17 @@ def test_the_same_over_spark_connect(tmp_path, binary):
         "frame = session.createDataFrame(pd.DataFrame({'x': rows['X'].tolist(), 'label': rows['y']}))\n"
         "model = st.LinearClassifier(n_shards=2, epochs=2, random_state=7)\n"
         "st.fit_spark(model, frame, features='x', label='label').save(sys.argv[2])\n"
+        "try:\n"
+        "    st.fit_spark(model, frame, features='x', label='label', barrier=True)\n"
+        "except st.ParameterError as error:\n"
+        "    assert 'Spark Connect' in str(error)\n"
+        "else:\n"
+        "    raise AssertionError('barrier mode over Spark Connect')\n"
         "assert model.predict_spark(frame).where('prediction = label').count() > 300\n"
         "session.stop()\n"
     )
-    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": HERE}
     model = str(tmp_path / "m.steepest")
     words = [sys.executable, str(script), str(tmp_path / "rows.npz"), model]
-    done = subprocess.run(words, env=env, capture_output=True, timeout=300)
+    done = subprocess.run(words, env=spark_env, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     same(local(2, epochs=2).fit(X.toarray(), y), st.load(model))

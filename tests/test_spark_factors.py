@@ -41,11 +41,12 @@ def test_one_shard_gives_the_bits_of_lloyd_in_one_process(blob_frame, blobs):
     assert there.n_iter_ == here.n_iter_
 
 
-@pytest.mark.parametrize("n_shards", [3, 10])
-def test_several_shards_agree_with_one_process_to_rounding(blob_frame, blobs, n_shards):
+@pytest.mark.parametrize(("n_shards", "barrier"), [(3, False), (10, True)])
+def test_several_shards_agree_with_one_process_to_rounding(blob_frame, blobs, n_shards, barrier):
     params = dict(solver="lloyd", random_state=3, init_size=300, tol=0.0)
     here = st.KMeans(5, **params).fit(blobs, sample_weight=np.arange(900) % 3.0)
-    there = st.fit_spark(st.KMeans(5, **params), blob_frame, features="x", weight="w", n_shards=n_shards)
+    options = dict(features="x", weight="w", n_shards=n_shards, barrier=barrier)
+    there = st.fit_spark(st.KMeans(5, **params), blob_frame, **options)
     np.testing.assert_allclose(there.cluster_centers_, here.cluster_centers_, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(there.counts_, here.counts_)
     assert there.inertia_ == pytest.approx(here.inertia_, rel=1e-6)
@@ -65,7 +66,8 @@ def test_a_start_is_improved_on_a_sample_unless_lloyd_is_asked_for(blob_frame, b
 def test_centres_that_are_given_and_a_cluster_that_gets_no_row(blob_frame, blobs):
     start = np.vstack([blobs[:4], np.full((1, 4), 1e4, np.float32)])
     here = st.KMeans(5, init=start, solver="lloyd").fit(blobs)
-    there = st.fit_spark(st.KMeans(5, init=start, solver="lloyd"), blob_frame, features="x", n_shards=2)
+    model = st.KMeans(5, init=start, solver="lloyd")
+    there = st.fit_spark(model, blob_frame, features="x", n_shards=2, barrier=True)
     np.testing.assert_allclose(there.cluster_centers_, here.cluster_centers_, rtol=1e-4, atol=1e-4)
 
 
@@ -124,18 +126,19 @@ def same(here, there):
 
 
 @pytest.mark.parametrize(
-    "params",
+    ("params", "n_shards", "barrier"),
     [
-        dict(),
-        dict(loss="absolute", step="bold", l1=1e-3),
-        dict(biases=False, nonnegative=True),
+        (dict(), 1, False),
+        (dict(), 3, False),
+        (dict(), 3, True),
+        (dict(loss="absolute", step="bold", l1=1e-3), 3, True),
+        (dict(biases=False, nonnegative=True), 3, True),
     ],
 )
-@pytest.mark.parametrize("n_shards", [1, 3])
-def test_strata_on_spark_and_in_one_process_give_the_same_bits(rating_frame, ratings, params, n_shards):
-    model = lambda: st.MatrixFactorization(5, epochs=3, n_blocks=n_shards, random_state=4, **params)
+def test_strata_on_spark_and_in_one_process_give_the_same_bits(rating_frame, ratings, params, n_shards, barrier):
+    model = lambda: st.MatrixFactorization(5, epochs=2, n_blocks=n_shards, random_state=4, **params)
     here = model().fit(ratings[PAIR], ratings["rating"])
-    there = st.fit_spark(model(), rating_frame, features=PAIR, label="rating", method="dsgd")
+    there = st.fit_spark(model(), rating_frame, features=PAIR, label="rating", method="dsgd", barrier=barrier)
     same(here, there)
     assert there.history_.column("loss") == here.history_.column("loss")
     assert there.recommend("u3", k=4)[0] == here.recommend("u3", k=4)[0]
@@ -184,7 +187,7 @@ def test_a_stripe_packed_alone_is_as_it_is_among_all():
     values = rng.random(2000).astype(np.float32)
     settings = resolve_settings(st.MatrixFactorization(4).get_params(), 9)
     all_of_it = make_strata(users, items, values, None, 50, 30, 3, settings.seed)
-    places = all_of_it.user_places, all_of_it.item_places, all_of_it.user_bounds, all_of_it.item_bounds
+    places = all_of_it.user_bounds, all_of_it.item_bounds, all_of_it.user_places, all_of_it.item_places
     arrange = Arrange(settings, FactorLearner(settings).numbers, *places, before=all_of_it.offsets[:-1:3])
     owner = np.searchsorted(all_of_it.user_bounds[1:-1], all_of_it.user_places, side="right")[users]
     for a in range(3):
@@ -205,10 +208,11 @@ def test_a_user_with_nearly_all_ratings_leaves_stripes_empty(spark):
     rows = pd.DataFrame({"user": [1] * 300 + [2, 3, 4], "item": [*range(300), 0, 1, 2], "rating": 1.0})
     rows["rating"] = rows["item"] % 5.0
     model = lambda: st.MatrixFactorization(2, epochs=2, n_blocks=4, random_state=0)
-    there = st.fit_spark(model(), spark.createDataFrame(rows), features=PAIR, label="rating")
+    frame = spark.createDataFrame(rows)
+    there = st.fit_spark(model(), frame, features=PAIR, label="rating", barrier=True)
     same(model().fit(rows[PAIR], rows["rating"]), there)
-    als = lambda: st.MatrixFactorization(2, epochs=2, solver="als", random_state=0)
-    there = st.fit_spark(als(), spark.createDataFrame(rows), features=PAIR, label="rating", n_shards=4)
+    als = lambda: st.MatrixFactorization(2, epochs=1, solver="als", random_state=0)
+    there = st.fit_spark(als(), frame, features=PAIR, label="rating", n_shards=4)
     same(als().fit(rows[PAIR], rows["rating"]), there)
 
 
@@ -225,7 +229,7 @@ def test_files_of_ratings_that_were_lost_are_written_again(rating_frame, ratings
         return real(run, *given)
 
     monkeypatch.setattr(factors.FarSgdRun, "_learn", forgetful)
-    model = lambda: st.MatrixFactorization(5, epochs=3, n_blocks=2, random_state=4)
+    model = lambda: st.MatrixFactorization(5, epochs=2, n_blocks=2, random_state=4)
     there = st.fit_spark(model(), rating_frame, features=PAIR, label="rating")
     same(model().fit(ratings[PAIR], ratings["rating"]), there)
 
@@ -241,6 +245,7 @@ def test_files_of_ratings_that_were_lost_are_written_again(rating_frame, ratings
         (dict(), dict(features=["user", "film"]), "features='film' is no column; the DataFrame has 'user'"),
         (dict(), dict(label="user"), "the column 'user' is of type string; ratings and weights are numbers"),
         (dict(), dict(method="ipm"), "method='ipm' is unknown; choose one of dsgd, als"),
+        (dict(solver="als"), dict(barrier=True), "method='als' needs two; leave barrier out"),
     ],
 )
 def test_what_a_cluster_cannot_factor_is_said(rating_frame, params, options, message):

@@ -13,7 +13,7 @@ from typing import Any
 
 import steepest as st
 from steepest.cli import flags
-from steepest.cli.data import add_data_arguments, open_data, tell_skipped
+from steepest.cli.data import RATINGS, add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
 from steepest.data.groups import holdout_groups
 
@@ -31,6 +31,7 @@ TASKS: dict[str, type[Model]] = {
     "text": st.TextClassifier,
 }
 DEFAULTS = {"random_state": 0, "names": 10_000}  # that differ from Python's: a command gives the same each time
+METHODS = ("ipm", "mix", "vote", "batch", "lloyd", "dsgd", "als")  # of fit_spark
 NUMBER_LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "poisson")
 
 
@@ -43,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spark", metavar="MASTER", help="learn on Spark: local[*], spark://HOST:7077, sc://HOST, yarn"
     )
-    parser.add_argument("--method", choices=("ipm", "mix", "vote", "batch"), help="on Spark: how shards work together")
+    parser.add_argument("--method", choices=METHODS, help="on Spark: how shards work together")
+    parser.add_argument("--barrier", action="store_true", help="on Spark: all rounds inside one job")
     parser.add_argument("--report", metavar="FILE.html", help="write a page: losses, measures, heaviest weights")
     parser.add_argument("--json", action="store_true", help="one JSON object an epoch on stdout")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -77,8 +79,9 @@ def run(options: argparse.Namespace) -> int:
             _report(estimator, options, None)
         _summarise(estimator, options, time.perf_counter() - started)
         return 0
-    if options.method is not None:
-        raise st.ParameterError(f"--method {options.method} is for Spark; give --spark MASTER as well")
+    if options.method is not None or options.barrier:
+        flag = "--barrier" if options.barrier else f"--method {options.method}"
+        raise st.ParameterError(f"{flag} is for Spark; give --spark MASTER as well")
     source, validation = open_data(options, **reading(options)), None
     if options.holdout:
         hold_out = holdout_groups if options.task == "rank" else type(source).holdout
@@ -95,28 +98,25 @@ def run(options: argparse.Namespace) -> int:
 
 def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
     """The same estimator, fitted by a session that lives as long as the fit."""
-    from steepest.spark.rows import PLAIN
     from steepest.spark.sessions import read_paths, start
 
     for name in ("holdout", "checkpoint", "cache", "limit", "on_bad_line"):
         if getattr(options, name):
             raise st.ParameterError(f"--{name.replace('_', '-')} has no meaning with --spark; leave it out")
-    if not isinstance(estimator, st.LinearClassifier | st.LinearRegressor):
-        raise st.ParameterError(f"--task {options.task} cannot be learned on Spark; use classify or regress")
-    roles = [name for role in ROLES for name in getattr(options, role) or ()]
+    if not isinstance(estimator, st.LinearClassifier | st.LinearRegressor | st.KMeans | st.MatrixFactorization):
+        raise st.ParameterError(
+            f"--task {options.task} cannot be learned on Spark; use classify, regress, rate or cluster"
+        )
     session = start(options.spark)
     try:
         frame, lines = read_paths(session, options.data)
-        if estimator.hasher is None and not lines and all(kind in PLAIN for _, kind in frame.dtypes):
-            estimator.hasher = st.Hasher(names=10_000)  # as for tables that are read here
+        columns = _ratings_on_spark if options.task == "rate" else _columns_on_spark
         st.fit_spark(
             estimator,
             options.data,
-            features=roles or None,
-            label=options.label,
-            weight=options.weight,
-            method=options.method or "ipm",
-            n_features=options.n_features,
+            **columns(estimator, dict(frame.dtypes), lines, options),
+            method=options.method,
+            barrier=options.barrier,
             spark=session,
         )
     finally:
@@ -124,6 +124,44 @@ def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
     if options.json:
         for record in estimator.history_:
             print(json.dumps(record))
+
+
+def _columns_on_spark(
+    estimator: Any, types: dict[str, str], lines: bool, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Which columns hold what, and a hasher for them, as for tables that are read here."""
+    from steepest.spark.rows import PLAIN
+
+    features: list[str] | None = [name for role in ROLES for name in getattr(options, role) or ()] or None
+    if options.task == "cluster" and features is None and not lines:
+        features = [name for name in types if name not in (options.label, options.weight)]
+    if estimator.hasher is None and not lines and all(types.get(name) in PLAIN for name in features or types):
+        estimator.hasher = st.Hasher(names=10_000)
+    return {
+        "features": features,
+        "label": options.label,
+        "weight": options.weight,
+        "n_features": options.n_features,
+    }
+
+
+def _ratings_on_spark(
+    estimator: Any, types: dict[str, str], lines: bool, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Roles told from the columns' names or places, as in files that are read here."""
+    from steepest.data.ratings import places_of
+
+    if lines:
+        raise st.DataError(f"{options.data[0]} has no columns; ratings are read on Spark from Parquet files")
+    wishes = {role: getattr(options, role + "_column") for role in RATINGS}
+    names = list(types)
+    places = places_of({**wishes, "weight": options.weight}, names, True, options.data[0])
+    found = {role: names[place] for role, place in places.items()}
+    return {
+        "features": [found["user"], found["item"]],
+        "label": found.get("rating"),
+        "weight": found.get("weight"),
+    }
 
 
 def _estimator_class(options: argparse.Namespace) -> type[Model]:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+ENTRIES_A_COPY = 256  # from which on copying runs of rows costs less than fetching entry by entry
 
 
 class DataError(ValueError):
@@ -81,20 +82,33 @@ class Chunk:
     def packed(self) -> Chunk:
         """A copy that holds just the visited rows, in visiting order, and nothing else."""
         rows = self.row_numbers
-        starts, lengths = self.indptr[rows], self.indptr[rows + 1] - self.indptr[rows]
+        starts, ends = self.indptr[rows], self.indptr[rows + 1]
         indptr = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths, out=indptr[1:])
-        entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
+        np.cumsum(ends - starts, out=indptr[1:])
+        indices, values = _copied((self.indices, self.values), starts, ends)
         return replace(
             self,
             indptr=indptr,
-            indices=self.indices[entries],
-            values=self.values[entries],
+            indices=indices,
+            values=values,
             y=None if self.y is None else self.y[rows].copy(),
             weight=None if self.weight is None else self.weight[rows].copy(),
             group=None if self.group is None else self.group[rows].copy(),
             order=None,
         )
+
+
+def _copied(arrays: Sequence[Array], starts: Array, ends: Array) -> list[Array]:
+    """Of each array the entries of rows one after the other; those of neighbours are copied at once."""
+    lengths = ends - starts
+    breaks = np.flatnonzero(starts[1:] != ends[:-1])
+    if len(starts) and (len(breaks) + 1) * ENTRIES_A_COPY <= lengths.sum():
+        firsts = starts[np.concatenate([[0], breaks + 1])].tolist()
+        lasts = ends[np.concatenate([breaks, [len(ends) - 1]])].tolist()
+        runs = [slice(a, b) for a, b in zip(firsts, lasts, strict=True)]
+        return [np.concatenate([array[run] for run in runs]) for array in arrays]
+    entries = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    return [array[entries] for array in arrays]
 
 
 def concatenate(chunks: Sequence[Chunk]) -> Chunk:

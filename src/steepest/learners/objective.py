@@ -124,7 +124,7 @@ class SmoothOneNorm:
 class Objective:
     """Value, gradient and products with the Hessian of the smooth part of F."""
 
-    def __init__(self, data: BatchData, n_threads: int = 1) -> None:
+    def __init__(self, data: BatchData, n_threads: int = 1, *, most_lanes: int = MOST_LANES) -> None:
         learner = data.learner
         settings = learner.settings
         self.data, self.learner, self.n_threads = data, learner, n_threads
@@ -142,7 +142,7 @@ class Objective:
         self.plain_loss = self.gap = math.nan  # of the last evaluation: mean loss without smoothing, gap
         self._curvature: list[Array] = []
         self._curvature_at: Array | None = None
-        self.n_lanes = max(1, min(MOST_LANES, data.n_entries // (ENTRIES_PER_LANE_WEIGHT * (self.n_features + 1))))
+        self.n_lanes = max(1, min(most_lanes, data.n_entries // (ENTRIES_PER_LANE_WEIGHT * (self.n_features + 1))))
         self._sums = np.zeros((self.n_lanes, *self.shape))
         self.weight_sum = self._weigh()
 

@@ -32,6 +32,7 @@ def fit_spark(
     weight: str | None = None,
     order_by: str | Sequence[str] | None = None,
     n_features: int | None = None,
+    barrier: bool = False,
     spark: Any = None,
 ) -> AnyEstimator:
     """Fits a linear model, KMeans or MatrixFactorization on the rows of a Spark DataFrame; returns it to use as always.
@@ -58,6 +59,9 @@ def fit_spark(
         The order of the rows. None: the DataFrame's own if it is the same each time, else by a hash of their content.
     n_features : int, optional
         How many features there are, where places may show fewer.
+    barrier : bool
+        All rounds inside one job, whose tasks all run at once and get their work from the driver: the same bits without
+        the cost of a job a round. If a task is lost, all go on from the last round.
     spark : SparkSession, optional
         The session that reads the files of a path; None: the active one, or a new one.
 
@@ -68,12 +72,15 @@ def fit_spark(
     >>> model.save("model.steepest")  # doctest: +SKIP
     """
     from steepest.spark import clusters, factors, linear
+    from steepest.spark.gang import refuse_barrier
     from steepest.spark.shards import pack_rows
 
     task = getattr(estimator, "_task", None)
     if hasattr(estimator, "n_factors"):
         frame, place = _frame(df, spark)
-        chosen = factors.Wish(features, label, weight, order_by, n_shards, method, rounds)
+        if barrier:
+            refuse_barrier(frame.sparkSession)
+        chosen = factors.Wish(features, label, weight, order_by, n_shards, method, rounds, barrier)
         factors.fit_factors(estimator, frame, chosen, place)
         return estimator
     if task != "cluster" and (task not in ("classify", "regress") or not hasattr(estimator, "_mix_plan")):
@@ -87,7 +94,10 @@ def fit_spark(
     n = whole("n_shards", getattr(estimator, "n_shards", SHARDS) if n_shards is None else n_shards, 1)
     vars(estimator).pop("hasher_", None)
     frame, columns, place = _open(estimator, df, features, label, weight, n_features, spark)
-    shards = pack_rows(frame, columns, n, classify=task == "classify", order_by=order_by, place=place)
+    if barrier:
+        refuse_barrier(frame.sparkSession)
+    classify = task == "classify"
+    shards = pack_rows(frame, columns, n, classify=classify, order_by=order_by, place=place, barrier=barrier)
     try:
         if clusters_wanted:
             clusters.fit_kmeans(estimator, shards, method, rounds)

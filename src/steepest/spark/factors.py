@@ -45,6 +45,7 @@ class Wish(NamedTuple):
     n_shards: int | None
     method: str | None
     rounds: int | None
+    barrier: bool = False
 
 
 def restored(settings: FactorSettings, numbers: dict[str, Any]) -> FactorLearner:
@@ -63,15 +64,21 @@ def targets(settings: FactorSettings, values: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrange:
-    """Ratings of a user stripe to its blocks; rows are numbered from the first of their stripe."""
+class Stripes:
+    """The learner, and the first row of each stripe of users and items."""
 
     settings: FactorSettings
     numbers: dict[str, Any]
-    user_places: Array
-    item_places: Array
     user_bounds: Array
     item_bounds: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Arrange(Stripes):
+    """Ratings of a user stripe to its blocks; rows are numbered from the first of their stripe."""
+
+    user_places: Array
+    item_places: Array
     before: Array  # ratings of the stripes before each
 
     def __call__(self, number: int, entries: Entries) -> dict[str, Array]:
@@ -94,15 +101,11 @@ class Arrange:
 
 
 @dataclass(frozen=True, slots=True)
-class Stratum:
+class Stratum(Stripes):
     """What every shard gets for a stratum."""
 
-    settings: FactorSettings
-    numbers: dict[str, Any]
     users: Array
     items: Array
-    user_bounds: Array
-    item_bounds: Array
     item_stripes: list[int]  # of each user stripe
     epoch: int
 
@@ -228,7 +231,7 @@ def known_loss(loss: str, mine: Array, other: Array, side: Side) -> float:
 class FarSgdRun(SgdRun):
     """Epochs of stochastic gradients, each stratum one job."""
 
-    def __init__(self, learner: FactorLearner, ratings: Ratings, d: int) -> None:
+    def __init__(self, learner: FactorLearner, ratings: Ratings, d: int, barrier: bool = False) -> None:
         entries = ratings.entries
         self.learner, self.n_threads = learner, 1
         self.n_entries, self.weight = len(entries.users), total_weight(entries.weights, len(entries.users))
@@ -247,8 +250,9 @@ class FarSgdRun(SgdRun):
         owners = (np.searchsorted(user_bounds[1:-1], user_places, side="right")).astype(np.int32)
         sizes = np.bincount(owners[entries.users], minlength=d)
         before = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        bounds = user_places, item_places, user_bounds, item_bounds
-        self.shards = ratings.deal(0, owners, d, Arrange(learner.settings, learner.numbers, *bounds, before))
+        stripes = user_bounds, item_bounds, user_places, item_places
+        arrange = Arrange(learner.settings, learner.numbers, *stripes, before)
+        self.shards = ratings.deal(0, owners, d, arrange, barrier=barrier)
         self.bytes_down = self.bytes_up = 0
 
     def _learn(self, schedule: Array, losses: Array, epoch: int) -> int:
@@ -256,8 +260,8 @@ class FarSgdRun(SgdRun):
         for at, stratum in enumerate(strata.sub_epochs(epoch)):
             stripes = {block.users: block.items for block in stratum}
             given = Stratum(
-                self.learner.settings, self.learner.numbers, self.users, self.items, strata.user_bounds,
-                strata.item_bounds, [stripes[a] for a in range(d)], epoch,
+                self.learner.settings, self.learner.numbers, strata.user_bounds, strata.item_bounds, self.users,
+                self.items, [stripes[a] for a in range(d)], epoch,
             )  # fmt: skip
             answers = self.shards.run(learn_block, given)
             self.bytes_down += d * (self.users.nbytes + self.items.nbytes)
@@ -352,6 +356,8 @@ def fit_factors(estimator: Any, frame: Any, wish: Wish, place: str | None) -> No
     """Fits MatrixFactorization on a DataFrame of ratings."""
     default = "als" if estimator.solver == "als" or estimator.loss in WHOLE else "dsgd"
     method = choice("method", default if wish.method is None else wish.method, METHODS)
+    if wish.barrier and method == "als":
+        raise ParameterError("barrier=True holds one set of shards, and method='als' needs two; leave barrier out")
     settings = _settings(estimator, method)
     columns = rating_columns(dict(frame.dtypes), wish.features, wish.label, wish.weight)
     n = _n_shards(estimator, frame.sparkSession, wish.n_shards, method)
@@ -369,7 +375,10 @@ def fit_factors(estimator: Any, frame: Any, wish: Wish, place: str | None) -> No
         learner.start(targets(settings, entries.values), entries.weights)
         learner.grow(len(users), len(items))
         learner.count(entries.users, entries.items)
-        run = FarSgdRun(learner, ratings, n) if method == "dsgd" else FarAlternatingRun(learner, ratings, n)
+        if method == "dsgd":
+            run = FarSgdRun(learner, ratings, n, wish.barrier)
+        else:
+            run = FarAlternatingRun(learner, ratings, n)
         learner, history = train_factors(run, Plan(epochs=epochs), None, estimator._monitor())
         for record in history:
             record |= {

@@ -18,7 +18,7 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import ParameterError, at_least, choice, whole
-from steepest.data.source import SHUFFLES, Order, Source
+from steepest.data.source import SHUFFLES, ArraySource, Order, Source
 from steepest.engine.batch import TOLERANCES, BatchPlan, minimise
 from steepest.engine.history import History
 from steepest.engine.loop import train
@@ -150,20 +150,24 @@ class BatchState:
     labels: Sequence[Any]
     w: Array | None  # None asks for the squares of the values
     smoothing: float = 0.0
+    columns: Array | None = None  # the features that w is about; None: all
 
 
-_objectives: dict[str, Objective] = {}  # of the shards of this run that this process has seen
+_objectives: dict[tuple[str, bool], Objective] = {}  # of the shards of this run that this process has seen
 
 
 def add_gradient(shard: Shard, given: BatchState) -> dict[str, Array]:
     """A shard's part of a pass: sums of losses and gradients, or of squares."""
-    objective = _objectives.get(shard.path)
+    name = shard.path, given.columns is None
+    objective = _objectives.get(name)
     if objective is None:
         run = os.path.dirname(shard.path)
-        for path in [path for path in _objectives if os.path.dirname(path) != run]:
-            del _objectives[path]
-        learner = LinearLearner(given.settings, given.n_features, given.labels)
-        objective = _objectives[shard.path] = Objective(BatchData(shard.source, learner))
+        for other in [other for other in _objectives if os.path.dirname(other[0]) != run or other[0] == shard.path]:
+            del _objectives[other]
+        rows = shard.chunk if given.columns is None else only_columns(shard.chunk, given.n_features, given.columns)
+        width = given.n_features if given.columns is None else len(given.columns)
+        data = BatchData(ArraySource(rows), LinearLearner(given.settings, width, given.labels))
+        objective = _objectives[name] = Objective(data, most_lanes=1)
     if given.w is None:
         objective.add_squares()
         weights = {"weight_sum": np.array([objective.weight_sum]), "targets": objective.add_targets()}
@@ -175,6 +179,13 @@ def add_gradient(shard: Shard, given: BatchState) -> dict[str, Array]:
     if totals is None:
         return {"sums": np.zeros(objective.shape), "totals": np.full(3, math.inf)}
     return {"sums": objective.summed(), "totals": totals}
+
+
+def only_columns(rows: Chunk, n_features: int, columns: Array) -> Chunk:
+    """The rows with features counted among these columns, which are all that they have."""
+    places = np.zeros(n_features, np.int32)
+    places[columns] = np.arange(len(columns))
+    return replace(rows, indices=places[rows.indices], n_features=len(columns))
 
 
 # -------------------------------------------------------------------------------------------------------- in the driver
@@ -279,21 +290,24 @@ class FarData:
 
 
 class FarObjective(Objective):
-    """The objective over all shards: every pass is a job that adds up their parts in a fixed tree."""
+    """The objective over all shards: every pass is a job that adds up their parts in a fixed tree.
+
+    It is one of the features that some row has: of a table of hashed ones often a small part, and the rest stays zero.
+    """
 
     def __init__(self, shards: Shards, learner: LinearLearner) -> None:
         self.shards = shards
         self.targets = np.zeros(1)
-        self.bytes_down = self.bytes_up = 0
+        self.columns = np.zeros(0, np.int64)
         super().__init__(FarData(shards.survey, learner), 1)  # type: ignore[arg-type]
-        self._lanes_to_one()
-
-    def _lanes_to_one(self) -> None:
+        self.shape = self._squares.shape[1:]
         self.n_lanes, self._sums = 1, self._squares
 
     def _weigh(self) -> float:
         answer = self._ask(None)
-        self._squares = answer["sums"][None]
+        squares = answer["sums"]
+        self.columns = np.flatnonzero(squares[:-1].any(axis=1))
+        self._squares = squares[np.append(self.columns, len(squares) - 1)][None]
         self.targets = answer["targets"]
         total = float(answer["weight_sum"][0])
         if not total > 0:
@@ -302,11 +316,15 @@ class FarObjective(Objective):
 
     def _ask(self, w: Array | None) -> dict[str, Array]:
         learner = self.learner
-        given = BatchState(learner.settings, learner.n_features, learner.book.labels, w, self.smoothing)
-        answer = self.shards.run(add_gradient, given, add=True)[0]
-        self.bytes_down += self.shards.n * (0 if w is None else w.nbytes)
-        self.bytes_up += self.shards.n * sum(array.nbytes for array in answer.values())
-        return answer
+        columns = None if w is None or len(self.columns) == self.n_features else self.columns
+        given = BatchState(learner.settings, learner.n_features, learner.book.labels, w, self.smoothing, columns)
+        return self.shards.run(add_gradient, given, add=True)[0]
+
+    def of_all_features(self, w: Array) -> Array:
+        """The weights, with zeros for features that no row has."""
+        out = np.zeros((self.n_features + 1, *w.shape[1:]))
+        out[np.append(self.columns, self.n_features)] = w
+        return out
 
     def add_gradients(self, w: Array, *, curvature: bool = False) -> Array | None:
         """One job."""
@@ -497,6 +515,7 @@ def _fit_batch(estimator: Any, shards: Shards, source: FarSource, rounds: int | 
     size = shards.n * w.nbytes
     for record in history:
         record |= {"shards": shards.n, "bytes_down": record["passes"] * size, "bytes_up": record["passes"] * size}
+    w = objective.of_all_features(w)
     learner.take_weights(w[:-1], w[-1])
     estimator._choice = None
     estimator._adopt(learner, history, source)

@@ -30,7 +30,6 @@ from steepest.spark.shards import (
     Survey,
     _batch,
     _function,
-    by_number,
     canonical,
     collect,
     folder_of,
@@ -272,12 +271,12 @@ class Ratings:
     why: str
     shipped: list[Any] = field(default_factory=list)
 
-    def deal(self, side: int, owners: Array, n_shards: int, finish: Finish) -> RatingShards:
+    def deal(self, side: int, owners: Array, n_shards: int, finish: Finish, *, barrier: bool = False) -> RatingShards:
         """The ratings in shards; `owners` names the shard of each user (side 0) or item (side 1)."""
         given = ship(self.session, (self.codes, self.firsts, owners)), ship(self.session, finish)
         self.shipped += given
         survey = Survey(len(self.entries.users), len(self.entries.users), 0, {}, 0.0, 0.0, 0.0, self.firsts)
-        shards = RatingShards(self.session, self.packed, survey, n_shards, None, open=open_ratings)
+        shards = RatingShards(self.session, self.packed, survey, n_shards, None, open=open_ratings, barrier=barrier)
         shards.side, shards.given = side, given
         shards.make()
         return shards
@@ -296,11 +295,11 @@ class RatingShards(Shards):
     side: int = 0
     given: tuple[Any, Any] = (None, None)
 
-    def make(self) -> None:
-        """Deals the ratings and writes the files; the next job does it."""
-        dealt = self.packed.mapInArrow(_function(CutRatings(self.given[0], self.side, self.n)), DEALT)
-        placed = by_number(dealt, self.n, "shard").sortWithinPartitions("start")
-        self.anchor = placed.mapInArrow(_function(StoreRatings(self.name, self.given[1])), ANCHOR).persist()
+    def _cut(self) -> Any:
+        return CutRatings(self.given[0], self.side, self.n)
+
+    def _store(self) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        return StoreRatings(self.name, self.given[1])
 
 
 def pack_ratings(frame: Any, columns: RatingColumns, n_parts: int, order_by: Any, place: str | None) -> Ratings:

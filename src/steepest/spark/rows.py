@@ -172,17 +172,27 @@ def _vector(columns: Columns, batch: Any) -> Chunk:
     kind, size, places, values = (column.field(k) for k in range(4))
     is_sparse = np.asarray(kind.to_numpy(zero_copy_only=False)) == 0
     indptr, entries = _lists(values)
+    lengths = np.diff(indptr)
+    sizes = np.where(is_sparse, size.fill_null(0).to_numpy(zero_copy_only=False), lengths)
     if is_sparse.all():
         _, indices = _lists(places)
     else:
-        indices = np.arange(len(entries)) - np.repeat(indptr[:-1], np.diff(indptr))
-        indices[np.repeat(is_sparse, np.diff(indptr))] = _lists(places)[1]
-        kept = (entries != 0) | np.repeat(is_sparse, np.diff(indptr))  # zeros of dense vectors are no entries
-        indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
-        indices, entries = indices[kept], entries[kept]
-    sizes = np.where(is_sparse, size.fill_null(0).to_numpy(zero_copy_only=False), np.diff(_lists(values)[0]))
+        indices = _counted(lengths)
+        if is_sparse.any():
+            indices[np.repeat(is_sparse, lengths)] = _lists(places)[1]
+        if not entries.all():  # zeros of dense vectors are no entries
+            kept = (entries != 0) | np.repeat(is_sparse, lengths)
+            indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
+            indices, entries = indices[kept], entries[kept]
     widest = max(columns.n_features or 0, int(sizes.max(initial=0)))
     return _chunk(replace(columns, n_features=widest), indptr, indices, entries)
+
+
+def _counted(lengths: Array) -> Array:
+    """0, 1, ... for each row anew."""
+    if len(lengths) and (lengths == lengths[0]).all():
+        return np.tile(np.arange(lengths[0], dtype=np.int32), len(lengths))
+    return np.asarray(np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths))
 
 
 def _dense(columns: Columns, batch: Any) -> Chunk:
@@ -287,12 +297,13 @@ def _shown(batch: Any, row: int) -> str:
 
 def to_bytes(chunk: Chunk) -> bytes:
     """Packed rows with numeric targets as one string of bytes."""
-    packed = chunk.packed()
+    whole = chunk.order is None and chunk.indptr[0] == 0 and chunk.indptr[-1] == len(chunk.indices)
+    packed = chunk if whole else chunk.packed()
     has = (packed.y is not None, packed.weight is not None)
     head = np.array([packed.n_rows, len(packed.indices), packed.n_features, *has], np.int64)
     parts = [head, packed.indptr, packed.indices, packed.values]
     parts += [np.asarray(part, np.float64) for part in (packed.y, packed.weight) if part is not None]
-    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+    return b"".join([np.ascontiguousarray(part).data.cast("B") for part in parts if part.size])
 
 
 def from_bytes(data: Any) -> Chunk:

@@ -4,7 +4,8 @@
 2. `deal`: row i of all, in the canonical order, goes to the shard that the deal names; blocks are cut and shuffled.
 3. `store`: the executor that gets a shard writes its arrays to local disk. What Spark keeps is one line a shard, the
    anchor: where the files are. If an executor is lost, Spark makes its lines anew from their lineage, and so the files.
-4. `Shards.run`: one job; where a shard lies, a function gets its rows and a state, and answers with named arrays.
+4. `Shards.run`: one job; where a shard lies, a function gets its rows and a state, and answers with named arrays. In
+   barrier mode one job lasts for all runs (gang.py).
 
 Canonical order: that of the DataFrame (by partition, then by place in it, as `collect` shows it) where its plan has no
 exchange, so that it is the same each time; that of `order_by` if given; else by a hash of the content: partition
@@ -18,6 +19,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -31,6 +33,7 @@ import numpy as np
 from steepest.data.chunk import Array, Chunk, DataError, concatenate
 from steepest.data.source import BLOCK_ROWS, ArraySource
 from steepest.spark.errors import in_plain_words
+from steepest.spark.gang import Gang, LostError, MissingError, wait_for_slots
 from steepest.spark.rows import BadRowError, Columns, from_bytes, to_bytes
 
 BLOCK_ENTRIES = 1 << 20  # about eight megabytes
@@ -44,7 +47,7 @@ DTYPES = {"indptr": "int64", "indices": "int32", "values": "float32", "y": "floa
 
 PACKED = (
     "part int, start long, rows long, entries long, n_features long, labels string, weights string, "
-    "weight_sum double, least_weight double, target_sum double, error string, block binary"
+    "weight_sum double, least_weight double, target_sum double, error string, block binary, path string"
 )
 DEALT = "shard int, start long, block binary"
 ANCHOR = "shard int, path string, rows long"
@@ -84,6 +87,7 @@ class Pack:
     columns: Columns
     classify: bool
     place: str | None = None  # the column that tells the file
+    run: str | None = None  # blocks go to files of this run, if all executors see them
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Arrow batches of a partition to those of the answer."""
@@ -140,7 +144,8 @@ class Pack:
             weight_sum=float(weight.sum()),
             least_weight=float(weight[weight > 0].min(initial=np.inf)),
             target_sum=0.0 if y is None or y.dtype.kind == "U" else float((weight * y).sum()),
-            block=to_bytes(chunk),
+            block=to_bytes(chunk) if self.run is None else None,
+            path=None if self.run is None else write_block(folder_of(self.run), chunk),
         )
 
 
@@ -158,15 +163,47 @@ class Cut:
         """Arrow batches of a partition to those of the answer."""
         for batch in batches:
             for line in batch.to_pylist():
-                chunk = from_bytes(line["block"])
-                if self.labels is not None and chunk.y is not None:
-                    own = np.searchsorted(np.asarray(self.labels), np.asarray(json.loads(line["labels"])))
-                    chunk = chunk.with_targets(own[chunk.y.astype(np.int64)].astype(np.float64), chunk.weight)
-                start = self.firsts[line["part"]] + line["start"]
-                owner = self.deal(start + np.arange(chunk.n_rows), chunk, self.n_rows, self.n_shards)
+                start, chunk, owner = self.dealt(line, line["block"])
                 for shard in np.unique(owner).tolist():
                     rows = np.flatnonzero(owner == shard)
                     yield _batch(DEALT, shard=shard, start=start, block=to_bytes(chunk.visit(rows)))
+
+    def dealt(self, line: Mapping[str, Any], block: Any) -> tuple[int, Chunk, Array]:
+        """(number of the first row, the block's rows in labels of all, the shard of each)."""
+        chunk = from_bytes(block)
+        if self.labels is not None and chunk.y is not None:
+            own = np.searchsorted(np.asarray(self.labels), np.asarray(json.loads(line["labels"])))
+            chunk = chunk.with_targets(own[chunk.y.astype(np.int64)].astype(np.float64), chunk.weight)
+        start = self.firsts[line["part"]] + line["start"]
+        return start, chunk, self.deal(start + np.arange(chunk.n_rows), chunk, self.n_rows, self.n_shards)
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Shards named by number, each with its rows of all blocks, from files that are on this disk."""
+
+    cut: Cut
+    blocks: Sequence[Mapping[str, Any]]  # in the order of their rows
+    run: str
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Arrow batches of a partition to those of the answer."""
+        for batch in batches:
+            for shard in batch.column(0).to_pylist():
+                files = _Files(folder_of(self.run), shard)
+                for line in self.blocks:
+                    _, chunk, owner = self.cut.dealt(line, np.memmap(line["path"], np.uint8, "r"))
+                    files.put(chunk.visit(np.flatnonzero(owner == shard)).packed())
+                yield _batch(ANCHOR, shard=shard, path=files.close(), rows=files.n_rows)
+
+
+def write_block(folder: Path, chunk: Chunk) -> str:
+    """The path of a new file with these rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number, path = tempfile.mkstemp(prefix="block-", dir=folder)
+    with open(number, "wb") as file:
+        file.write(to_bytes(chunk))
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,36 +427,77 @@ class Shards:
     events: list[str] = field(default_factory=list)
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     open: Callable[[int, str, Sequence[Any] | None], Any] = open_shard
+    barrier: bool = False
+    tasks: int = 0  # of a round, each with one shard or, in barrier mode, several
+    gang: Gang | None = None
 
     def make(self) -> None:
         """Deals the rows and writes the files; the next job does it."""
-        cut = Cut(self.survey.firsts, self.survey.n_rows, self.n, self.words, self.deal)
-        dealt = self.packed.mapInArrow(_function(cut), DEALT)
-        placed = by_number(dealt, self.n, "shard").sortWithinPartitions("start")
-        self.anchor = placed.mapInArrow(_function(Store(self.name)), ANCHOR).persist()
+        self.anchor = self._placed().mapInArrow(_function(self._store()), ANCHOR).persist()
+
+    def _store(self) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        return Store(self.name)
+
+    def _cut(self) -> Cut:
+        return Cut(self.survey.firsts, self.survey.n_rows, self.n, self.words, self.deal)
+
+    def _placed(self) -> Any:
+        """Parts of shards, in order, each where its shard will be."""
+        dealt = self.packed.mapInArrow(_function(self._cut()), DEALT)
+        self._choose_tasks()
+        return by_number(dealt, self.tasks, f"cast(shard % {self.tasks} as int)").sortWithinPartitions("start")
+
+    def _choose_tasks(self) -> None:
+        """One a shard, but no more than can run at once if all must."""
+        self.tasks = min(self.n, wait_for_slots(self.session, max(1, self.tasks))) if self.barrier else self.n
 
     def run(self, work: Work, state: Any = None, *, add: bool = False) -> list[dict[str, Array]]:
         """What the work answers for each shard, in their order; with `add`, one answer: the sum over all shards."""
+        reason: Exception | None = None
         for _ in range(ATTEMPTS):
-            shipped = ship(self.session, state)
             try:
-                visits = self.anchor.mapInArrow(_function(Visit(work, shipped, self.words, self.open)), ANSWER)
-                if add and self.n > FAN:
-                    groups = by_number(visits, -(-self.n // FAN), f"cast(shard div {FAN} as int)")
-                    visits = groups.mapInArrow(_function(Add()), ANSWER)
-                answers = self._gather(collect(self.session, visits))
-            finally:
-                if not isinstance(shipped, Carried):
-                    shipped.destroy()
-            if answers is not None:
+                answers = self._by_gang(work, state, add) if self.barrier else self._by_job(work, state, add)
                 return [add_up(answers)] if add else answers
-            self._make_anew()
+            except MissingError as error:
+                reason = error
+                self._make_anew("the shards were written again, since an executor could not see its files")
+            except LostError as error:
+                reason = error
+                self._replace_gang()
+        if isinstance(reason, LostError):
+            told = "" if reason.args[0] is None else f" ({in_plain_words(reason.args[0])})"
+            raise DataError(
+                f"barrier=True: tasks were lost {ATTEMPTS} times in one round{told}; the executors' logs say why, and "
+                "without barrier Spark tries lost tasks again by itself"
+            )
         raise DataError(
             f"the files of some shards were not where they had been written, {ATTEMPTS} times; executors come and go "
             "too fast, or their local disks are full: raise spark.locality.wait, or give executors more disk"
         )
 
-    def _gather(self, table: Any) -> list[dict[str, Array]] | None:
+    def _by_job(self, work: Work, state: Any, add: bool) -> list[dict[str, Array]]:
+        """Answers of the shards, or, with `add`, sums over groups of them."""
+        shipped = ship(self.session, state)
+        try:
+            visits = self.anchor.mapInArrow(_function(Visit(work, shipped, self.words, self.open)), ANSWER)
+            if add and self.n > FAN:
+                groups = by_number(visits, -(-self.n // FAN), f"cast(shard div {FAN} as int)")
+                visits = groups.mapInArrow(_function(Add()), ANSWER)
+            return self._gather(collect(self.session, visits))
+        finally:
+            if not isinstance(shipped, Carried):
+                shipped.destroy()
+
+    def _by_gang(self, work: Work, state: Any, add: bool) -> list[dict[str, Array]]:
+        """The same, to the bit, without a job."""
+        if self.gang is None:
+            self.gang = Gang(self.session, self.anchor, self.tasks, self.words, self.open)
+        answers = self.gang.run(work, state)
+        if add and self.n > FAN:
+            return [add_up(answers[first : first + FAN]) for first in range(0, self.n, FAN)]
+        return answers
+
+    def _gather(self, table: Any) -> list[dict[str, Array]]:
         found: dict[int, dict[str, Array]] = {}
         done: set[int] = set()
         for batch in table.to_batches():
@@ -427,29 +505,69 @@ class Shards:
                 if line["name"] == "error":
                     raise DataError(line["dtype"])
                 if line["name"] == "missing":
-                    return None
+                    raise MissingError
                 if line["name"] == "done":
                     done.add(line["shard"])
                 else:
                     found.setdefault(line["shard"], {})[line["name"]] = _array(line)
         if len(done) < self.n:
-            return None
+            raise MissingError
         return [found[number] for number in sorted(found)]
 
-    def _make_anew(self) -> None:
+    def _make_anew(self, why: str) -> None:
         """A task ran where its shard's files are not: all are written again, from the packed blocks."""
-        self.events.append("the shards were written again, since an executor could not see its files")
+        self._hang_up()
+        self.events.append(why)
         self.anchor.unpersist()
         self.name = uuid.uuid4().hex[:12]
         self.make()
 
+    def _replace_gang(self) -> None:
+        """Tasks were lost; those that replace them begin where the driver is."""
+        self._hang_up()
+        self.events.append("a task of the barrier stage was lost; a new stage went on from the last round")
+        if wait_for_slots(self.session, self.tasks) < self.tasks:
+            self._make_anew("the shards were written again for fewer tasks, since executors were lost")
+
+    def _hang_up(self) -> None:
+        if self.gang is not None:
+            self.gang.close()
+            self.gang = None
+
     def close(self) -> None:
         """Removes the files, as far as executors are still there."""
         with contextlib.suppress(Exception):
-            collect(self.session, self.anchor.mapInArrow(_function(Remove(self.name)), ANCHOR))
+            self._hang_up()
+        with contextlib.suppress(Exception):
+            self._remove()
         for frame in (self.anchor, self.packed):
             with contextlib.suppress(Exception):
                 frame.unpersist()
+
+    def _remove(self) -> None:
+        collect(self.session, self.anchor.mapInArrow(_function(Remove(self.name)), ANCHOR))
+
+
+@dataclass(slots=True)
+class NearShards(Shards):
+    """Shards where driver and executors are one machine: rows pass from file to file, not through Spark."""
+
+    blocks: list[dict[str, Any]] = field(default_factory=list)
+    folders: set[Path] = field(default_factory=set)
+
+    def make(self) -> None:
+        """Says how each shard gathers its rows; the next job does it."""
+        if not all(os.path.exists(line["path"]) for line in self.blocks):
+            self.blocks = blocks_of(collect(self.session, self.packed, blobs=False))
+        self.folders |= {Path(line["path"]).parent for line in self.blocks}
+        self.folders |= {folder.with_name(f"steepest-{self.name}") for folder in self.folders}
+        self._choose_tasks()
+        numbers = self.session.range(0, self.n, 1, self.tasks)
+        self.anchor = numbers.mapInArrow(_function(Gather(self._cut(), self.blocks, self.name)), ANCHOR).persist()
+
+    def _remove(self) -> None:
+        for folder in self.folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def pack_rows(
@@ -461,6 +579,7 @@ def pack_rows(
     order_by: str | Sequence[str] | None = None,
     place: str | None = None,
     deal: Deal = deal_runs,
+    barrier: bool = False,
 ) -> Shards:
     """Packs all rows, in one job, and makes ready to deal them to shards."""
     from pyspark import StorageLevel
@@ -468,10 +587,14 @@ def pack_rows(
     session = frame.sparkSession
     ordered, why = canonical(frame, columns.names, n_shards, order_by)
     read = [*columns.names, *([] if place is None else [place])]
-    packed = ordered.select(*read).mapInArrow(_function(Pack(columns, classify, place)), PACKED)
-    packed = packed.persist(StorageLevel.DISK_ONLY)
+    near, name = on_one_machine(session), uuid.uuid4().hex[:12]
+    pack = Pack(columns, classify, place, name if near else None)
+    packed = ordered.select(*read).mapInArrow(_function(pack), PACKED)
+    if not near:
+        packed = packed.persist(StorageLevel.DISK_ONLY)
     try:
-        survey = look(collect(session, packed.drop("block"), blobs=False))
+        blocks = blocks_of(collect(session, packed.drop("block"), blobs=False))
+        survey = look(blocks)
         if survey.n_rows == 0:
             raise DataError("the DataFrame holds no rows; nothing can be learned from it")
         if survey.n_rows < n_shards:
@@ -482,9 +605,19 @@ def pack_rows(
         packed.unpersist()
         raise
     words = sorted(survey.labels) if columns.text_labels else None
-    shards = Shards(session, packed, survey, n_shards, words, deal, events=[why])
+    given = session, packed, survey, n_shards, words, deal
+    shards: Shards
+    if near:
+        shards = NearShards(*given, events=[why], barrier=barrier, name=name, blocks=blocks)
+    else:
+        shards = Shards(*given, events=[why], barrier=barrier, name=name)
     shards.make()
     return shards
+
+
+def on_one_machine(session: Any) -> bool:
+    """Whether driver and executors are one process, so that all see the same files."""
+    return not is_connect(session) and re.match(r"local(\[|$)", session.sparkContext.master) is not None
 
 
 def canonical(
@@ -514,12 +647,17 @@ def _has_exchange(frame: Any) -> bool:
     return "Exchange" in out.getvalue()
 
 
-def look(table: Any) -> Survey:
-    """What all partitions told."""
+def blocks_of(table: Any) -> list[dict[str, Any]]:
+    """What partitions told of their blocks, in the order of rows; or the first error."""
     lines = sorted(table.to_pylist(), key=lambda line: (line["part"], line["start"]))
     for line in lines:
         if line["error"] is not None:
             raise DataError(line["error"])
+    return lines
+
+
+def look(lines: Sequence[Mapping[str, Any]]) -> Survey:
+    """What all blocks told together."""
     firsts: dict[int, int] = {}
     labels: dict[Any, float] = {}
     n_rows = 0
