@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../names.cpp"
+#include "../row_hasher.cpp"
 #include "../text.cpp"
 #include "../words.cpp"
 #include "mutate.h"

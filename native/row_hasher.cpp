@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "row_hasher.h"
+
+#include <string.h>
+
+#include <atomic>
+
+#include "compiler.h"
+
+namespace steepest {
+namespace {
+
+constexpr uint64_t kCharacterMark = 0x3C3E;  // "<>": words and character n-grams of the same letters differ
+constexpr uint32_t kSmallCounts = 1024;      // document counts whose logarithm is looked up
+
+// To length 1, or so that c copies are together as long as one feature.
+void scale(const HashOptions& options, float* x, size_t n) {
+  double factor = 1 / sqrt(static_cast<double>(options.copies));
+  if (options.normalise) {
+    double squares[4] = {};  // four sums, since one would wait for each addition
+    size_t k = 0;
+    for (; k + 4 <= n; k += 4)
+      for (size_t lane = 0; lane < 4; ++lane) squares[lane] += static_cast<double>(x[k + lane]) * x[k + lane];
+    for (; k < n; ++k) squares[0] += static_cast<double>(x[k]) * x[k];
+    const double square = (squares[0] + squares[1]) + (squares[2] + squares[3]);
+    factor = square > 0 ? 1 / sqrt(square) : 1;
+  }
+  if (static_cast<float>(factor) != 1)
+    for (size_t k = 0; k < n; ++k) x[k] *= static_cast<float>(factor);
+}
+
+// How to name the features of a batch: the n-grams of words by their place, everything else by its text.
+struct WordNamer {
+  Words& words;
+  const std::string& prefix;
+  uint32_t n;
+
+  void log(NameLog& log, uint32_t bucket, uint32_t fingerprint, size_t i) const {
+    log.add_words(bucket, fingerprint, static_cast<uint32_t>(i), n);
+  }
+  std::string text(size_t i) const {
+    std::string name = prefix;
+    for (uint32_t k = static_cast<uint32_t>(i); k < i + n; ++k) {
+      if (k > i) name += ' ';
+      name.append(reinterpret_cast<const char*>(words.bytes()) + words.start(k), words.size(k));
+    }
+    return name;
+  }
+};
+
+template <typename F>
+struct TextNamer {
+  F text;
+  void log(NameLog& log, uint32_t bucket, uint32_t fingerprint, size_t i) const {
+    log.add_text(bucket, fingerprint, text(i));
+  }
+};
+
+template <typename F>
+TextNamer<F> named(F text) {
+  return {text};
+}
+
+}  // namespace
+
+uint64_t hash_string(const std::string& text, uint64_t key) {
+  std::vector<uint8_t> padded(text.begin(), text.end());
+  padded.resize(text.size() + 16);
+  return hash_bytes(padded.data(), text.size(), key);
+}
+
+const std::vector<double>& small_logs() {
+  static const std::vector<double> logs = [] {
+    std::vector<double> made(kSmallCounts);
+    for (uint32_t count = 0; count < kSmallCounts; ++count) made[count] = log1p(count);
+    return made;
+  }();
+  return logs;
+}
+
+void count_and_weigh(const Plan& plan, int64_t row, const int32_t* index, float* x, size_t n) {
+  uint32_t* const counts = plan.task.count_documents;
+  const double log_rows = 1 + log1p(plan.task.n_documents + static_cast<double>(row + 1));
+  for (size_t k = 0; k < n; ++k) {
+    const uint32_t count = ++counts[index[k]];
+    x[k] = static_cast<float>(x[k] * (log_rows - plan.log_count(count)));
+  }
+  scale(plan.task.options, x, n);
+}
+
+void RowHasher::add_row(int64_t row, NameLog* log) {
+  log_ = log;
+  row_.clear();
+  has_number_ = false;
+  for (size_t k = 0; k < features_.size(); ++k) read(k, row);
+  for (const auto& pair : plan_.task.crosses)
+    if (!is_number(pair)) cross(features_[pair.first], features_[pair.second], 1);
+  write_out();
+  weigh(row);
+  if (has_number_) add_numbers();
+  if (plan_.task.book) {
+    const int32_t* const index = indices();
+    for (size_t k = 0; k < row_.size(); ++k)
+      if (const uint32_t j = static_cast<uint32_t>(index[k]); j < NameBook::kSampledBuckets)
+        touched_[j / 64] |= uint64_t{1} << j % 64;
+  }
+  rows_.size += row_.size();
+  rows_.ends.push_back(static_cast<int64_t>(rows_.size));
+}
+
+bool RowHasher::is_number(std::pair<int32_t, int32_t> cross) const {
+  return features_[cross.first].is_number || features_[cross.second].is_number;
+}
+
+// Numbers, and crosses with them, come to the row when it has been weighed.
+void RowHasher::add_numbers() {
+  for (size_t k = 0; k < row_.size(); ++k) row_.set(k, values()[k]);
+  const float factor = static_cast<float>(1 / sqrt(static_cast<double>(options_.copies)));
+  for (size_t k = 0; k < features_.size(); ++k) {
+    const Features& own = features_[k];
+    if (!own.is_number) continue;
+    insert(own.hashes, own.hashes.size(), own.value * factor,
+           named([&](size_t) { return plan_.readers[k].field->name; }));
+  }
+  for (const auto& pair : plan_.task.crosses)
+    if (is_number(pair)) cross(features_[pair.first], features_[pair.second], factor);
+  write_out();
+}
+
+void RowHasher::write_out() {
+  rows_.indices.reserve(rows_.size + row_.size());
+  rows_.values.reserve(rows_.size + row_.size());
+  int32_t* const index = indices();
+  float* const x = values();
+  for (size_t k = 0; k < row_.size(); ++k) {
+    index[k] = static_cast<int32_t>(row_.bucket(k));
+    x[k] = row_.value(k);
+  }
+}
+
+void RowHasher::read(size_t k, int64_t row) {
+  const ColumnReader& reader = plan_.readers[k];
+  Features& features = features_[k];
+  features.clear();
+  if (reader.field->kind == kNumber) return read_number(reader, features, reader.field->numbers[row]);
+  const Span value = reader.field->spans[row];
+  if (!value.data) return read_missing(reader, features);
+  if (reader.field->kind == kText) return read_text(reader, features, value);
+  read_category(reader, features, value);
+}
+
+// Hands over the first n hashes of grams_.
+template <typename Namer>
+void RowHasher::emit(const ColumnReader& reader, Features& features, size_t n, const Namer& name) {
+  insert(grams_, n, 1, name);
+  if (!reader.crossed) return;
+  features.hashes.insert(features.hashes.end(), grams_.begin(), grams_.begin() + n);
+  for (size_t i = 0; log_ && i < n; ++i) features.names.push_back(name.text(i));
+}
+
+void RowHasher::read_text(const ColumnReader& reader, Features& features, Span document) {
+  words_.read(document);
+  const uint8_t* const bytes = words_.bytes();
+  word_hashes_.resize(words_.count());
+  for (uint32_t i = 0; i < words_.count(); ++i)
+    word_hashes_[i] = hash_bytes(bytes + words_.start(i), words_.size(i), reader.key);
+  if (!reader.stop_words.empty()) {
+    words_.select([&](uint32_t i) { return !reader.stop_words.contain(word_hashes_[i]); });
+    auto stopped = [&](uint64_t hash) { return reader.stop_words.contain(hash); };
+    word_hashes_.erase(std::remove_if(word_hashes_.begin(), word_hashes_.end(), stopped), word_hashes_.end());
+  }
+  if (log_) {
+    const char* const text = reinterpret_cast<const char*>(words_.bytes());
+    log_->begin_page(reader.field->prefix, text, words_.bounds(), words_.count());
+  }
+  read_word_grams(reader, features);
+  if (options_.character_high > 0) read_character_grams(reader, features);
+}
+
+// An n-gram is the mix of the (n-1)-gram that starts with it and its last word.
+void RowHasher::read_word_grams(const ColumnReader& reader, Features& features) {
+  const size_t n_words = word_hashes_.size();
+  grams_ = word_hashes_;
+  for (size_t n = 1; n <= static_cast<size_t>(options_.word_high) && n <= n_words; ++n) {
+    const size_t count = n_words - n + 1;
+    for (size_t i = 0; n > 1 && i < count; ++i) grams_[i] = mix(grams_[i], word_hashes_[i + n - 1]);
+    if (n < static_cast<size_t>(options_.word_low)) continue;
+    emit(reader, features, count, WordNamer{words_, reader.field->prefix, static_cast<uint32_t>(n)});
+  }
+}
+
+// All runs of low..high characters in <word>; of a word shorter than low, the whole. A mark alone is no
+// feature.
+void RowHasher::read_character_grams(const ColumnReader& reader, Features& features) {
+  const uint64_t key = reader.key ^ kCharacterMark;
+  const uint32_t low = static_cast<uint32_t>(options_.character_low);
+  const uint32_t high = static_cast<uint32_t>(options_.character_high);
+  uint8_t* const bytes = words_.bytes();
+  std::vector<std::pair<uint32_t, uint32_t>> runs;
+  for (uint32_t i = 0; i < words_.count(); ++i) {
+    uint8_t* const word = bytes + static_cast<int64_t>(words_.start(i)) - 1;
+    const uint32_t size = words_.size(i) + 2;
+    word[0] = '<';
+    word[size - 1] = '>';
+    letters_.clear();  // where each character begins
+    for (uint32_t k = 0; k < size; ++k)
+      if ((word[k] & 0xC0) != 0x80) letters_.push_back(k);
+    const uint32_t n_letters = static_cast<uint32_t>(letters_.size());
+    letters_.push_back(size);
+    grams_.clear();
+    runs.clear();
+    for (uint32_t n = std::min(low, n_letters); n <= std::min(high, n_letters); ++n)
+      for (uint32_t k = n == 1; k + n <= n_letters - (n == 1); ++k) {
+        runs.emplace_back(letters_[k], letters_[k + n] - letters_[k]);
+        grams_.push_back(hash_bytes(word + runs.back().first, runs.back().second, key));
+      }
+    emit(reader, features, grams_.size(), named([&](size_t k) {
+           const char* const text = reinterpret_cast<const char*>(word) + runs[k].first;
+           return reader.field->prefix + "'" + std::string(text, runs[k].second) + "'";
+         }));
+  }
+}
+
+void RowHasher::read_category(const ColumnReader& reader, Features& features, Span value) {
+  const std::string& label = reader.label;
+  const size_t size = label.size() + static_cast<size_t>(value.size);
+  if (scratch_.size() < size + 16) scratch_.resize(size + 16);
+  std::copy(label.begin(), label.end(), scratch_.begin());
+  std::copy(value.data, value.data + value.size, scratch_.begin() + label.size());
+  grams_.assign(1, hash_bytes(scratch_.data(), size, reader.seed_key));
+  emit(reader, features, 1,
+       named([&](size_t) { return std::string(reinterpret_cast<const char*>(scratch_.data()), size); }));
+}
+
+void RowHasher::read_number(const ColumnReader& reader, Features& features, double number) {
+  if (isnan(number)) return read_missing(reader, features);
+  features.is_number = has_number_ = true;
+  features.value = static_cast<float>(number);
+  if (number == 0) return;
+  features.hashes.push_back(reader.number);
+  if (log_) features.names.push_back(reader.field->name);
+}
+
+void RowHasher::read_missing(const ColumnReader& reader, Features& features) {
+  grams_.assign(1, reader.missing);
+  emit(reader, features, 1, named([&](size_t) { return reader.label + kMissing; }));
+}
+
+void RowHasher::cross(const Features& a, const Features& b, float factor) {
+  for (size_t i = 0; i < a.hashes.size(); ++i) {
+    grams_.resize(b.hashes.size());
+    for (size_t k = 0; k < b.hashes.size(); ++k) grams_[k] = mix(a.hashes[i], b.hashes[k]);
+    insert(grams_, grams_.size(), a.value * b.value * factor,
+           named([&](size_t k) { return a.names[i] + "#" + b.names[k]; }));
+  }
+}
+
+template <typename Namer>
+void RowHasher::insert(const std::vector<uint64_t>& hashes, size_t n, float value, const Namer& name) {
+  for (int32_t copy = 0; copy < options_.copies; ++copy) {
+    const uint64_t* these = hashes.data();
+    if (copy) {
+      copied_.resize(n);
+      for (size_t i = 0; i < n; ++i) copied_[i] = copy_hash(hashes[i], static_cast<uint64_t>(copy));
+      these = copied_.data();
+    }
+    row_.make_room(n);
+    if (!log_) {
+      row_.add<false>(these, n, value, nullptr);
+      continue;
+    }
+    is_new_.resize(n);
+    row_.add<true>(these, n, value, is_new_.data());
+    for (size_t i = 0; i < n; ++i) {
+      if (!is_new_[i]) continue;
+      name.log(*log_, bucket_of(these[i], options_.n_bits), static_cast<uint32_t>(these[i]), i);
+    }
+  }
+}
+
+// Counts to values. What has come into the row so far are words, categories and crosses of such.
+void RowHasher::weigh(int64_t row) {
+  const size_t n = row_.size();
+  const int32_t* const index = indices();
+  float* const x = values();
+  if (options_.weighting == kBinary)
+    for (size_t k = 0; k < n; ++k) x[k] = static_cast<float>((x[k] > 0) - (x[k] < 0));
+  if (options_.weighting == kLog)
+    for (size_t k = 0; k < n; ++k)
+      if (x[k] != 0 && fabsf(x[k]) != 1) x[k] = copysignf(1 + logf(fabsf(x[k])), x[k]);
+  if (plan_.counts_and_weighs()) {
+    if (plan_.n_parts == 1) count_and_weigh(plan_, row, index, x, n);  // else when all rows are there
+    return;
+  }
+  if (uint32_t* const counts = plan_.task.count_documents) count_documents(counts, index, n);
+  if (const uint32_t* const counts = plan_.task.document_counts) {
+    for (size_t k = 0; k < n; ++k) PREFETCH(counts + index[k]);
+    for (size_t k = 0; k < n; ++k)
+      x[k] = static_cast<float>(x[k] * plan_.inverse_frequency(counts[index[k]]));
+  }
+  scale(options_, x, n);
+}
+
+// Sums of whole numbers do not depend on the order, so all threads may count in one array.
+void RowHasher::count_documents(uint32_t* counts, const int32_t* index, size_t n) const {
+  if (plan_.n_parts == 1) {
+    for (size_t k = 0; k < n; ++k) ++counts[index[k]];
+    return;
+  }
+  static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t), "counts are taken for atomic ones");
+  auto* const shared = reinterpret_cast<std::atomic<uint32_t>*>(counts);
+  for (size_t k = 0; k < n; ++k) shared[index[k]].fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace steepest
