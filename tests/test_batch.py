@@ -472,6 +472,26 @@ def test_house_prices_as_the_normal_equations_and_scikit_learn():
         assert found.fit(X, y[:3000]).objective(X, y[:3000]) == pytest.approx(value, rel=CLOSE), solver
 
 
+@pytest.mark.parametrize("solver", ["newton_cg", "lbfgs"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gap_is_honest_where_free_weights_are_large(solver, seed):
+    """Weights and bias far beyond one unit of the targets' spread, and nothing that holds them back."""
+    from scipy.optimize import linprog
+
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((200, 3)) * [1.0, 0.01, 100.0]).astype(np.float32)
+    y = X @ [1.0, 300.0, 0.05] + 40.0 + rng.standard_exponential(200)
+    wide = np.column_stack([X, np.ones(200)]).astype(np.float64)
+    cost = np.concatenate([np.zeros(4), np.full(200, 0.5 / 200), np.full(200, 0.5 / 200)])
+    free = [(None, None)] * 4 + [(0, None)] * 400
+    least = linprog(cost, A_eq=np.hstack([wide, np.eye(200), -np.eye(200)]), b_eq=y, bounds=free).fun
+    model = st.LinearRegressor("quantile", solver=solver, penalty="none", dtype="float64", tol=1e-7, max_iter=500)
+    found = model.fit(X, y).objective(X, y)
+    assert "converged" in model.history_.events[-1]
+    assert least <= found * (1 + 1e-9)
+    assert found - least <= 2e-7 * found
+
+
 # ------------------------------------------------------------------------------------- streams, threads, bits
 
 

@@ -525,7 +525,7 @@ def named_rows(path: Path, n_rows: int = 3000) -> str:
 @pytest.mark.parametrize("options", [{}, {"epochs": 1}, {"solver": "lbfgs"}, {"n_jobs": 2, "parallel": "mixing"}])
 def test_features_have_their_names_back(tmp_path, signed, options):
     path = named_rows(tmp_path / "a.vw")
-    model = steepest.LinearClassifier(random_state=0, **options).fit_stream(scan_vw(path, signed=signed))
+    model = steepest.LinearClassifier(random_state=0, **options).fit_stream(scan_vw(path, signed=signed, n_bits=14))
     top = model.top_features(3)
     assert top[1.0][0][0] == "t^good"
     assert top[-1.0][0][0] == "t^bad^er"

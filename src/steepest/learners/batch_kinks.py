@@ -63,7 +63,7 @@ class Multipliers:
         reached = self._minimise()
         _, gradient = o.evaluate(self.smooth_w)
         gradient[:-1] -= o.penalty_gradient(self.smooth_w[:-1])
-        loss_dual = o.plain_loss - o.gap - float(np.vdot(self.smooth_w, gradient))
+        loss_dual = o.plain_loss - o.gap
         self.multipliers = o.slopes(self.smooth_w)
         self.w = self.smooth_w.copy()
         if one_norm is not None:
@@ -100,15 +100,16 @@ class Multipliers:
         """The value of the dual at the multipliers, whose mean over the rows, times x, is `gradient`.
 
         The dual of these losses doubles with the multipliers, so these may shrink until the 1-norm holds all weights.
-        What has no penalty must have no gradient; what is left of it counts as if the weight moved scores by one unit.
+        What has no penalty must have no gradient; what is left of it counts as if the weight was wrong by its own size
+        and what moves scores by one unit.
         """
-        o = self.objective
-        slope, bias = gradient[:-1], float(np.abs(gradient[-1]).sum()) * self.first_mu
+        o, w = self.objective, self.smooth_w
+        slope, bias = gradient[:-1], float(np.abs(gradient[-1]) @ (np.abs(w[-1]) + self.first_mu))
         if not (o.l1 or o.l2 or o.p):
-            return loss_dual - float(np.abs(slope * self.unit).sum()) - bias
+            return loss_dual - float(np.abs(slope * (np.abs(w[:-1]) + self.unit)).sum()) - bias
         steepest = float(np.abs(slope).max(initial=0.0))
         share = 1.0 if o.l2 or o.p or steepest <= o.l1 else o.l1 / steepest * (1.0 - 1e-15)
-        bound = share * loss_dual - o.conjugate_penalty(share * slope)
+        bound = share * (loss_dual - float(np.vdot(w[:-1], slope))) - o.conjugate_penalty(share * slope)
         return bound - share * bias if math.isfinite(bound) else -math.inf
 
     @property
