@@ -13,6 +13,7 @@ TfidfVectorizer + SGDClassifier, as they come, on the same rows.
 from __future__ import annotations
 
 import argparse
+import ast
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +76,13 @@ def peer(split: Split) -> str:
     return quality(model.decision_function(split.held_texts), split.held_y, model.classes_)
 
 
+def arguments_of(options: str) -> dict[str, Any]:
+    """Names and plain values written as the arguments of a call."""
+    call = ast.parse(f"dict({options})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sets = [*raw.READERS, "20newsgroups", "debian-packages"]
@@ -85,7 +93,7 @@ def main() -> None:
     for name in arguments.sets:
         split = load(name)
         for options in arguments.options:
-            found = ours(split, eval(f"dict({options})"))
+            found = ours(split, arguments_of(options))
             print(f"{name:<16}{options or 'defaults':<40}{found}", flush=True)
         if arguments.peer:
             print(f"{name:<16}{'scikit-learn tf-idf':<40}{peer(split)}", flush=True)
