@@ -167,3 +167,13 @@ def test_every_parameter_of_the_classifier_is_explained():
 def test_examples_in_docstrings(name):
     failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert failed == 0
+
+
+@pytest.mark.parametrize("name", steepest.__all__)
+def test_only_parameters_that_exist_are_described(name):
+    public = getattr(steepest, name)
+    _, _, section = (inspect.getdoc(public) or "").partition("Parameters\n----------\n")
+    section = re.split(r"\n\n\w+\n---", section)[0]
+    described = {part for names in re.findall(r"^(\w[\w, ]*)(?: :.*)?$", section, re.M) for part in names.split(", ")}
+    if described:
+        assert described <= set(inspect.signature(public).parameters)

@@ -237,6 +237,8 @@ class LinearClassifier(Classifier, LinearModel):
 class LinearRegressor(Regressor, LinearModel):
     """A linear regressor: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
 
+    Parameters that are not listed are those of LinearClassifier.
+
     Parameters
     ----------
     loss : {"squared", "huber", "epsilon_insensitive", "quantile", "poisson"}
@@ -246,8 +248,6 @@ class LinearRegressor(Regressor, LinearModel):
         Where huber changes from a square to a line; width of the band in which epsilon_insensitive forgives.
     quantile : float
         Which one, between 0 and 1.
-    others
-        As those of LinearClassifier.
 
     Examples
     --------

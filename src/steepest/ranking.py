@@ -29,14 +29,14 @@ from steepest.metrics import GroupRankingMetrics, ndcg
 class LinearRanker(LinearModel):
     """A linear ranker: minimises the mean of loss(w·(x_i - x_j)) over pairs with y_i > y_j in a group, + alpha R(w).
 
+    Parameters that are not listed are those of LinearClassifier. The bias cancels in differences, so there is none.
+
     Parameters
     ----------
     loss : {"log", "hinge", "squared_hinge"}
         Of the difference of two scores: "hinge" is the ranking support vector machine, "log" is RankNet's loss.
     pairs : int or "all"
         Pairs drawn for each row of a group and epoch; "all" learns from every pair of different targets.
-    others
-        As those of LinearClassifier. The bias cancels in differences, so there is none.
 
     Attributes
     ----------
