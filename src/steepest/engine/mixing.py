@@ -136,21 +136,31 @@ def learn_shard(common: LinearLearner, epochs: Iterable[Iterable[Chunk]]) -> tup
 def send(
     common: LinearLearner, own: LinearLearner, progress: Progress, how: str, residual: Residual
 ) -> tuple[Message, Residual]:
-    """What the shard sends, and what of its change is left for the next time."""
+    """What the shard sends, and what of its change is left for the next time.
+
+    Sums of iterates are told in the unit of the common state, which the shard may have left behind; those that wait are
+    kept without a unit, since the next round may have another one.
+    """
     tables, left, n_bytes = {}, {}, 0
+    unit = _unit(common)
+    stretch = _unit(own) / unit
     for name in WIDE:
         if name not in own.arrays:
             continue
-        base = common.arrays[name]
-        change = own.arrays[name][: len(base)].astype(np.float64) - base
+        base, is_sum = common.arrays[name], name == "average"
+        change = own.arrays[name][: len(base)].astype(np.float64) * (stretch if is_sum else 1.0) - base
+        # What is not sent shall leave the average as it is, so that its sum must grow with all the others.
+        expected = base * _growth(common, own, stretch) if is_sum and how == "topk" else 0.0
+        change -= expected
         if name in residual:
-            change += residual[name]
+            change += residual[name] / (unit if is_sum else 1.0)
         sent, size = _compress(change, how, own.arrays[name].itemsize)
         if how in ("topk", "float16"):
-            left[name] = change - sent
-        tables[name] = sent
+            left[name] = (change - sent) * (unit if is_sum else 1.0)
+        tables[name] = sent + expected
         n_bytes += size
     small = {name: array for name, array in own.arrays.items() if name not in WIDE and name != "shrunk"}
+    small["clock"] = _stretched(small["clock"], stretch)
     n_bytes += sum(array.nbytes for array in small.values())
     rows = own.rows_learned - common.rows_learned
     return Message(tables, small, rows, n_bytes, progress, own.rows_learned), left
@@ -206,12 +216,18 @@ def mix(common: LinearLearner, messages: Iterable[Message], shares: Sequence[Arr
     if "average" in tables:
         weight = float(small["clock"][-1] / weights - common.arrays["clock"][-1])
         tables["average"] = tables["average"] + _average_of_larger_steps(common, shares, weight)
-    for name, change in tables.items():
-        common.arrays[name][...] += change.astype(common.arrays[name].dtype)
+    unit = _unit(common)
     for name, total in small.items():
         common.arrays[name] = total / weights
-    if t_after > t_before:
-        _set_time(common, t_before + (t_after - t_before) / math.sqrt(len(shares)))
+    common.arrays["clock"][0] = t_before + (t_after - t_before) / math.sqrt(len(shares))
+    stretch = unit / _unit(common)
+    common.arrays["clock"] = _stretched(common.arrays["clock"], stretch)
+    for name, change in tables.items():
+        table = common.arrays[name]
+        if name == "average":  # in float64 until its unit is right: in the old one it may be too large for float32
+            table[...] = (table + change) * stretch
+        else:
+            table[...] += change.astype(table.dtype)
     if "shrunk" in common.arrays:
         common.arrays["shrunk"][...] = 0
     common.rows_learned += rows
@@ -219,15 +235,23 @@ def mix(common: LinearLearner, messages: Iterable[Message], shares: Sequence[Arr
     return progress
 
 
-def _set_time(common: LinearLearner, t: float) -> None:
-    """Moves the clock on; sums of late iterates are counted in a unit that grows with it (see schedules.h)."""
-    clock = common.arrays["clock"]
-    if common.settings.average == "poly":
-        unit = 2.0 ** (40 * (math.frexp(1.0 + clock[0])[1] // 10 - math.frexp(1.0 + t)[1] // 10))
-        for name in ("average_scale", "average_weight"):
-            clock[CLOCK.index(name)] *= unit
-        common.arrays["average"] *= common.arrays["average"].dtype.type(unit)
-    clock[0] = t
+def _unit(learner: LinearLearner) -> float:
+    """What sums of iterates are counted in: late ones weigh so much that the unit grows with time (see schedules.h)."""
+    t = float(learner.arrays["clock"][0])
+    return 2.0 ** (math.frexp(1.0 + t)[1] // 10 * 40) if learner.settings.average == "poly" else 1.0
+
+
+def _growth(common: LinearLearner, own: LinearLearner, stretch: float) -> float:
+    """By what share the weight of all iterates has grown in the shard's round."""
+    before, after = (float(learner.arrays["clock"][CLOCK.index("average_weight")]) for learner in (common, own))
+    return after * stretch / before - 1.0 if before > 0 else 0.0
+
+
+def _stretched(clock: Array, stretch: float) -> Array:
+    """The clock with its sums in another unit."""
+    out = clock.copy()
+    out[[CLOCK.index(name) for name in ("average_scale", "average_weight")]] *= stretch
+    return out
 
 
 def _by_entry(share: Array | float, change: Array) -> Array:
@@ -334,7 +358,6 @@ class Told:
     """What the shards have to say after a round, in their order; a message may be made when its turn comes."""
 
     rows: list[int]
-    average_weight: float  # of the first shard's sum of iterates
     messages: Iterable[Message]
     residuals: list[Residual]
     voters: list[LinearLearner]
@@ -386,7 +409,6 @@ class LocalTeam:
         down = len(self.shards) * sum(base.arrays[name].nbytes for name in WIDE if name in base.arrays)
         return Told(
             rows=[message.rows for message in messages],
-            average_weight=float(messages[0].small["clock"][-1]),
             messages=messages,
             residuals=[left for _, left, _ in results],
             voters=[own for _, _, own in results if own is not None],
@@ -467,11 +489,8 @@ def _round(
     base._settle()
     told = team.learn(common, passes, mixing.send, keep_voters)
     common.residuals, common.voters = told.residuals, told.voters
-    before = base.arrays["clock"][-1]
-    # One-shot mixing is a mean; and sums of iterates that have changed their unit cannot be stretched.
     several = mixing.rounds > 1 or mixing.seconds is not None
-    gain = GAIN if told.average_weight >= before and several else 1.0
-    progress = mix(base, told.messages, shares_of(told.rows, evidence, gain))
+    progress = mix(base, told.messages, shares_of(told.rows, evidence, GAIN if several else 1.0))  # one shot is a mean
     return progress, told
 
 

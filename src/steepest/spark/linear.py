@@ -234,7 +234,6 @@ class SparkTeam:
         voters = [own(answer, base) for answer in answers] if keep_voters else []
         return Told(
             rows=rows,
-            average_weight=float(answers[0]["clock"][-1]),
             messages=messages(),
             residuals=common.residuals,
             voters=voters,
