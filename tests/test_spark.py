@@ -79,7 +79,7 @@ def test_the_order_of_rows_may_be_named_after_a_shuffle(frame, binary):
 
 
 def test_shuffled_rows_are_learned_in_the_order_of_their_content(frame, binary):
-    from steepest.spark.shards import canonical
+    from steepest.spark.frames import canonical
 
     X, y = binary
     first = st.fit_spark(local(2, epochs=2), frame.repartition(5), features=PAIR, label="label", n_features=200)

@@ -194,8 +194,8 @@ def _open(
 def _libsvm_columns(frame: Any, n_features: int | None) -> Columns:
     """Lines of libsvm; whether they count from 0 is told by the first of them."""
     from steepest.kernels import parse_libsvm
+    from steepest.spark.frames import collect
     from steepest.spark.rows import LINE
-    from steepest.spark.shards import collect
 
     head = collect(frame.sparkSession, frame.select(LINE).limit(1000)).column(LINE).to_pylist()
     text = "\n".join(line or "" for line in head).encode()

@@ -27,9 +27,10 @@ from steepest.learners.centres import Centres, new_table
 from steepest.learners.kmeans import START_EPOCHS, START_TOL, KMeansLearner, KMeansSettings, cluster_rows
 from steepest.learners.kmeans_start import choose_rows, compact, weights_of
 from steepest.learners.lloyd import Clustering, Lloyd, squared_lengths
+from steepest.spark.blocks import Shard, deal_runs
 from steepest.spark.linear import FarSource, as_text, from_text
 from steepest.spark.rows import from_bytes, to_bytes
-from steepest.spark.shards import Shard, Shards, deal_runs
+from steepest.spark.shards import Shards
 
 METHODS = ("lloyd", "batch")
 SAMPLE_SHARE = 100  # rows a cluster in the sample that improves a start

@@ -29,8 +29,8 @@ from steepest.learners.factor_settings import KNOWN_SHARE, WHOLE, FactorSettings
 from steepest.learners.factor_sgd import SgdRun, arranged, inverse
 from steepest.learners.factors import OVERFLOW, FactorLearner, total_weight
 from steepest.learners.strata import FEWEST, Strata, _stripes
+from steepest.spark.frames import is_connect
 from steepest.spark.ratings import Ratings, RatingShard, RatingShards, pack_ratings, rating_columns
-from steepest.spark.shards import is_connect
 
 METHODS = ("dsgd", "als")
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from steepest.data.chunk import DataError
 from steepest.hashing import Hasher
+from steepest.spark.blocks import ANSWER, answer_of, array_of
+from steepest.spark.frames import collect, function_of
 from steepest.spark.rows import Columns, raw_columns
-from steepest.spark.shards import ANSWER, _answer, _array, _function, collect
 
 FIRST_ROWS = 1 << 13  # that the driver looks at
 
@@ -49,11 +50,11 @@ def _count(session: Any, frame: Any, columns: Columns, own: Hasher) -> None:
     fresh = bare(own)
     for name in ("document_counts_", "n_documents_"):
         vars(fresh).pop(name, None)
-    counting = frame.select(*columns.features).mapInArrow(_function(Count(fresh, columns)), ANSWER)
+    counting = frame.select(*columns.features).mapInArrow(function_of(Count(fresh, columns)), ANSWER)
     counts, n_rows = np.zeros(own.n_features, np.uint32), 0
     found: dict[int, dict[str, Any]] = {}
     for line in collect(session, counting, blobs=False).to_pylist():
-        found.setdefault(line["shard"], {})[line["name"]] = _array(line)
+        found.setdefault(line["shard"], {})[line["name"]] = array_of(line)
     for answer in found.values():
         counts[answer["buckets"]] += answer["counts"]
         n_rows += int(answer["rows"][0])
@@ -78,6 +79,6 @@ class Count:
         if not hasattr(self.hasher, "document_counts_"):
             return
         buckets = np.flatnonzero(self.hasher.document_counts_)
-        yield _answer(part, "buckets", buckets)
-        yield _answer(part, "counts", self.hasher.document_counts_[buckets])
-        yield _answer(part, "rows", np.array([self.hasher.n_documents_]))
+        yield answer_of(part, "buckets", buckets)
+        yield answer_of(part, "counts", self.hasher.document_counts_[buckets])
+        yield answer_of(part, "rows", np.array([self.hasher.n_documents_]))

@@ -44,8 +44,9 @@ from steepest.learners.linear_settings import LinearSettings
 from steepest.learners.linear_state import WIDE
 from steepest.learners.objective import BatchData, Objective
 from steepest.linear_model import DEFAULT_TOL
+from steepest.spark.blocks import Shard
 from steepest.spark.rows import WHOLE, Columns, from_bytes, to_bytes
-from steepest.spark.shards import Shard, Shards, Survey
+from steepest.spark.shards import Shards, Survey
 
 PROGRESS = "progress"  # rows, weight and loss of a shard's round
 EVENTS = "events"

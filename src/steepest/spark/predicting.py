@@ -10,10 +10,10 @@ import numpy as np
 
 from steepest.data.chunk import DataError
 from steepest.data.ids import as_ids
+from steepest.spark.frames import function_of, ship
 from steepest.spark.hashed import bare
 from steepest.spark.ratings import plain_ids, rating_columns
 from steepest.spark.rows import BadRowError, Columns, columns_of
-from steepest.spark.shards import _function, ship
 
 
 def predicted(model: Any, frame: Any, features: str | Sequence[str], prediction: str, probability: str | None) -> Any:
@@ -42,7 +42,7 @@ def predicted(model: Any, frame: Any, features: str | Sequence[str], prediction:
     schema = types.StructType([*frame.schema.fields, *fields])
     shipped = ship(frame.sparkSession, model)
     work = Predict(shipped, columns, prediction, str(probability) if proba else None, words)
-    return frame.mapInArrow(_function(work), schema)
+    return frame.mapInArrow(function_of(work), schema)
 
 
 def _has_proba(model: Any) -> bool:
@@ -99,7 +99,7 @@ def _rated(model: Any, frame: Any, features: str | Sequence[str], prediction: st
         raise DataError(f"the DataFrame has a column {prediction!r} already; give another name, or drop it")
     schema = types.StructType([*frame.schema.fields, types.StructField(prediction, types.DoubleType())])
     work = Rate(ship(frame.sparkSession, model), columns.user, columns.item, prediction)
-    return frame.mapInArrow(_function(work), schema)
+    return frame.mapInArrow(function_of(work), schema)
 
 
 @dataclass(frozen=True, slots=True)

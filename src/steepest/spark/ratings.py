@@ -22,20 +22,10 @@ import numpy as np
 from steepest.data.chunk import Array, DataError
 from steepest.data.entries import Entries
 from steepest.data.ids import IdBook, as_ids
+from steepest.spark.blocks import ANCHOR, DEALT, folder_of, one_row
+from steepest.spark.frames import canonical, collect, function_of, is_connect, ship
 from steepest.spark.rows import NUMBERS, _numbers, _refuse_nulls, _shown, as_some_weights
-from steepest.spark.shards import (
-    ANCHOR,
-    DEALT,
-    Shards,
-    Survey,
-    _batch,
-    _function,
-    canonical,
-    collect,
-    folder_of,
-    is_connect,
-    ship,
-)
+from steepest.spark.shards import Shards, Survey
 
 BLOCK_RATINGS = 1 << 19  # about eight megabytes
 PACKED = "part int, start long, rows long, error string, users binary, items binary, block binary"
@@ -100,17 +90,17 @@ class PackRatings:
             try:
                 waiting.append(self._read(batch, *books))
             except (DataError, TypeError, ValueError, OverflowError) as error:
-                yield _batch(PACKED, part=part, start=start, error=self._complaint(error, batch, part, seen))
+                yield one_row(PACKED, part=part, start=start, error=self._complaint(error, batch, part, seen))
                 return
             seen += batch.num_rows
             if seen - start >= BLOCK_RATINGS:
-                yield _batch(PACKED, part=part, start=start, rows=seen - start, block=to_block(waiting))
+                yield one_row(PACKED, part=part, start=start, rows=seen - start, block=to_block(waiting))
                 start, waiting = seen, []
         if waiting:
-            yield _batch(PACKED, part=part, start=start, rows=seen - start, block=to_block(waiting))
+            yield one_row(PACKED, part=part, start=start, rows=seen - start, block=to_block(waiting))
         if seen:
             users, items = (pickle.dumps(book.ids) for book in books)
-            yield _batch(PACKED, part=part, start=seen, rows=0, users=users, items=items)
+            yield one_row(PACKED, part=part, start=seen, rows=0, users=users, items=items)
 
     def _read(self, batch: Any, users: IdBook, items: IdBook) -> Entries:
         names = self.columns
@@ -203,7 +193,7 @@ class CutRatings:
                 for shard in range(self.n_shards):
                     own = order[ends[shard] : ends[shard + 1]]
                     if len(own) or not start:  # each shard gets a part, if an empty one
-                        yield _batch(DEALT, shard=shard, start=start, block=to_block([entries.only(own)]))
+                        yield one_row(DEALT, shard=shard, start=start, block=to_block([entries.only(own)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +212,7 @@ class StoreRatings:
         for shard in sorted(parts):
             entries = Entries.joined(*parts.pop(shard))
             path = write_arrays(folder_of(self.run), shard, self.finish.value(shard, entries))
-            yield _batch(ANCHOR, shard=shard, path=path, rows=len(entries.users))
+            yield one_row(ANCHOR, shard=shard, path=path, rows=len(entries.users))
 
 
 def write_arrays(folder: Path, shard: int, arrays: Mapping[str, Array]) -> str:
@@ -309,7 +299,7 @@ def pack_ratings(frame: Any, columns: RatingColumns, n_parts: int, order_by: Any
     session = frame.sparkSession
     ordered, why = canonical(frame, columns.names, n_parts, order_by)
     read = [*columns.names, *([] if place is None else [place])]
-    packed = ordered.select(*read).mapInArrow(_function(PackRatings(columns, place)), PACKED)
+    packed = ordered.select(*read).mapInArrow(function_of(PackRatings(columns, place)), PACKED)
     packed = packed.persist(StorageLevel.DISK_ONLY)
     try:
         # Rows come in large batches in the first job; blocks, which are large, come few at once in the second.
