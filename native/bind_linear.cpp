@@ -11,14 +11,14 @@
 #include <limits>
 #include <optional>
 #include <stdexcept>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "bind_arrays.h"
+#include "by_outputs.h"
 #include "class_hash.h"
 #include "kernel_table.h"
+#include "parts.h"
 #include "replicas.h"
 
 namespace nb = nanobind;
@@ -53,8 +53,8 @@ void check_rows(const Rows& rows, int64_t n_rows, int64_t n_entries, bool codes)
   }
 }
 
-Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int64_t width, int32_t target_kind,
-             int32_t table_bits) {
+Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int64_t width, int64_t stride,
+             int32_t target_kind, int32_t table_bits) {
   const int64_t n_rows = static_cast<int64_t>(block.indptr.size()) - 1;
   require(n_rows >= 0, "indptr does not fit indices and values");
   const int64_t n_entries = static_cast<int64_t>(std::min(block.indices.size(), block.values.size()));
@@ -67,7 +67,9 @@ Rows rows_of(const Block& block, int64_t n_features, int64_t n_outputs, int64_t 
   rows.n_features = n_features;
   rows.n_outputs = n_outputs;
   rows.width = width;
+  rows.stride = stride;
   rows.table_bits = table_bits;
+  rows.n_targets = n_outputs;
   if (block.y) {
     require(!codes || n_outputs > 1, "class codes need two outputs or more");
     require(static_cast<int64_t>(block.y->size()) == n_rows * (codes ? 1 : n_outputs),
@@ -115,6 +117,16 @@ int64_t count_features(size_t table_size, int64_t n_outputs, int64_t width, int6
   return n_columns;
 }
 
+bool is_paired(const FloatTable& v, int64_t entries_per_weight, const Choices& choices, bool has_average) {
+  return entries_per_weight == 1 && choices.average != kNoAverage && !has_average &&
+         choices.table_bits == 0 && v.ndim() == 3 && v.shape(1) == 2;
+}
+
+void* behind(void* table, int type, int64_t entries) {
+  return type == 0 ? static_cast<void*>(static_cast<float*>(table) + entries)
+                   : static_cast<double*>(table) + entries;
+}
+
 // How many learn at once, and the replicas' own weights.
 struct Parallel {
   ParallelChoices choices = {0, 0, 0, 1, 1};
@@ -130,16 +142,19 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
   const int type = float_type(v);
   const size_t n_outputs = bias.size();
   const int32_t table_bits = choices.table_bits;
+  // Weights and their averages may come as one table (features, 2, outputs).
+  const bool paired = is_paired(v, entries_per_weight, choices, average.has_value());
+  const int64_t accumulators = paired ? 2 : entries_per_weight;
   const int64_t width =
-      width_of(v, static_cast<int64_t>(n_outputs), static_cast<size_t>(entries_per_weight), table_bits);
+      width_of(v, static_cast<int64_t>(n_outputs), static_cast<size_t>(accumulators), table_bits);
   const size_t n_features = static_cast<size_t>(count_features(
-      v.size(), static_cast<int64_t>(n_outputs), width, entries_per_weight, table_bits, choices.n_columns));
+      v.size(), static_cast<int64_t>(n_outputs), width, accumulators, table_bits, choices.n_columns));
   require(table_bits == 0 || entries_per_weight <= 2, "a shared table has no room for coins");
   require(table_bits == 0 || !shrunk, "a shared table has no clocks of shrinkage");
   require(bias_square.size() == n_outputs && bias_average.size() == n_outputs, "the biases differ in length");
   require(clock.size() == kClockSize, "the clock has another length");
   require(choices.batch_size >= 1, "batch_size must be at least 1");
-  require((choices.average != kNoAverage) == average.has_value(), "averaging needs its array");
+  require((choices.average != kNoAverage) == (average.has_value() || paired), "averaging needs its array");
   require((choices.l1 > 0) == shrunk.has_value() || entries_per_weight > 1, "l1 needs its clocks");
   // A weight that decays between two visits may pass the threshold there, which shrinkage paid late cannot
   // see.
@@ -149,15 +164,16 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
   if (average)
     require(average->size() == v.size() && float_type(*average) == type, "the average does not fit");
   const Rows rows = rows_of(block, static_cast<int64_t>(n_features), static_cast<int64_t>(n_outputs), width,
-                            choices.target_kind, table_bits);
+                            width * accumulators, choices.target_kind, table_bits);
   // A batch longer than the visit is the visit; but never 1, which learns heavy rows in another way.
   choices.batch_size = std::min(choices.batch_size, std::max<int64_t>(rows.n, 2));
   ParallelChoices several = parallel.choices;
   several.accumulators = entries_per_weight;
-  const bool replicas = several.n_replicas > 1, hogwild = !replicas && several.n_threads > 1;
+  const bool replicas = several.n_replicas > 1, hogwild = several.n_replicas == 0 && several.n_threads > 1;
   ReplicaTables tables = {nullptr, nullptr, parallel.synced};
   if (replicas || hogwild) require(!shrunk, "clocks of shrinkage cannot be summed");
   if (replicas) {
+    require(!paired, "replicas take weights and averages apart");
     require(several.rows_each >= 1 && several.rows_each % choices.batch_size == 0,
             "a replica learns whole batches");
     require(
@@ -169,10 +185,12 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
             "the replicas do not fit the average");
     tables = {parallel.v->data(), average ? parallel.average->data() : nullptr, parallel.synced};
   }
-  std::vector<double> scratch((choices.batch_size + 1) * n_outputs);
+  std::vector<double> scratch(scratch_size(choices.batch_size, static_cast<int64_t>(n_outputs)));
   const LinearState state = {v.data(),
                              optional_data(shrunk, n_features, "shrunk does not fit"),
-                             average ? average->data() : nullptr,
+                             average  ? average->data()
+                             : paired ? behind(v.data(), type, width)
+                                      : nullptr,
                              bias.data(),
                              bias_square.data(),
                              bias_average.data(),
@@ -186,6 +204,8 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
           learn_replicas(rule[type], kernels().settle_sgd[type], type, rows, choices, state, several, tables);
     else if (hogwild)
       outcome = learn_hogwild(rule[type], kernels().settle_sgd[type], rows, choices, state, several);
+    else if (has_parts_by_outputs(rows, choices, state, several.n_threads))
+      outcome = learn_by_outputs(rule[type], type, rows, choices, state, several.n_threads);
     else
       outcome = rule[type](rows, choices, state);
   }
@@ -207,12 +227,12 @@ std::pair<int64_t, int64_t> score(const Block& block, ConstFloatTable weights, d
   const int64_t n_outputs = static_cast<int64_t>(bias.size());
   const int64_t width = width_of(weights, n_outputs, 1, table_bits);
   const int64_t n_features = count_features(weights.size(), n_outputs, width, 1, table_bits, n_columns);
-  const Rows rows = rows_of(block, n_features, n_outputs, width, kTargets, table_bits);
+  const Rows rows = rows_of(block, n_features, n_outputs, width, width, kTargets, table_bits);
   require(static_cast<int64_t>(scores.size()) == rows.n * n_outputs, "scores has another size");
-  const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(n_threads, rows.n / 1024));
+  const int64_t parts = parts_for(rows.n, n_threads, 1024);
   std::vector<int64_t> stopped(parts), overflown(parts);
   nb::gil_scoped_release release;
-  auto run = [&](int64_t part) {
+  run_parts(parts, [&](int64_t part) {
     const int64_t first = rows.n * part / parts, last = rows.n * (part + 1) / parts;
     Rows mine = rows;
     mine.n = last - first;
@@ -225,17 +245,7 @@ std::pair<int64_t, int64_t> score(const Block& block, ConstFloatTable weights, d
     const int64_t finite = first_not_finite(own, done, n_outputs);
     stopped[part] = done == mine.n ? rows.n : first + done;
     overflown[part] = finite == done ? rows.n : first + finite;
-  };
-  std::vector<std::thread> others;
-  for (int64_t part = 1; part < parts; ++part) {
-    try {
-      others.emplace_back(run, part);
-    } catch (const std::system_error&) {  // no more threads to be had
-      run(part);
-    }
-  }
-  run(0);
-  for (std::thread& other : others) other.join();
+  });
   return {*std::min_element(stopped.begin(), stopped.end()),
           *std::min_element(overflown.begin(), overflown.end())};
 }
@@ -246,14 +256,17 @@ void settle(FloatTable v, std::optional<Out<double>> shrunk, Out<double> clock, 
   const int type = float_type(v);
   if (average)
     require(average->size() == v.size() && float_type(*average) == type, "the average does not fit");
-  const size_t n_features = v.size() / n_outputs;
+  const bool paired = is_paired(v, 1, choices, average.has_value());
+  const int64_t stride = paired ? 2 * n_outputs : n_outputs;
+  require(v.size() % stride == 0, "the state does not fit");
+  const size_t n_features = v.size() / stride;
   LinearState state = {};
   state.v = v.data();
   state.shrunk = optional_data(shrunk, n_features, "shrunk does not fit");
-  state.average = average ? average->data() : nullptr;
+  state.average = average ? average->data() : paired ? behind(v.data(), type, n_outputs) : nullptr;
   state.clock = reinterpret_cast<Clock*>(clock.data());
   nb::gil_scoped_release release;
-  kernels().settle_sgd[type](choices, state, static_cast<int64_t>(n_features), n_outputs);
+  kernels().settle_sgd[type](choices, state, {static_cast<int64_t>(n_features), n_outputs, stride});
 }
 
 // What each of these features weighs for one output, read from a shared table.
@@ -368,6 +381,7 @@ void bind_linear(nb::module_& module) {
       "scores"_a.noconvert(), "n_threads"_a, "table_bits"_a = 0, "n_columns"_a = 0);
   module.attr("class_hash_id") = kClassHashId;
   module.attr("class_window") = kWindow;
+  module.attr("outputs_a_thread") = kOutputsAThread;
   module.def("class_weights", &class_weights, "table"_a, "features"_a, "output"_a, "table_bits"_a);
   module.def("table_norms", &table_norms, "table"_a);
   module.def("loss_value_slope", &loss_value_slope, "loss"_a, "parameter"_a, "scores"_a, "y"_a);

@@ -45,7 +45,7 @@ double cd_cycle(const Rows& columns, const CdModel& m, const int64_t* set, int64
         PREFETCH(next.value + e);
       }
     }
-    const double slope = m.gradient[j] + m.l2 * m.w[j] + dot<float>(m.u, column);
+    const double slope = m.gradient[j] + m.l2 * m.w[j] + dot(m.u, column);
     const double curvature = m.diagonal[j] + m.l2;
     if (!(curvature > 0)) continue;
     const double fresh = soft_threshold(curvature * m.w[j] - slope, m.l1) / curvature;

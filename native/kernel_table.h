@@ -18,9 +18,16 @@ struct Rows {
   int64_t n;
   int64_t n_features;
   int64_t n_outputs;
-  int64_t width;       // columns of the table: n_outputs, and room for more
-  int32_t table_bits;  // 0: a weight for each feature and output; else all share a table, see class_hash.h
+  int64_t width;         // columns of the table: n_outputs, and room for more
+  int64_t stride;        // entries from a feature's weights to the next feature's
+  int32_t table_bits;    // 0: a weight for each feature and output; else all share a table, see class_hash.h
+  int64_t first_output;  // of the n_outputs that are learned here, if threads have shared them out
+  int64_t n_targets;     // columns of y, unless it holds class codes
 };
+
+// Losses are added up by groups of outputs, so that it does not matter which of them a thread has.
+constexpr int64_t kOutputGroup = 8;
+inline int64_t count_groups(int64_t n_outputs) { return (n_outputs + kOutputGroup - 1) / kOutputGroup; }
 
 enum TargetKind { kTargets, kOneVsRest, kSoftmax };
 enum ScheduleId { kConstant, kInverseSqrt, kPower, kByNoise };
@@ -71,12 +78,32 @@ struct Outcome {
 struct LinearState {
   void* v;         // n_features x n_outputs, or 2 accumulators each for the adaptive rules; or a shared table
   double* shrunk;  // n_features: Q when the feature was last settled; null without l1
-  void* average;   // as v: u, with mean weight (S v - u) / C; null without averaging
-  double* bias;    // n_outputs
+  // As v, with the same stride: u, with mean weight (S v - u) / C; null without averaging. Best right behind
+  // the weights of each feature, [feature][v, u][output], so that both come with one cache line.
+  void* average;
+  double* bias;          // n_outputs
   double* bias_square;   // n_outputs: sum of squared slopes
   double* bias_average;  // n_outputs
   Clock* clock;
-  double* scratch;  // (batch_size + 1) * n_outputs
+  double* scratch;  // as many as scratch_size says
+};
+
+// Slopes of a batch, scores of a row, its losses by group, and their sums.
+inline int64_t scratch_size(int64_t batch_size, int64_t n_outputs) {
+  return (batch_size + 1) * n_outputs + 2 * count_groups(n_outputs);
+}
+inline double* row_losses(double* scratch, int64_t batch_size, int64_t n_outputs) {
+  return scratch + (batch_size + 1) * n_outputs;
+}
+inline double* loss_sums(double* scratch, int64_t batch_size, int64_t n_outputs) {
+  return row_losses(scratch, batch_size, n_outputs) + count_groups(n_outputs);
+}
+
+// Weights in use: columns of rows that stand `stride` entries apart.
+struct Extent {
+  int64_t n_rows;
+  int64_t n_columns;
+  int64_t stride;
 };
 
 typedef Outcome (*LearnFunction)(const Rows&, const Choices&, const LinearState&);
@@ -91,7 +118,7 @@ struct Norms {
   int64_t nonzeros;
 };
 typedef Norms (*NormsFunction)(const void* weights, int64_t n);
-typedef void (*SettleFunction)(const Choices&, const LinearState&, int64_t n_features, int64_t n_outputs);
+typedef void (*SettleFunction)(const Choices&, const LinearState&, const Extent&);
 
 // One row a float type: 0 float, 1 double.
 struct KernelTable {

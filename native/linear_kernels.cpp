@@ -13,15 +13,60 @@ namespace STEEPEST_ISA {
 // ------------------------------------------------------------------------------------------------------------
 // learn
 
-// Loss and slopes of a row from its scores; one output is the case that must be fast.
+// Losses and slopes of rows from their scores, and the sum of the losses; one output is the case that must be
+// fast.
 template <bool kOneOutput>
-static inline LossAndSlope judge(const Rows& rows, const Choices& c, int64_t r, const double* scores,
-                                 double* slopes) {
-  if (!kOneOutput) return {losses_of_row(rows, c, r, scores, slopes), 0};
-  const LossAndSlope l = evaluate_loss<true>(c.loss, c.loss_parameter, scores[0], rows.y[r]);
-  slopes[0] = l.slope;
-  return l;
-}
+struct Judge {
+  const Rows& rows;
+  const Choices& c;
+  LossSum losses;
+  LossAndSlope found = {0, 0};
+
+  Judge(const Rows& rows, const Choices& c, const LinearState&) : rows(rows), c(c) {}
+
+  bool judge(int64_t r, const double* scores, double* slopes) {
+    found = evaluate_loss<true>(c.loss, c.loss_parameter, scores[0], rows.y[r]);
+    slopes[0] = found.slope;
+    return isfinite(found.value);
+  }
+  void count(double weight) { losses.add(weight, found.value, found.factor); }
+  double total() const { return losses.total(); }
+  bool shared_out() const { return false; }
+};
+
+template <>
+struct Judge<false> {
+  const Rows& rows;
+  const Choices& c;
+  const int64_t n_groups;
+  double* const found;
+  double* const sums;
+
+  Judge(const Rows& rows, const Choices& c, const LinearState& s)
+      : rows(rows),
+        c(c),
+        n_groups(count_groups(rows.n_outputs)),
+        found(row_losses(s.scratch, c.batch_size, rows.n_outputs)),
+        sums(loss_sums(s.scratch, c.batch_size, rows.n_outputs)) {
+    for (int64_t g = 0; g < n_groups; ++g) sums[g] = 0;
+  }
+
+  bool judge(int64_t r, const double* scores, double* slopes) {
+    losses_of_row(rows, c, r, scores, slopes, found);
+    bool finite = true;
+    for (int64_t g = 0; g < n_groups; ++g) finite = finite && isfinite(found[g]);
+    return finite;
+  }
+  void count(double weight) {
+    for (int64_t g = 0; g < n_groups; ++g) sums[g] += weight * found[g];
+  }
+  double total() const {
+    double sum = 0;
+    for (int64_t g = 0; g < n_groups; ++g) sum += sums[g];
+    return sum;
+  }
+  bool shared_out() const { return n_groups > 1; }
+};
 
 // How much of a step eta on a row keeps it from passing the least loss of the row itself, for losses whose
 // slope grows without bound: there a row far longer than the others would throw the weights out of range.
@@ -44,9 +89,15 @@ static Outcome learn(const Rows& rows, const Choices& c, const LinearState& s) {
   double* scores = s.scratch + c.batch_size * K;
   Rule rule(rows, c, s);
   typedef typename Rule::Weight W;
-  const Ahead<W> ahead(rows, static_cast<W*>(s.v), static_cast<W*>(s.average), Rule::kEntries * rows.width);
-  LossSum losses;
+  const Ahead<W> ahead(rows, static_cast<W*>(s.v), static_cast<W*>(s.average));
+  Judge<Rule::kOneOutput> losses(rows, c, s);
   double weight_sum = 0;
+  // Threads that share out the outputs overflow at different rows, so that the losses before the first of
+  // them are not known: they count for nothing, by one thread too.
+  const auto stop = [&](int64_t at, Status why) -> Outcome {
+    if (losses.shared_out()) return {at, why, 0, 0};
+    return {at, why, losses.total(), weight_sum};
+  };
 
   for (int64_t q = 0; q < rows.n; q += c.batch_size) {
     const int64_t n = smaller(c.batch_size, rows.n - q);
@@ -61,23 +112,22 @@ static Outcome learn(const Rows& rows, const Choices& c, const LinearState& s) {
         double* slope = slopes + i * K;
         if (repeat == 0) {
           ahead.fetch(q + i);
-          if (!indices_fit(row, rows.n_features)) return {q + i, kBadIndex, losses.total(), weight_sum};
+          if (!indices_fit(row, rows.n_features)) return stop(q + i, kBadIndex);
         }
         if (weight == 0) {
           for (int64_t o = 0; o < K; ++o) slope[o] = 0;
           continue;
         }
-        if (!rule.score(row, scores)) return {q + i, kNotFinite, losses.total(), weight_sum};
+        if (!rule.score(row, scores)) return stop(q + i, kNotFinite);
         if (repeat == 0) ahead.fetch_weights(q + i, 1);
-        const LossAndSlope l = judge<Rule::kOneOutput>(rows, c, r, scores, slope);
-        if (!isfinite(l.value)) return {q + i, kNotFinite, losses.total(), weight_sum};
+        if (!losses.judge(r, scores, slope)) return stop(q + i, kNotFinite);
         const double share =
             Rule::kEntries == 1 ? safe_share(rows, c, row, rule.eta * weight * static_cast<double>(n)) : 1;
         if (weight * share != 1)
           for (int64_t o = 0; o < K; ++o) slope[o] *= weight * share;
         mass += weight;
         if (repeat == 0) {
-          losses.add(weight * repeats, l.value, l.factor);
+          losses.count(weight * repeats);
           weight_sum += weight * repeats;
         }
       }
@@ -100,8 +150,8 @@ static int64_t scores(const Rows& rows, const void* weights, double scale, const
                       double* scores) {
   const W* w = static_cast<const W*>(weights);
   const int64_t K = rows.n_outputs;
-  const Ahead<W> ahead(rows, w, nullptr, rows.width);
-  const Layout layout(rows, 1);
+  const Ahead<W> ahead(rows, w, nullptr);
+  const Layout layout(rows);
   const bool one = one_column(rows);
   for (int64_t q = 0; q < rows.n; ++q) {
     const Row row = get_row(rows, row_at(rows, q));
@@ -198,7 +248,8 @@ static void losses(int32_t loss, double parameter, int64_t n, const double* scor
 
 template <typename W>
 static Outcome learn_sgd(const Rows& rows, const Choices& c, const LinearState& s) {
-  return one_column(rows) ? learn<Sgd<W, false>>(rows, c, s) : learn<Sgd<W, true>>(rows, c, s);
+  if (!one_column(rows)) return learn<Sgd<W, true, false>>(rows, c, s);
+  return rows.stride == 2 ? learn<Sgd<W, false, true>>(rows, c, s) : learn<Sgd<W, false, false>>(rows, c, s);
 }
 
 template <typename W, bool kProximal>

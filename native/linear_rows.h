@@ -15,6 +15,11 @@ constexpr int64_t kPrefetchBytes = int64_t{1} << 21;
 // A heavy row is learned in steps of weight one, as its copies would be, but in at most this many.
 constexpr double kMostRepeats = 128;
 
+static inline Extent extent_of(const Rows& rows) {
+  if (rows.table_bits) return {table_entries(rows.table_bits), 1, 1};
+  return {rows.n_features, rows.n_outputs, rows.stride};
+}
+
 static inline bool one_column(const Rows& rows) { return rows.width == 1 && !rows.table_bits; }
 
 static inline float root(float x) { return sqrtf(x); }
@@ -42,16 +47,18 @@ template <typename W>
 struct Ahead {
   const Rows& rows;
   const W* table;
-  const W* average;  // or null
-  int64_t entries_per_feature;
+  const W* average;  // null if there is none, or if it comes with the table
+  // What a feature has in the table: all its entries, or of each kind those of the outputs learned here.
+  int64_t pieces, piece;
   bool large;
 
-  Ahead(const Rows& r, const W* t, const W* a, int64_t entries)
+  Ahead(const Rows& r, const W* t, const W* a)
       : rows(r),
         table(t),
-        average(a),
-        entries_per_feature(entries),
-        large(!r.table_bits && r.n_features * entries * static_cast<int64_t>(sizeof(W)) > kPrefetchBytes) {}
+        average(r.stride == 2 * r.width ? nullptr : a),
+        pieces(r.n_outputs == r.width ? 1 : r.stride / r.width),
+        piece(r.n_outputs == r.width ? r.stride : r.n_outputs),
+        large(!r.table_bits && r.n_features * r.stride * static_cast<int64_t>(sizeof(W)) > kPrefetchBytes) {}
 
   // Both are inlined by force: to gcc a function that only prefetches has no effect, and it drops the call.
   // The weights are asked for in two halves, before and after the row is scored: all at once they would
@@ -72,11 +79,12 @@ struct Ahead {
     const Row row = get_row(rows, row_at(rows, q + 1));
     const int64_t line = 64 / sizeof(W), middle = row.n / 2;
     for (int64_t k = half ? middle : 0; k < (half ? row.n : middle); ++k) {
-      const int64_t first = row.index[k] * entries_per_feature;
-      for (int64_t o = 0; o < entries_per_feature; o += line) {
-        PREFETCH(table + first + o);
-        if (average) PREFETCH(average + first + o);
-      }
+      const int64_t first = row.index[k] * rows.stride;
+      for (int64_t p = 0; p < pieces; ++p)
+        for (int64_t o = 0; o < piece; o += line) {
+          PREFETCH(table + first + p * rows.width + o);
+          if (average) PREFETCH(average + first + o);
+        }
     }
   }
 };
@@ -101,11 +109,10 @@ struct LossSum {
   double total() const { return sum + log(product); }
 };
 
-// Fills slopes[0..n_outputs) from scores[0..n_outputs) and returns the row's loss.
-static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t row, const double* scores,
-                                   double* slopes) {
-  const int64_t n = rows.n_outputs;
-  LossSum losses;
+// Fills slopes[0..n_outputs) from scores[0..n_outputs), and the losses of the groups of outputs.
+static inline void losses_of_row(const Rows& rows, const Choices& c, int64_t row, const double* scores,
+                                 double* slopes, double* by_group) {
+  const int64_t n = rows.n_outputs, n_groups = count_groups(n);
   if (c.target_kind == kSoftmax) {
     double top = scores[0], sum = 0;
     for (int64_t k = 1; k < n; ++k) top = scores[k] > top ? scores[k] : top;
@@ -113,16 +120,23 @@ static inline double losses_of_row(const Rows& rows, const Choices& c, int64_t r
     for (int64_t k = 0; k < n; ++k) slopes[k] /= sum;
     const int64_t label = static_cast<int64_t>(rows.y[row]);
     slopes[label] -= 1;
-    return log(sum) + (top - scores[label]);
+    by_group[0] = log(sum) + (top - scores[label]);
+    for (int64_t g = 1; g < n_groups; ++g) by_group[g] = 0;
+    return;
   }
-  for (int64_t k = 0; k < n; ++k) {
-    const double y = c.target_kind == kTargets ? rows.y[row * n + k]
-                                               : (k == static_cast<int64_t>(rows.y[row]) ? 1.0 : -1.0);
-    const LossAndSlope l = evaluate_loss<true>(c.loss, c.loss_parameter, scores[k], y);
-    slopes[k] = l.slope;
-    losses.add(1, l.value, l.factor);
+  const bool codes = c.target_kind != kTargets;
+  const double* targets = rows.y + (codes ? row : row * rows.n_targets + rows.first_output);
+  const int64_t label = codes ? static_cast<int64_t>(targets[0]) - rows.first_output : 0;
+  for (int64_t g = 0; g < n_groups; ++g) {
+    LossSum losses;
+    for (int64_t k = g * kOutputGroup; k < smaller(n, (g + 1) * kOutputGroup); ++k) {
+      const double y = codes ? (k == label ? 1.0 : -1.0) : targets[k];
+      const LossAndSlope l = evaluate_loss<true>(c.loss, c.loss_parameter, scores[k], y);
+      slopes[k] = l.slope;
+      losses.add(1, l.value, l.factor);
+    }
+    by_group[g] = losses.total();
   }
-  return losses.total();
 }
 
 static inline void move_bias(const Choices& c, const LinearState& s, int64_t k, double slope, double eta) {

@@ -67,17 +67,15 @@ struct Spots {
 
 // Where the entries of the table stand.
 struct Layout {
-  int64_t stride;   // entries a feature; 0: all features share the table
-  uint64_t mask;    // of the shared table
-  int64_t second;   // from the first accumulator of an output to its second
-  int64_t entries;  // of one accumulator of all
+  int64_t stride;  // entries a feature; 0: all features share the table
+  uint64_t mask;   // of the shared table
+  int64_t second;  // from the first accumulator of an output to its second
 
-  Layout(const Rows& rows, int64_t accumulators) {
+  explicit Layout(const Rows& rows) {
     const bool shared = rows.table_bits > 0;
-    stride = shared ? 0 : rows.width * accumulators;
+    stride = shared ? 0 : rows.stride;
     mask = (uint64_t{1} << rows.table_bits) - 1;
-    entries = shared ? table_entries(rows.table_bits) : rows.n_features * rows.width;
-    second = shared ? entries : rows.width;
+    second = shared ? table_entries(rows.table_bits) : rows.width;
   }
 
   template <typename W>

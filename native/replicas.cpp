@@ -140,9 +140,9 @@ Obstacle obstacle(const Choices& c, bool adaptive, const Clock& from, const Cloc
 
 void settle_common(const SettleFunction& settle, const Rows& rows, const Choices& c, const LinearState& s) {
   if (rows.table_bits)
-    settle(c, s, table_entries(rows.table_bits), 1);
+    settle(c, s, {table_entries(rows.table_bits), 1, 1});
   else
-    settle(c, s, rows.n_features, rows.width);
+    settle(c, s, {rows.n_features, rows.n_outputs, rows.stride});
 }
 
 // Biases of one who learns apart, and what they add to the common ones.
@@ -151,7 +151,10 @@ struct Biases {
 
   // With room behind each, so that no two threads write to one cache line.
   Biases(int64_t n, int64_t batch_size)
-      : bias(n + kLine), square(n + kLine), average(n + kLine), scratch((batch_size + 1) * n + kLine) {}
+      : bias(n + kLine),
+        square(n + kLine),
+        average(n + kLine),
+        scratch(scratch_size(batch_size, n) + kLine) {}
 
   void take(const LinearState& s, int64_t n) {
     std::copy_n(s.bias, n, bias.begin());

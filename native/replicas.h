@@ -7,7 +7,7 @@
 namespace steepest {
 
 struct ParallelChoices {
-  int64_t n_replicas;    // what the result depends on; 0: hogwild
+  int64_t n_replicas;    // what the result depends on; 0: hogwild, 1: threads share out the outputs
   int64_t rows_each;     // rows that a replica learns between two sums
   double gain;           // changes that more than so many replicas made are scaled down to the sum of so many
   int64_t n_threads;     // what only the time depends on, unless hogwild

@@ -64,7 +64,7 @@ struct Adaptive {
   AdaptiveWeight<W> weight = {0, 0, 0};
 
   Adaptive(const Rows& rows, const Choices& c, const LinearState& s)
-      : rows(rows), c(c), s(s), K(kMany ? rows.n_outputs : 1), layout(rows, 2), eta(c.eta0) {}
+      : rows(rows), c(c), s(s), K(kMany ? rows.n_outputs : 1), layout(rows), eta(c.eta0) {}
 
   void begin() {
     const double t = s.clock->t;

@@ -27,9 +27,7 @@ struct Coin {
       : rows(rows), c(c), s(s), K(kMany ? rows.n_outputs : 1), eta(c.eta0) {}
 
   void begin() {}
-  W* coins(const Row& row, int64_t e) const {
-    return static_cast<W*>(s.v) + row.index[e] * kEntries * rows.width;
-  }
+  W* coins(const Row& row, int64_t e) const { return static_cast<W*>(s.v) + row.index[e] * rows.stride; }
   W bet(const W* coin) const {
     const int64_t next = rows.width;
     const W largest = coin[2 * next];

@@ -18,7 +18,7 @@ constexpr double kSmallestAveragedScale = 1e-2;
 
 // v[j] += step x_j and u[j] += average_step x_j, in one visit of the row.
 template <typename W>
-static inline void add_row_twice(W* v, W* u, const Row& row, double step, double average_step) {
+static inline void add_to_both(W* v, W* u, const Row& row, double step, double average_step) {
   const W s = static_cast<W>(step), a = static_cast<W>(average_step);
   for (int64_t k = 0; k < row.n; ++k) {
     const W x = static_cast<W>(row.value[k]);
@@ -29,7 +29,7 @@ static inline void add_row_twice(W* v, W* u, const Row& row, double step, double
 
 #if defined(__AVX2__)
 template <>
-inline void add_row_twice<float>(float* v, float* u, const Row& row, double step, double average_step) {
+inline void add_to_both<float>(float* v, float* u, const Row& row, double step, double average_step) {
   const float s = static_cast<float>(step), a = static_cast<float>(average_step);
   int64_t k = 0;
   for (; k + 4 <= row.n; k += 4) {
@@ -49,6 +49,32 @@ inline void add_row_twice<float>(float* v, float* u, const Row& row, double step
 }
 #endif
 
+// The same where u[j] stands behind v[j].
+template <typename W>
+static inline void add_to_pairs(W* v, const Row& row, double step, double average_step) {
+  const W s = static_cast<W>(step), a = static_cast<W>(average_step);
+  for (int64_t k = 0; k < row.n; ++k) {
+    const W x = static_cast<W>(row.value[k]);
+    W* const pair = v + 2 * static_cast<int64_t>(row.index[k]);
+    pair[0] += s * x;
+    pair[1] += a * x;
+  }
+}
+
+#if defined(__AVX2__)
+template <>
+inline void add_to_pairs<float>(float* v, const Row& row, double step, double average_step) {
+  const float s = static_cast<float>(step), a = static_cast<float>(average_step);
+  const __m128 steps = _mm_setr_ps(s, a, 0, 0);
+  for (int64_t k = 0; k < row.n; ++k) {
+    double* const pair = reinterpret_cast<double*>(v + 2 * static_cast<int64_t>(row.index[k]));
+    const __m128 change = _mm_mul_ps(steps, _mm_set1_ps(row.value[k]));
+    const __m128 moved = _mm_add_ps(_mm_castpd_ps(_mm_load_sd(pair)), change);
+    _mm_store_sd(pair, _mm_castps_pd(moved));
+  }
+}
+#endif
+
 // What a weight is once it has paid the shrinkage owed; beyond the threshold nothing is owed (truncated
 // gradient).
 template <typename W>
@@ -60,14 +86,14 @@ static inline W settled(W v, double owed, double scale, double threshold) {
 // Pays all debts and brings P back to 1. The sum of the iterates moves from S v - u into u alone, and S
 // starts again.
 template <typename W>
-static void settle_sgd(const Choices& c, const LinearState& s, int64_t n_features, int64_t n_outputs) {
+static void settle_sgd(const Choices& c, const LinearState& s, const Extent& used) {
   W* v = static_cast<W*>(s.v);
   W* u = static_cast<W*>(s.average);
   Clock& k = *s.clock;
   const W scale = static_cast<W>(k.scale);
-  for (int64_t j = 0; j < n_features; ++j) {
+  for (int64_t j = 0; j < used.n_rows; ++j) {
     const double owed = s.shrunk ? k.shrink - s.shrunk[j] : 0.0;
-    for (int64_t o = j * n_outputs; o < (j + 1) * n_outputs; ++o) {
+    for (int64_t o = j * used.stride; o < j * used.stride + used.n_columns; ++o) {
       if (u) u[o] = static_cast<W>(u[o] - k.average_scale * v[o]);
       const W w = settled(v[o], owed, k.scale, c.threshold);
       v[o] = k.scale == 1.0 ? w : w * scale;
@@ -82,11 +108,11 @@ static void settle_sgd(const Choices& c, const LinearState& s, int64_t n_feature
 
 // Counts the sums behind the average in units of 2^bits more.
 template <typename W>
-static void change_average_unit(const LinearState& s, const Rows& rows, int bits) {
+static void change_average_unit(const LinearState& s, const Extent& used, int bits) {
   W* u = static_cast<W*>(s.average);
   const double unit = ldexp(1.0, -bits);
-  const int64_t entries = Layout(rows, 1).entries;
-  for (int64_t o = 0; o < entries; ++o) u[o] *= static_cast<W>(unit);
+  for (int64_t j = 0; j < used.n_rows; ++j)
+    for (int64_t o = j * used.stride; o < j * used.stride + used.n_columns; ++o) u[o] *= static_cast<W>(unit);
   s.clock->average_scale *= unit;
   s.clock->average_weight *= unit;
 }
@@ -110,7 +136,7 @@ static inline void advance(const Choices& c, const LinearState& s, const Rows& r
   }
   if (c.average != kNoAverage) {
     const int larger = average_unit(c, k.t) - average_unit(c, t_before);
-    if (larger > 0) change_average_unit<W>(s, rows, larger);
+    if (larger > 0) change_average_unit<W>(s, extent_of(rows), larger);
     const double weight = mass * average_weight(c, k.t, eta);
     k.average_weight += weight;
     k.average_scale += weight * k.scale;
@@ -118,23 +144,19 @@ static inline void advance(const Choices& c, const LinearState& s, const Rows& r
       s.bias_average[o] += weight / k.average_weight * (s.bias[o] - s.bias_average[o]);
   }
   // Rare, so that a pass over the table is cheap.
-  if (k.scale < (c.average == kNoAverage ? kSmallestScale : kSmallestAveragedScale)) {
-    if (rows.table_bits)
-      settle_sgd<W>(c, s, table_entries(rows.table_bits), 1);
-    else
-      settle_sgd<W>(c, s, rows.n_features, rows.width);
-  }
+  if (k.scale < (c.average == kNoAverage ? kSmallestScale : kSmallestAveragedScale))
+    settle_sgd<W>(c, s, extent_of(rows));
 }
 
 template <typename W, bool kMany>
-static inline void settle_row(const Choices& c, const LinearState& s, const Row& row, int64_t n_outputs) {
-  W* v = static_cast<W*>(s.v);
-  const int64_t K = kMany ? n_outputs : 1;
+static inline void settle_row(const Choices& c, const LinearState& s, const Row& row, const Rows& rows) {
+  const int64_t K = kMany ? rows.n_outputs : 1;
   const double shrink = s.clock->shrink, scale = s.clock->scale;
   for (int64_t k = 0; k < row.n; ++k) {
     const int64_t j = row.index[k];
     const double owed = shrink - s.shrunk[j];
-    for (int64_t o = 0; o < K; ++o) v[j * K + o] = settled(v[j * K + o], owed, scale, c.threshold);
+    W* v = static_cast<W*>(s.v) + j * rows.stride;
+    for (int64_t o = 0; o < K; ++o) v[o] = settled(v[o], owed, scale, c.threshold);
     s.shrunk[j] = shrink;
   }
 }
@@ -179,14 +201,14 @@ static inline void add_row_many(const Layout& layout, W* v, W* u, const Row& row
 }
 
 // Scores of a row under the current state, ready to be compared with its target.
-template <typename W, bool kMany>
+template <typename W, bool kMany, int kStride>
 static inline bool score_row(const Layout& layout, const LinearState& s, const Row& row, int64_t n_outputs,
                              double scale, double* scores) {
   const W* v = static_cast<const W*>(s.v);
   if (kMany)
     dot_many(layout, v, row, n_outputs, scores);
   else
-    scores[0] = dot(v, row);
+    scores[0] = dot<kStride>(v, row);
   bool finite = true;
   for (int64_t k = 0; k < (kMany ? n_outputs : 1); ++k) {
     scores[k] = scale * scores[k] + s.bias[k];
@@ -195,7 +217,8 @@ static inline bool score_row(const Layout& layout, const LinearState& s, const R
   return finite;
 }
 
-template <typename W, bool kMany>
+// kPaired: of a single output, u[j] stands behind v[j].
+template <typename W, bool kMany, bool kPaired>
 struct Sgd {
   static constexpr bool kOneOutput = !kMany;
   static constexpr int64_t kEntries = 1;
@@ -207,15 +230,15 @@ struct Sgd {
   double eta = 0;
   double step = 0;
 
-  Sgd(const Rows& rows, const Choices& c, const LinearState& s) : rows(rows), c(c), s(s), layout(rows, 1) {}
+  Sgd(const Rows& rows, const Choices& c, const LinearState& s) : rows(rows), c(c), s(s), layout(rows) {}
 
   void begin() {
     eta = step_size(c, s.clock->t);
     step = -eta / s.clock->scale;  // in units of v
   }
   bool score(const Row& row, double* scores) const {
-    if (s.shrunk) settle_row<W, kMany>(c, s, row, rows.width);
-    return score_row<W, kMany>(layout, s, row, rows.n_outputs, s.clock->scale, scores);
+    if (s.shrunk) settle_row<W, kMany>(c, s, row, rows);
+    return score_row<W, kMany, kPaired ? 2 : 1>(layout, s, row, rows.n_outputs, s.clock->scale, scores);
   }
   void add(const Row& row, const double* slopes) const {
     W* v = static_cast<W*>(s.v);
@@ -223,10 +246,13 @@ struct Sgd {
     if (kMany) {
       add_row_many(layout, v, u, row, rows.n_outputs, slopes, step, step * s.clock->average_scale);
     } else if (slopes[0] != 0) {
-      if (u)
-        add_row_twice(v, u, row, step * slopes[0], step * slopes[0] * s.clock->average_scale);
+      const double own = step * slopes[0], average_step = own * s.clock->average_scale;
+      if (kPaired)
+        add_to_pairs(v, row, own, average_step);
+      else if (u)
+        add_to_both(v, u, row, own, average_step);
       else
-        add_row(v, row, step * slopes[0]);
+        add_row(v, row, own);
     }
   }
   void end(double mass) const { advance<W>(c, s, rows, eta, mass); }

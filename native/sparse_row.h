@@ -18,16 +18,16 @@ static inline W soft_threshold(W value, W amount) {
   return static_cast<W>(copysign(left > 0 ? left : 0, value));
 }
 
-// Sum of v[j] x_j.
-template <typename W>
+// Sum of v[j] x_j, where the weights stand kStride entries apart.
+template <int kStride = 1, typename W>
 static inline double dot(const W* v, const Row& row) {
   double a = 0, b = 0;
   int64_t k = 0;
   for (; k + 2 <= row.n; k += 2) {
-    a += static_cast<double>(v[row.index[k]]) * row.value[k];
-    b += static_cast<double>(v[row.index[k + 1]]) * row.value[k + 1];
+    a += static_cast<double>(v[kStride * static_cast<int64_t>(row.index[k])]) * row.value[k];
+    b += static_cast<double>(v[kStride * static_cast<int64_t>(row.index[k + 1])]) * row.value[k + 1];
   }
-  if (k < row.n) a += static_cast<double>(v[row.index[k]]) * row.value[k];
+  if (k < row.n) a += static_cast<double>(v[kStride * static_cast<int64_t>(row.index[k])]) * row.value[k];
   return a + b;
 }
 
@@ -40,25 +40,26 @@ static inline float sum_lanes(__m256 a) {
 
 static const int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1};  // eight lanes on, then eight off
 
-template <>
-inline double dot<float>(const float* v, const Row& row) {
+template <int kStride = 1>
+static inline double dot(const float* v, const Row& row) {
+  constexpr int kBytes = kStride * sizeof(float);
   __m256 a = _mm256_setzero_ps(), b = _mm256_setzero_ps();
   int64_t k = 0;
   for (; k + 16 <= row.n; k += 16) {
     const __m256i i = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k));
     const __m256i j = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k + 8));
-    a = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, 4), _mm256_loadu_ps(row.value + k), a);
-    b = _mm256_fmadd_ps(_mm256_i32gather_ps(v, j, 4), _mm256_loadu_ps(row.value + k + 8), b);
+    a = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, kBytes), _mm256_loadu_ps(row.value + k), a);
+    b = _mm256_fmadd_ps(_mm256_i32gather_ps(v, j, kBytes), _mm256_loadu_ps(row.value + k + 8), b);
   }
   if (k + 8 <= row.n) {
     const __m256i i = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k));
-    a = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, 4), _mm256_loadu_ps(row.value + k), a);
+    a = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, kBytes), _mm256_loadu_ps(row.value + k), a);
     k += 8;
   }
   if (k < row.n) {  // the last entries under a mask: index 0 with value 0 stands for those that are not there
     const __m256i mask = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - (row.n - k)));
     const __m256i i = _mm256_maskload_epi32(row.index + k, mask);
-    b = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, 4), _mm256_maskload_ps(row.value + k, mask), b);
+    b = _mm256_fmadd_ps(_mm256_i32gather_ps(v, i, kBytes), _mm256_maskload_ps(row.value + k, mask), b);
   }
   return sum_lanes(_mm256_add_ps(a, b));
 }

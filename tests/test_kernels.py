@@ -229,6 +229,74 @@ def assert_same(setup: Setup, rows: Rows, dtype=np.float64, relative=1e-12):
         assert_close(learned.bias_average, state.mean_bias(), relative)
 
 
+# ------------------------------------------------------------------------------- layouts and threads change no bit
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("average", ["uniform", "by_step", "polynomial"])
+@pytest.mark.parametrize(("n_outputs", "kind"), [(1, "targets"), (3, "one_vs_rest"), (17, "softmax")])
+@pytest.mark.parametrize("l2", [1e-3, 5.0])  # the larger one folds the scale again and again
+def test_averages_behind_the_weights_are_learned_to_the_same_bits(n_outputs, kind, average, l2, dtype):
+    setup = Setup(target_kind=kind, average=average, l2=l2, batch_size=2)
+    rows = make_rows(5, n=700, n_features=40, n_outputs=n_outputs, kind=kind, weight="mixed")  # past a change of unit
+    apart, beside = (Learned.zeros(setup, 40, n_outputs, dtype) for _ in range(2))
+    beside.v, beside.average = np.zeros((40, 2, n_outputs), dtype), None
+    for learned in (apart, beside):
+        learned.learn(setup, rows)
+    for name in ("bias", "bias_average", "clock", "outcomes"):
+        np.testing.assert_array_equal(getattr(apart, name), getattr(beside, name))
+    for settled in (False, True):
+        np.testing.assert_array_equal(beside.v[:, 0], apart.v)
+        np.testing.assert_array_equal(beside.v[:, 1], apart.average)
+        for learned in () if settled else (apart, beside):
+            kernels.linear_settle(learned.v, None, learned.clock, n_outputs, setup.native(), learned.average)
+
+
+def share_out(setup, rows, n_threads, dtype=np.float32) -> Learned:
+    learned = Learned.zeros(setup, rows.n_features, rows.n_outputs, dtype)
+    block = rows.indptr, rows.indices, rows.values, rows.y, rows.weight, None
+    state = learned.v, learned.shrunk, learned.average, learned.bias, learned.bias_square, learned.bias_average
+    outcome = RULES[setup.rule](*block, *state, learned.clock, setup.native(), n_threads, n_replicas=1)
+    learned.outcomes.append(outcome)
+    return learned
+
+
+def assert_same_bits(a: Learned, b: Learned):
+    for name in ("v", "average", "bias", "bias_square", "bias_average", "clock", "outcomes"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("rule", "average"), [("sgd", "none"), ("sgd", "polynomial"), ("adagrad", "none"), ("ftrl", "none")]
+)
+@pytest.mark.parametrize(("kind", "loss"), [("one_vs_rest", "log"), ("one_vs_rest", "hinge"), ("targets", "squared")])
+@pytest.mark.parametrize("l2", [1e-3, 2.0])
+def test_threads_that_share_out_the_outputs_change_no_bit(rule, kind, loss, l2):
+    l1 = 0.01 if rule == "ftrl" else 0.0
+    rule, average = ("sgd", "polynomial") if rule == "averaged" else (rule, "none")
+    setup = Setup(rule, loss, target_kind=kind, eta0=0.1, l1=l1, l2=l2, average=average, bias_scale=0.2)
+    rows = make_rows(6, n=600, n_features=30, n_outputs=203, kind=kind, loss=loss, weight="mixed")
+    alone = share_out(setup, rows, 1)
+    assert alone.outcomes[0][:2] == (600, 0)
+    for n_threads in (2, 3, 9):
+        assert_same_bits(share_out(setup, rows, n_threads), alone)
+
+
+@pytest.mark.parametrize("what", ["an index too large", "a negative index", "a value that is no number"])
+def test_no_output_is_learned_beyond_a_row_that_is_refused(what):
+    setup = Setup(target_kind="one_vs_rest", average="uniform")
+    rows = make_rows(7, n=300, n_features=30, n_outputs=203, kind="one_vs_rest")
+    bad = int(np.flatnonzero(np.diff(rows.indptr[200:]))[0]) + 200
+    if what == "a value that is no number":
+        rows.values[rows.indptr[bad]] = np.nan
+    else:
+        rows.indices[rows.indptr[bad]] = -1 if "negative" in what else 30
+    alone, shared = share_out(setup, rows, 1), share_out(setup, rows, 2)
+    assert alone.outcomes[0][0] == bad
+    assert alone.outcomes[0][1] != 0
+    assert_same_bits(shared, alone)
+
+
 # --------------------------------------------------------------------------------------- the definition, as a table
 
 OUTPUTS = [

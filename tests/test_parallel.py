@@ -90,6 +90,16 @@ def test_a_row_in_trouble_is_refused_by_its_number_and_divergence_rolls_back():
     assert np.isfinite(model.coef_).all()
 
 
+@pytest.mark.parametrize("options", [{}, {"solver": "adagrad"}, {"loss": "exponential", "solver": "sgd", "eta0": 1e6}])
+def test_many_classes_are_shared_out_among_threads_without_changing_a_bit(options):
+    X, y = sparse_problem(n_rows=2000, n_classes=120, seed=8)
+    alone, two, five = (st.LinearClassifier(**options, random_state=0, n_jobs=n).fit(X, y) for n in (1, 2, 5))
+    assert any("halved" in event for event in alone.history_.events) == ("eta0" in options)
+    for other in (two, five):
+        same_bits(alone, other)
+        assert other.history_.column("objective") == alone.history_.column("objective")
+
+
 @pytest.mark.parametrize("solver", ["sgd", "asgd", "adagrad"])
 def test_hogwild_learns_as_well_as_serial(solver):
     X, y = sparse_problem(n_rows=6000, n_features=2000, seed=6)
@@ -230,6 +240,9 @@ def test_auto_says_in_one_sentence_what_it_chose():
     model = st.LinearClassifier(parallel="auto", n_jobs=2, random_state=0).fit(X, y)
     assert "parallel='auto' learns serially: 300 rows are too few to share" in model.history_.events
     same_bits(model, st.LinearClassifier(random_state=0).fit(X, y))
+    X, y = sparse_problem(n_rows=3000, n_classes=120, seed=11)
+    model = st.LinearClassifier(parallel="auto", n_jobs=2).fit(X, y)
+    assert any("lets threads share out the outputs" in event for event in model.history_.events)
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,7 @@ def linear_scores(
 
 class_hash_id: str
 class_window: int
+outputs_a_thread: int
 
 def class_weights(table: Table, features: Ints, output: int, table_bits: int) -> Table: ...
 def linear_settle(

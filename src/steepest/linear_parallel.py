@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import ClassVar
 
+from steepest import kernels
 from steepest.data.parameters import ParameterError, choice, inside, whole
 from steepest.data.source import ArraySource, Source
 from steepest.engine.mixing import MIXES, SENDS, MixPlan
@@ -37,6 +38,9 @@ class ParallelWishes:
         kind = choice("parallel", self.parallel, KINDS)
         if kind != "auto":
             return "serial" if kind == "mixing" and self.n_shards == 1 else kind, None
+        shared_out = self._outputs_apart(settings, source) // kernels.outputs_a_thread
+        if min(threads(self.n_jobs), shared_out) > 1:
+            return "serial", "parallel='auto' lets threads share out the outputs: the bits are those of one thread"
         n_weights = row_length = None
         if settings.table_bits:
             n_weights = 1 << settings.table_bits
@@ -51,6 +55,13 @@ class ParallelWishes:
             return "serial", f"parallel='auto' learns serially: the 1-norm of solver={settings.rule!r} cannot be shared"
         seeded = self.random_state is not None
         return decide(shape, threads(self.n_jobs), n_round.n_replicas * n_round.sync_every, seeded=seeded)
+
+    def _outputs_apart(self, settings: LinearSettings, source: Source | None) -> int:
+        """Outputs that learn without knowing of each other, as far as the source tells."""
+        apart = settings.multi_class == "ovr" and not settings.table_bits
+        if source is None or source.labels is None or not apart or (settings.l1 > 0 and settings.rule not in ADAPTIVE):
+            return 1
+        return len(source.labels)
 
     def _in_parallel(self, settings: LinearSettings, kind: str) -> LinearSettings:
         """The settings of a learner that learns in this way."""

@@ -127,8 +127,10 @@ def _renumber(indices: Array, n_features: int) -> tuple[Array, int]:
     if n_features <= 16 * len(indices):
         used = np.zeros(n_features, bool)
         used[indices] = True
-        numbers = np.cumsum(used, dtype=np.int32) - np.int32(1)
-        return numbers[indices], int(used.sum())
+        columns = np.flatnonzero(used)
+        numbers = np.empty(n_features, np.int32)
+        numbers[columns] = np.arange(len(columns))
+        return numbers[indices], len(columns)
     # Column and place in one number: sorting those is several times faster than an argsort of the columns.
     keys = indices.astype(np.int64) << np.int64(32) | np.arange(len(indices))
     keys.sort()

@@ -22,7 +22,7 @@ from steepest.data.chunk import Array, Chunk, DataError, concatenate
 from steepest.learners.base import Progress, State
 from steepest.learners.calibration import CALIBRATION_ROWS, calibrate
 from steepest.learners.linear_settings import ADAPTIVE, LinearSettings
-from steepest.learners.linear_state import CLOCK, ONE_VS_REST, SOFTMAX, WIDE, Snapshot
+from steepest.learners.linear_state import CLOCK, ONE_VS_REST, SOFTMAX, WIDE, Snapshot, kernel_tables
 from steepest.learners.linear_targets import TargetCoder
 from steepest.learners.schedules import step_size_by_code
 from steepest.learners.slots import Slots
@@ -86,6 +86,7 @@ class LinearLearner(TargetCoder):
         own = self._finished().clone()
         own._settle()
         own.settings, own._shown = settings, None
+        own.arrays = own._copied(own.arrays)
         return own
 
     def merge(self, states: Sequence[State]) -> LinearLearner:
@@ -227,8 +228,7 @@ class LinearLearner(TargetCoder):
         self, rows: Chunk, arrays: dict[str, Array], choices: Any, n_threads: int = 1, **replicas: Any
     ) -> tuple[int, int, float, float]:
         assert rows.y is not None
-        if not (replicas or self.settings.hogwild):
-            n_threads = 1
+        weights, average = kernel_tables(arrays)
         return KERNELS[self.settings.rule](
             rows.indptr,
             rows.indices,
@@ -236,16 +236,16 @@ class LinearLearner(TargetCoder):
             rows.y,
             rows.weight,
             rows.order,
-            arrays["v"],
+            weights,
             arrays.get("shrunk"),
-            arrays.get("average"),
+            average,
             arrays["bias"],
             arrays["bias_square"],
             arrays["bias_average"],
             arrays["clock"],
             choices,
             n_threads,
-            **replicas,
+            **({"n_replicas": 0 if self.settings.hogwild else 1} | replicas),
         )
 
     # ------------------------------------------------------------------------------------------------ trouble
@@ -265,7 +265,7 @@ class LinearLearner(TargetCoder):
             for name in ("bias", "bias_start", "bias_average"):
                 self.arrays[name][...] = start
         else:
-            self.arrays = {name: array.copy() for name, array in self._good.arrays.items()}
+            self.arrays = self._copied(self._good.arrays)
             self._grow_features(self.n_features)
             self._make_room()
             self._grow_biases()
@@ -288,13 +288,16 @@ class LinearLearner(TargetCoder):
         if not _all_finite(arrays["v"]):
             self._roll_back(Progress())
             return
-        kept = {} if self._good is None else self._good.arrays
+        good = self._good
+        if good is not None and good.n_outputs == self.n_outputs and self.rows_learned < 2 * good.rows_learned:
+            return
+        kept = {} if good is None else good.arrays
         for name, array in arrays.items():
             if name in kept and kept[name].shape == array.shape:
                 np.copyto(kept[name], array)  # into memory that is there already
             else:
                 kept[name] = array.copy()
-        self._good = Snapshot(kept, self.n_outputs)
+        self._good = Snapshot(kept, self.n_outputs, self.rows_learned)
 
     # ------------------------------------------------------------------------------------------------ calibration
 
@@ -303,7 +306,7 @@ class LinearLearner(TargetCoder):
         trial = LinearLearner(settings, 0)
         trial.n_features, trial.n_outputs = n_features, self.n_outputs
         trial.several_targets, trial.bias_scale = self.several_targets, self.bias_scale
-        trial.may_have_slots = False
+        trial.may_have_slots, trial.n_threads = False, self.n_threads
         trial.arrays = trial._new_arrays(n_features)
         trial.arrays["bias"][...] = self.arrays["bias"]
         trial.arrays["bias_average"][...] = self.arrays["bias"]
@@ -311,7 +314,7 @@ class LinearLearner(TargetCoder):
 
     def learn_once(self, coded: Chunk) -> float:
         """One pass over coded rows: their mean loss before each was learned, infinite if something went wrong."""
-        _, status, loss_sum, weight = self._kernel_call(coded, self.arrays, self._choices())
+        _, status, loss_sum, weight = self._kernel_call(coded, self.arrays, self._choices(), self.n_threads)
         return loss_sum / max(weight, 1e-300) if status == 0 else math.inf
 
     # ---------------------------------------------------------------------------------------------------- measures

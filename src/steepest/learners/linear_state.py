@@ -7,7 +7,7 @@ outputs, a row for every feature that was seen (see slots); or all outputs share
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -22,7 +22,8 @@ from steepest.learners.losses import LOSSES, Loss
 from steepest.learners.slots import Slots
 
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
-# The last good state is kept after 2^16 rows, 2^17, ...: copies cost little, and at most half the work can be lost.
+# The last good state is kept after 2^16 rows, 2^17, ..., and at the ends of epochs unless it has half the rows: copies
+# cost little, and at most half the work can be lost.
 # With many weights the first copy waits until the rows outweigh it.
 FIRST_SNAPSHOT_ROWS = 1 << 16
 WEIGHTS_A_SNAPSHOT_ROW = 16
@@ -43,6 +44,7 @@ class Snapshot:
 
     arrays: dict[str, Array]
     n_outputs: int
+    rows_learned: int
 
 
 class LinearState:
@@ -113,7 +115,7 @@ class LinearState:
         learner.rows_learned, learner.rollbacks = int(counters[4]), int(counters[5])
         learner.several_targets = bool(counters[6])
         learner.class_counts = np.array(state["class_counts"])
-        learner.arrays = {name: np.array(state[name]) for name in learner.arrays}
+        learner.arrays = learner._copied({name: state[name] for name in learner.arrays})
         if "owners" in state:
             learner.slots = Slots(learner.n_features, np.asarray(state["owners"]))
         learner.pending = pending_rows(state, learner.n_features)
@@ -195,16 +197,37 @@ class LinearState:
             shape = (2, entries) if s.rule in ADAPTIVE else (entries,)
         self._refuse_huge_table(math.prod(shape))
         arrays = {
-            "v": np.zeros(shape, s.dtype),
+            **self._new_tables(shape),
             **{name: np.zeros(k) for name in BIASES},
             "clock": np.zeros(len(CLOCK)),
         }
-        if s.l1 > 0 and s.rule not in ADAPTIVE:
-            arrays["shrunk"] = np.zeros(n_features)
-        if s.average != "no":
-            arrays["average"] = np.zeros(shape, s.dtype)
         arrays["clock"][CLOCK.index("scale")] = 1.0
         return arrays
+
+    def _new_tables(self, shape: tuple[int, ...]) -> dict[str, Array]:
+        """Empty tables with a row a feature. A single weight and its average are neighbours, and share a cache line."""
+        s = self.settings
+        tables = {"shrunk": np.zeros(shape[0])} if s.l1 > 0 and s.rule not in ADAPTIVE else {}
+        if s.average == "no":
+            return tables | {"v": np.zeros(shape, s.dtype)}
+        if self.shared or s.n_replicas > 1 or shape[1] > 1:
+            return tables | {name: np.zeros(shape, s.dtype) for name in WIDE}
+        pair = np.zeros((shape[0], 2, shape[1]), s.dtype)
+        return tables | {"v": pair[:, 0], "average": pair[:, 1]}
+
+    def _copied(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Copies of arrays, tables as they are laid out here."""
+        copies = {name: np.array(array) for name, array in arrays.items() if name not in BY_FEATURE}
+        for name, table in self._new_tables(arrays["v"].shape).items():
+            table[...] = arrays[name]
+            copies[name] = table
+        return copies
+
+    def _move_tables(self, n_rows: int, old_rows: Any, new_rows: Any) -> None:
+        """Tables of n_rows, where some rows stand in new places and the others are empty."""
+        for name, table in self._new_tables((n_rows, *self.arrays["v"].shape[1:])).items():
+            table[new_rows] = self.arrays[name][old_rows]
+            self.arrays[name] = table
 
     def _refuse_huge_table(self, n_entries: int) -> None:
         size = n_entries * np.dtype(self.settings.dtype).itemsize
@@ -226,12 +249,7 @@ class LinearState:
             return
         size = self.n_features if known == 0 else max(self.n_features, 2 * room)
         self._refuse_huge_table(size * self.n_outputs)
-        for name in ("v", "shrunk", "average"):
-            if name in self.arrays:
-                old = self.arrays[name]
-                grown = np.zeros((size, *old.shape[1:]), old.dtype)
-                grown[: len(old)] = old
-                self.arrays[name] = grown
+        self._move_tables(size, slice(None), slice(room))
 
     def _grow_outputs(self, n: int) -> None:
         """Makes room for n outputs, and for some more, so that a table is not copied for every new class."""
@@ -287,11 +305,8 @@ class LinearState:
         owners = np.flatnonzero(seen).astype(np.int32)
         self.slots = Slots(self.n_features, owners)
         self._good = None
-        for name in BY_FEATURE:
-            if name in self.arrays and len(owners):
-                old = self.arrays[name]
-                self.arrays[name] = np.zeros_like(old)
-                self.arrays[name][: len(owners)] = old[owners]
+        if len(owners):
+            self._move_tables(len(wide[0]), owners, slice(len(owners)))
 
     def keep_whole_tables(self) -> None:
         """A row for every feature from now on, for those that add up the tables of several learners."""
@@ -303,9 +318,7 @@ class LinearState:
         """A row a feature again."""
         if self.slots is None:
             return
-        for name in BY_FEATURE:
-            if name in self.arrays:
-                self.arrays[name] = self.slots.spread(self.arrays[name], self.n_features)
+        self._move_tables(self.n_features, slice(self.slots.n), self.slots.owners)
         self.slots, self._good, self._shown = None, None, None
 
     def _placed(self, rows: Chunk) -> Chunk:
@@ -319,13 +332,10 @@ class LinearState:
         """All slots have a row."""
         if self.slots is None or self.slots.n <= len(self.arrays["v"]):
             return
-        for name in BY_FEATURE:
-            if name in self.arrays:
-                old = self.arrays[name]
-                size = min(self.n_features, max(self.slots.n, 2 * len(old), ROOM_BYTES // max(1, old[:1].nbytes)))
-                self._refuse_huge_table(size * math.prod(old.shape[1:]))
-                self.arrays[name] = np.zeros((size, *old.shape[1:]), old.dtype)
-                self.arrays[name][: len(old)] = old
+        v = self.arrays["v"]
+        size = min(self.n_features, max(self.slots.n, 2 * len(v), ROOM_BYTES // max(1, v[:1].nbytes)))
+        self._refuse_huge_table(size * math.prod(v.shape[1:]))
+        self._move_tables(size, slice(None), slice(len(v)))
 
 
 def _first_snapshot(n_features: int) -> int:
@@ -334,3 +344,11 @@ def _first_snapshot(n_features: int) -> int:
     while edge * WEIGHTS_A_SNAPSHOT_ROW < n_features:
         edge *= 2
     return edge
+
+
+def kernel_tables(arrays: Mapping[str, Array]) -> tuple[Array, Array | None]:
+    """(weights, their averages) as the kernels take them: neighbours come as one table."""
+    v, average = arrays["v"], arrays.get("average")
+    if average is None or v.base is None or v.base is not average.base:
+        return v, average
+    return v.base[: len(v)], None

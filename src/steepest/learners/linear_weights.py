@@ -12,7 +12,7 @@ from steepest import kernels
 from steepest.data.chunk import Array
 from steepest.learners.base import Progress
 from steepest.learners.linear_settings import ADAPTIVE
-from steepest.learners.linear_state import LinearState
+from steepest.learners.linear_state import LinearState, kernel_tables
 from steepest.learners.slots import Slots
 
 BLOCK = 1 << 16  # weights that are added up at once
@@ -141,13 +141,14 @@ class LinearWeights(LinearState):
         """Pays all shrinkage owed and folds the scale into the weights."""
         if self.settings.rule not in ADAPTIVE:
             arrays = self._used_arrays()
+            weights, average = kernel_tables(arrays)
             kernels.linear_settle(
-                arrays["v"],
+                weights,
                 arrays.get("shrunk"),
                 arrays["clock"],
-                1 if self.shared else arrays["v"].shape[-1],
+                1 if self.shared else weights.shape[-1],
                 self._choices(),
-                arrays.get("average"),
+                average,
             )
 
     def count_nonzero(self) -> int:
