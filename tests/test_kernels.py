@@ -266,9 +266,7 @@ def assert_same_bits(a: Learned, b: Learned):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("rule", "average"), [("sgd", "none"), ("sgd", "polynomial"), ("adagrad", "none"), ("ftrl", "none")]
-)
+@pytest.mark.parametrize("rule", ["sgd", "averaged", "adagrad", "ftrl"])
 @pytest.mark.parametrize(("kind", "loss"), [("one_vs_rest", "log"), ("one_vs_rest", "hinge"), ("targets", "squared")])
 @pytest.mark.parametrize("l2", [1e-3, 2.0])
 def test_threads_that_share_out_the_outputs_change_no_bit(rule, kind, loss, l2):
