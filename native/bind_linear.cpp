@@ -306,6 +306,36 @@ nb::ndarray<nb::numpy, double> new_array(size_t n) {
       data, {n}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<double*>(p); }));
 }
 
+template <typename W>
+void write_means(const W* v, const W* u, int64_t n, int64_t run, int64_t stride, double sum_of_scales,
+                 double total, W* out) {
+  for (int64_t first = 0; first < n; first += run, v += stride, u += stride)
+    for (int64_t k = 0; k < run; ++k)
+      out[first + k] = static_cast<W>((sum_of_scales * static_cast<double>(v[k]) - u[k]) / total);
+}
+
+// (S v - u) / C, where u comes behind v or as a table of its own.
+void mean_weights(ConstFloatTable v, std::optional<ConstFloatTable> average, double sum_of_scales,
+                  double total, FloatTable out) {
+  const int type = float_type(v);
+  const int64_t n = size_of(out), run = average ? n : static_cast<int64_t>(v.shape(v.ndim() - 1));
+  require(float_type(out) == type && size_of(v) == (average ? n : 2 * n), "the means do not fit the weights");
+  require(average ? float_type(*average) == type && size_of(*average) == n : v.ndim() == 3 && v.shape(1) == 2,
+          "the average does not fit");
+  if (n == 0) return;
+  const int64_t stride = 2 * run;  // of one run there is no next
+  nb::gil_scoped_release release;
+  if (type == 0) {
+    const float* first = static_cast<const float*>(v.data());
+    const float* second = average ? static_cast<const float*>(average->data()) : first + run;
+    write_means(first, second, n, run, stride, sum_of_scales, total, static_cast<float*>(out.data()));
+  } else {
+    const double* first = static_cast<const double*>(v.data());
+    const double* second = average ? static_cast<const double*>(average->data()) : first + run;
+    write_means(first, second, n, run, stride, sum_of_scales, total, static_cast<double*>(out.data()));
+  }
+}
+
 // One pass without a copy.
 nb::tuple table_norms(ConstFloatTable table) {
   const int type = float_type(table);
@@ -384,6 +414,8 @@ void bind_linear(nb::module_& module) {
   module.attr("outputs_a_thread") = kOutputsAThread;
   module.def("class_weights", &class_weights, "table"_a, "features"_a, "output"_a, "table_bits"_a);
   module.def("table_norms", &table_norms, "table"_a);
+  module.def("mean_weights", &mean_weights, "v"_a, "average"_a.none(), "sum_of_scales"_a, "total"_a,
+             "out"_a.noconvert());
   module.def("loss_value_slope", &loss_value_slope, "loss"_a, "parameter"_a, "scores"_a, "y"_a);
   module.def("linear_settle", &settle, "v"_a.noconvert(), "shrunk"_a.noconvert().none(),
              "clock"_a.noconvert(), "n_outputs"_a, "choices"_a, "average"_a.noconvert().none() = nb::none());

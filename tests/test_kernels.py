@@ -905,6 +905,18 @@ def test_nothing_to_learn():
         assert learned.learn(Setup(rule), empty).outcomes[0] == (0, 0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(7, 1), (5, 3), (9,), (0, 2)])
+def test_mean_weights_are_as_defined(shape, dtype):
+    v, u = np.random.default_rng(3).normal(size=(2, *shape)).astype(dtype)
+    expected = ((2.5 * v.astype(np.float64) - u) / 0.7).astype(dtype)
+    pairs = [(v, u)] if v.ndim == 1 else [(v, u), (np.stack([v, u], axis=1), None)]
+    for first, second in pairs:
+        out = np.empty_like(v)
+        kernels.mean_weights(first, second, 2.5, 0.7, out)
+        np.testing.assert_array_equal(out, expected)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(0,), (3, 1), (70_001,), (401, 77)])
 def test_norms_of_a_table_are_those_of_numpy(dtype, shape):

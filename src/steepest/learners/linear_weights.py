@@ -100,9 +100,11 @@ class LinearWeights(LinearState):
     def _average_parts(self) -> Iterator[tuple[slice, Array]]:
         """The average of the weights, some rows of the table at a time."""
         s, c = self._clock("average_scale"), self._clock("average_weight")
-        v, u = self._live(self.arrays["v"]), self._live(self.arrays["average"])
-        for block in self._blocks(len(v)):
-            yield block, ((s * v[block].astype(np.float64) - u[block]) / c).astype(v.dtype)
+        v, average = kernel_tables(self._used_arrays())
+        for block in self._blocks(len(self._live(self.arrays["v"]))):
+            part = np.empty_like(self.arrays["v"][block], order="C")
+            kernels.mean_weights(v[block], None if average is None else average[block], s, c, part)
+            yield block, part if self.shared else np.ascontiguousarray(part[:, : self.n_outputs])
 
     def _blocks(self, n: int) -> Iterator[slice]:
         """Parts of a table that fit in the cache: a large one needs no copy in float64."""
