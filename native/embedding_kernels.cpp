@@ -368,32 +368,6 @@ static inline int64_t owner_of(int32_t feature, int64_t n_parts) {
   return static_cast<int64_t>(static_cast<uint64_t>(mixed) * static_cast<uint64_t>(n_parts) >> 32);
 }
 
-// Those features of a text that a part owns learn; the first part also owns its end.
-template <int V>
-static int64_t update_owned(const Text& text, const Embedding& model, float step, const float* dh,
-                            int64_t part, int64_t n_parts, int32_t* fresh) {
-  constexpr int64_t kBlock = 256;
-  const int64_t stride = model.stride, width = width_of<V>(model);
-  int32_t own[kBlock];
-  int64_t n_fresh = 0;
-  for (int64_t start = 0; start < text.size; start += kBlock) {
-    const int64_t end = start + kBlock < text.size ? start + kBlock : text.size;
-    int64_t n = 0;
-    for (int64_t e = start; e < end; ++e) {
-      own[n] = static_cast<int32_t>(e - start);
-      n += owner_of(text.index[e], n_parts) == part;
-    }
-    for (int64_t k = 0; k < n; ++k) {
-      if (k + kAhead < n) fetch<V>(model.table + text.index[start + own[k + kAhead]] * stride, stride);
-      const int64_t e = start + own[k];
-      fresh[n_fresh] = text.index[e];
-      n_fresh += update_feature<V>(model.table + text.index[e] * stride, -step * text.value[e], dh, width);
-    }
-  }
-  if (part == 0) add_scaled<V>(model.table + model.n_features * stride, -step, dh, width);
-  return n_fresh;
-}
-
 static inline double step_at(const EmbeddingRule& rule, double t) {
   if (rule.total > 0) return t < rule.total ? rule.eta0 * (1 - t / rule.total) : 0.0;
   return rule.eta0 / sqrt(1 + t / rule.half);
@@ -474,16 +448,27 @@ static EmbeddingOutcome learn_alone(const Rows& rows, const Targets& targets, co
   return learn_rows<V>(rows, targets, model, tree, rule, t, 1.0, scratch, nullptr, replica);
 }
 
+// The moves are listed first, so that rows can be fetched ahead from text to text.
 template <int V>
 static int64_t add_up_rows(const Rows& rows, const Embedding& model, const float* slope, const float* move,
-                           int64_t part, int64_t n_parts, int32_t* fresh) {
-  int64_t n_fresh = 0;
+                           int64_t part, int64_t n_parts, EmbeddingMove* own, int32_t* fresh) {
+  const int64_t stride = model.stride, width = width_of<V>(model);
+  float* const end = model.table + model.n_features * stride;
+  int64_t n = 0, n_fresh = 0;
   for (int64_t q = 0; q < rows.n; ++q) {
     if (move[q] == 0.0f) continue;
     const Text text = text_of(rows, q);
-    const float* const dh = slope + q * model.stride;
-    n_fresh += n_parts == 1 ? update_text<V>(text, model, move[q], dh, fresh + n_fresh)
-                            : update_owned<V>(text, model, move[q], dh, part, n_parts, fresh + n_fresh);
+    for (int64_t e = 0; e < text.size; ++e) {
+      own[n] = {text.index[e], -move[q] * text.value[e], q * stride};
+      n += owner_of(text.index[e], n_parts) == part;
+    }
+    if (part == 0) add_scaled<V>(end, -move[q], slope + q * stride, width);
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    if (k + kAhead < n) fetch<V>(model.table + own[k + kAhead].feature * stride, stride);
+    float* const row = model.table + own[k].feature * stride;
+    fresh[n_fresh] = own[k].feature;
+    n_fresh += update_feature<V>(row, own[k].by, slope + own[k].slope, width);
   }
   return n_fresh;
 }
@@ -594,8 +579,8 @@ static EmbeddingOutcome learn_apart(const Rows& rows, const Targets& targets, co
 }
 
 static int64_t add_up(const Rows& rows, const Embedding& model, const float* slope, const float* move,
-                      int64_t part, int64_t n_parts, int32_t* fresh) {
-  BY_WIDTH(add_up_rows, rows, model, slope, move, part, n_parts, fresh)
+                      int64_t part, int64_t n_parts, EmbeddingMove* own, int32_t* fresh) {
+  BY_WIDTH(add_up_rows, rows, model, slope, move, part, n_parts, own, fresh)
 }
 
 static int64_t scores(const Rows& rows, const Embedding& model, const Tree& tree, float* out,

@@ -2,6 +2,7 @@
 // The rounds of replicas that learn embeddings; see embedding_table.h. Rows of the table are far too many to
 // copy: replicas read them as they were at the start of the round, and keep the slope of each text's h.
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "crew.h"
@@ -21,6 +22,7 @@ class Rounds {
         scratch_(n * n_scratch_),
         answered_(lists ? n * model.n_outputs : 0),
         listed_(answered_.size()),
+        own_(n_parts),
         fresh_(n_parts),
         n_fresh_(n_parts),
         replicas_(n),
@@ -40,7 +42,8 @@ class Rounds {
   std::vector<float> heads_, slopes_, moves_, scratch_;
   std::vector<uint8_t> answered_;
   std::vector<int32_t> listed_;
-  std::vector<std::vector<int32_t>> fresh_;  // of each part
+  std::vector<std::vector<EmbeddingMove>> own_;  // of each part, as are the next two
+  std::vector<std::vector<int32_t>> fresh_;
   std::vector<int64_t> n_fresh_;
   std::vector<EmbeddingReplica> replicas_;
   std::vector<EmbeddingOutcome> outcomes_;
@@ -58,8 +61,9 @@ EmbeddingOutcome learn_embedding_replicas(const Rows& rows, const Targets& targe
   EmbeddingOutcome all = {0, kFine, 0, 0, 0};
   for (; all.rows_done < rows.n; all.rows_done += round) {
     const int64_t start = all.rows_done, n_entries = entries_of(rows, start, start + round);
-    in_parts(n_parts, [&](int64_t part) {
-      for (int64_t r = part; r < n; r += n_parts) {
+    std::atomic<int64_t> next{0};  // texts differ in length: whoever is free takes the next replica
+    in_parts(n_parts, [&](int64_t) {
+      for (int64_t r = next++; r < n; r = next++) {
         const int64_t first = start + r * rows_each;
         const EmbeddingPart own = part_of(rows, targets, first, first + rows_each);
         at.replicas_[r].n_listed = 0;
@@ -72,10 +76,12 @@ EmbeddingOutcome learn_embedding_replicas(const Rows& rows, const Targets& targe
     if (all.status != kFine) return all;
     const Rows here = part_of(rows, {}, start, start + round).rows;
     in_parts(n_parts, [&](int64_t part) {
-      std::vector<int32_t>& own = at.fresh_[part];
-      if (static_cast<int64_t>(own.size()) <= n_entries) own.resize(n_entries + 1);
-      at.n_fresh_[part] =
-          kernels.add_up(here, model, at.slopes_.data(), at.moves_.data(), part, n_parts, own.data());
+      if (static_cast<int64_t>(at.own_[part].size()) <= n_entries) {
+        at.own_[part].resize(n_entries + 1);
+        at.fresh_[part].resize(n_entries + 1);
+      }
+      at.n_fresh_[part] = kernels.add_up(here, model, at.slopes_.data(), at.moves_.data(), part, n_parts,
+                                         at.own_[part].data(), at.fresh_[part].data());
       kernels.meet(model, at.replicas_.data(), n, part, n_parts);
     });
     for (int64_t part = 0; part < n_parts; ++part) {

@@ -58,6 +58,12 @@ struct EmbeddingReplica {
   int64_t n_listed;
 };
 
+struct EmbeddingMove {
+  int32_t feature;
+  float by;       // times a slope, to be added to the feature's row
+  int64_t slope;  // where it begins
+};
+
 struct EmbeddingOutcome {
   int64_t rows_done;
   int32_t status;  // see Status
@@ -76,7 +82,7 @@ typedef EmbeddingOutcome (*EmbeddingLearnApart)(const Rows&, const Targets&, con
                                                 const EmbeddingRule&, double t, float* scratch,
                                                 EmbeddingReplica& replica);
 typedef int64_t (*EmbeddingAddUp)(const Rows&, const Embedding&, const float* slope, const float* move,
-                                  int64_t part, int64_t n_parts, int32_t* fresh);
+                                  int64_t part, int64_t n_parts, EmbeddingMove* own, int32_t* fresh);
 typedef void (*EmbeddingMeet)(const Embedding&, EmbeddingReplica* replicas, int64_t n, int64_t part,
                               int64_t n_parts);
 

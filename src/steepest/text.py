@@ -35,7 +35,7 @@ from steepest.learners.temperature import best_sharpness
 from steepest.metrics import ClassificationMetrics
 from steepest.model import NAMES, threads
 from steepest.supervised_model import target_names
-from steepest.text_choices import choose_dim, choose_epochs, choose_parallel, choose_sync_every
+from steepest.text_choices import choose_dim, choose_epochs, choose_eta0, choose_parallel, choose_sync_every
 from steepest.text_file import smaller
 from steepest.text_labels import Seen, look, text_targets
 from steepest.text_words import WordModel
@@ -65,8 +65,8 @@ class TextClassifier(WordModel):
         The table has 2**n_bits rows; those never seen take no room in files.
     epochs : int or "auto"
         Passes over the data; "auto" learns 250,000 texts in all, in 5 to 50 passes, and a pipe once.
-    eta0 : float
-        Step size at the start.
+    eta0 : float or "auto"
+        Step size at the start; "auto" takes 0.5, with 32 labels or more 1.
     schedule : {"auto", "linear", "invsqrt"}
         "linear" falls to zero at the end of the data; "invsqrt" needs no end. "auto" is linear where the number of rows
         can be known.
@@ -127,7 +127,7 @@ class TextClassifier(WordModel):
     loss: str
     n_bits: int
     epochs: int | str
-    eta0: float
+    eta0: float | str
     schedule: str
     negatives: int
     calibrate: float
@@ -149,7 +149,7 @@ class TextClassifier(WordModel):
         loss: str = "softmax",
         n_bits: int = 21,
         epochs: int | str = "auto",
-        eta0: float = 0.5,
+        eta0: float | str = "auto",
         schedule: str = "auto",
         negatives: int = 5,
         calibrate: float = 0.0,
@@ -204,10 +204,7 @@ class TextClassifier(WordModel):
             labels = [] if classes is None else np.unique(np.asarray(classes)).tolist()
             if targets.ndim == 2:
                 labels = list(range(targets.shape[1])) if names is None else names
-            settings = self._settings()
-            events: list[str] = []
-            if self.dim == "auto":
-                settings = replace(settings, dim=self._choose_dim(len(labels), events))
+            settings, events = self._choose_by_labels(self._settings(), len(labels))
             n_features = source.n_features or 0
             learner = EmbeddingLearner(settings, n_features, labels, several_targets=targets.ndim == 2)
             self._use_pretrained(learner)
@@ -267,15 +264,13 @@ class TextClassifier(WordModel):
 
     def _choose(self, settings: EmbeddingSettings, seen: Seen | None) -> tuple[EmbeddingSettings, int, list[str]]:
         """(settings, epochs, what "auto" chose) for data of which this was seen; None: they can be read only once."""
-        events: list[str] = []
+        settings, events = self._choose_by_labels(settings, 0 if seen is None else seen.n_labels)
         n_rows = None if seen is None else seen.n_rows
         epochs, why = choose_epochs(n_rows)
         if self.epochs == "auto":
             events.append(why)
         else:
             epochs = whole("epochs", self.epochs, 1)
-        if self.dim == "auto":
-            settings = replace(settings, dim=self._choose_dim(0 if seen is None else seen.n_labels, events))
         parallel, why = choose_parallel(n_rows)
         if self.parallel == "auto":
             events.append(why)
@@ -289,13 +284,20 @@ class TextClassifier(WordModel):
             settings = replace(settings, total=float(epochs * n_rows))
         return settings, epochs, events
 
-    def _choose_dim(self, n_labels: int, events: list[str]) -> int:
-        """What dim="auto" stands for: the dimension of vectors to start from, or by the number of labels."""
-        if self.pretrained is not None:
-            return dim_of_vectors(self.pretrained)
-        dim, why = choose_dim(n_labels)
-        events.append(why)
-        return dim
+    def _choose_by_labels(self, settings: EmbeddingSettings, n_labels: int) -> tuple[EmbeddingSettings, list[str]]:
+        """(settings, what "auto" chose) for so many labels; vectors to start from have their own dimension."""
+        events = []
+        if self.dim == "auto" and self.pretrained is not None:
+            settings = replace(settings, dim=dim_of_vectors(self.pretrained))
+        elif self.dim == "auto":
+            dim, why = choose_dim(n_labels)
+            settings = replace(settings, dim=dim)
+            events.append(why)
+        if self.eta0 == "auto":
+            eta0, why = choose_eta0(n_labels)
+            settings = replace(settings, eta0=eta0)
+            events.append(why)
+        return settings, events
 
     def _new_learner(
         self, settings: EmbeddingSettings, source: Source, seen: Seen, names: list[Any] | None
@@ -323,7 +325,7 @@ class TextClassifier(WordModel):
         dim = 1 if self.dim == "auto" else whole("dim", self.dim, 1)
         if dim > LONGEST_ROW:
             raise ParameterError(f"dim={dim} is too large; {LONGEST_ROW} is the most, and 16 to 100 is usual")
-        eta0 = at_least("eta0", self.eta0, 0.0)
+        eta0 = 0.0 if self.eta0 == "auto" else at_least("eta0", self.eta0, 0.0)
         negatives = whole("negatives", self.negatives, 1)
         loss = choice("loss", self.loss, LOSSES)
         return EmbeddingSettings(dim, loss, eta0, negatives=negatives, seed=self._seed())

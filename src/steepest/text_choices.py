@@ -8,11 +8,10 @@ from __future__ import annotations
 
 TEXTS_TO_LEARN = 250_000  # in all epochs together
 FEWEST_EPOCHS, MOST_EPOCHS = 5, 50
-DIMS = ((32, 16), (256, 32))  # below so many labels, a row has so many numbers
-MOST_DIM = 64
+MANY_LABELS, VERY_MANY_LABELS = 32, 256
 LEAST_TEXTS = 10_000  # below, replicas do not pay
-ROUND_FEATURES = 2048  # of a replica: their rows and those of its neighbours stay in a core's cache
-FEWEST_TEXTS_EACH, MOST_TEXTS_EACH = 2, 32
+ROUND_FEATURES = 1536  # of a replica: their rows stay in the cache, and little is learned from old ones
+FEWEST_TEXTS_EACH, MOST_TEXTS_EACH = 2, 16
 
 
 def choose_epochs(n_texts: int | None) -> tuple[int, str]:
@@ -25,8 +24,14 @@ def choose_epochs(n_texts: int | None) -> tuple[int, str]:
 
 def choose_dim(n_labels: int) -> tuple[int, str]:
     """More labels need more room to lie apart."""
-    dim = next((dim for labels, dim in DIMS if n_labels < labels), MOST_DIM)
+    dim = 16 if n_labels < MANY_LABELS else 32 if n_labels < VERY_MANY_LABELS else 64
     return dim, f"dim='auto' chose {dim} for {n_labels:,} labels"
+
+
+def choose_eta0(n_labels: int) -> tuple[float, str]:
+    """The more labels, the smaller is the slope of each."""
+    eta0 = 0.5 if n_labels < MANY_LABELS else 1.0
+    return eta0, f"eta0='auto' chose {eta0} for {n_labels:,} labels"
 
 
 def choose_parallel(n_texts: int | None) -> tuple[str, str]:

@@ -89,6 +89,7 @@ class EmbeddingLearner:
         self.head = np.zeros((0, self.stride), np.float32)
         self._fresh: list[Array] = []
         self._good: tuple[Array, Array, Array] | None = None
+        self._good_at = 0  # rows learned by then
         self._rolled_back_at = -1  # rows learned at the last time
         self._sample = np.zeros(0, np.int32)
         self._coded: tuple[Any, int, Any] = (None, 0, None)
@@ -223,9 +224,12 @@ class EmbeddingLearner:
         return self.eta0 / math.sqrt(1 + self.rows_learned / s.half)
 
     def keep_good_state(self) -> None:
-        """Remembers the state to return to if learning diverges."""
+        """Remembers the state to return to if learning diverges, when twice the rows of the last one were learned."""
+        if self._good is not None and self.rows_learned < 2 * self._good_at:
+            return
         rows = np.append(self._used_rows(), np.int32(self.n_features))
         self._good = rows, self.table[rows], self.head.copy()
+        self._good_at = self.rows_learned
 
     def lower_step(self, factor: float) -> None:
         """Divides the step size."""
