@@ -377,6 +377,8 @@ class EmbeddingLearner:
     def _block_targets(self, chunk: Chunk) -> tuple[Array | None, Array]:
         """Targets of all rows of the block, coded once for the many chunks that look at it."""
         assert chunk.y is not None
+        if len(chunk.y) <= self._round:  # texts that have waited are not to push out a whole block
+            return self._code(chunk.y)
         coded: tuple[Array | None, Array]
         key, n_labels, coded = self._coded
         if key is not chunk.y or n_labels != len(self.book):
