@@ -25,29 +25,6 @@ namespace {
 
 constexpr int64_t kLeastRows = 64;  // fewer are not worth a thread
 
-// Visits first..last; weights are those of the block, targets those of the visits.
-struct Part {
-  Rows rows;
-  Targets targets;
-};
-
-Part part_of(const Rows& rows, const Targets& targets, int64_t first, int64_t last) {
-  Part part = {rows, targets};
-  part.rows.n = last - first;
-  if (rows.order) {
-    part.rows.order += first;
-  } else {
-    part.rows.indptr += first;
-    if (rows.weight) part.rows.weight += first;
-  }
-  if (targets.start) {
-    part.targets.start += first;
-  } else if (targets.target) {
-    part.targets.target += first;
-  }
-  return part;
-}
-
 template <typename AnyTable, typename AnyHead>
 Embedding embedding_of(const AnyTable& table, const AnyHead& head, int64_t n_outputs) {
   require(table.ndim() == 2 && head.ndim() == 2 && table.shape(0) > 0, "table and head need two dimensions");
@@ -119,13 +96,8 @@ Tree tree_of(const In<int64_t>& start, const In<int32_t>& node, const In<float>&
   return tree;
 }
 
-int64_t entries_before(const Rows& rows, int64_t first, int64_t last) {
-  int64_t n = 0;
-  for (int64_t q = first; q < last; ++q) {
-    const int64_t i = rows.order ? rows.order[q] : q;
-    n += rows.indptr[i + 1] - rows.indptr[i];
-  }
-  return n;
+nb::tuple told(const EmbeddingOutcome& done) {
+  return nb::make_tuple(done.rows_done, done.status, done.loss_sum, done.weight_sum, done.n_fresh);
 }
 
 nb::tuple learn(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<double>> weight,
@@ -133,7 +105,8 @@ nb::tuple learn(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
                 In<int32_t> targets, Out<float> table, Out<float> head, int64_t n_outputs,
                 In<int64_t> way_start, In<int32_t> way_node, In<float> way_side, In<int32_t> children,
                 In<int32_t> top_down, In<int32_t> sample, int loss, double eta0, double total, double half,
-                int negatives, uint64_t seed, double t, Out<int32_t> fresh, int n_threads) {
+                int negatives, uint64_t seed, double t, Out<int32_t> fresh, int n_threads, int64_t n_replicas,
+                int64_t rows_each) {
   const Embedding model = embedding_of(table, head, n_outputs);
   Rows rows = visited_rows(indptr, indices, values, order);
   const int64_t n_rows = size_of(indptr) - 1;
@@ -147,8 +120,17 @@ nb::tuple learn(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
   for (int64_t e = 0; e < size_of(sample); ++e)
     require(0 <= sample.data()[e] && sample.data()[e] < n_labels, "a label to draw is out of range");
   const EmbeddingRule rule = {loss, eta0, total, half, negatives, seed, sample.data(), size_of(sample)};
+  if (n_replicas > 1) {
+    require(rows_each > 0 && rows.n % (n_replicas * rows_each) == 0, "the rows do not fill whole rounds");
+    require(size_of(fresh) >= entries_of(rows, 0, rows.n), "fresh is too small");
+    nb::gil_scoped_release release;
+    const EmbeddingOutcome done = learn_embedding_replicas(rows, known, model, tree, rule, t, n_replicas,
+                                                           rows_each, n_threads, fresh.data());
+    nb::gil_scoped_acquire acquire;
+    return told(done);
+  }
   const int64_t parts = parts_for(rows.n, n_threads, kLeastRows);
-  require(size_of(fresh) >= entries_before(rows, 0, rows.n) + parts, "fresh is too small");
+  require(size_of(fresh) >= entries_of(rows, 0, rows.n) + parts, "fresh is too small");
   std::vector<EmbeddingOutcome> done(parts);
   std::vector<int64_t> room(parts);
   {
@@ -156,10 +138,10 @@ nb::tuple learn(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
     const int64_t n_scratch = embedding_scratch(n_outputs, model.stride);
     std::vector<float> scratch(parts * n_scratch);
     for (int64_t p = 1; p < parts; ++p)
-      room[p] = room[p - 1] + 1 + entries_before(rows, rows.n * (p - 1) / parts, rows.n * p / parts);
+      room[p] = room[p - 1] + 1 + entries_of(rows, rows.n * (p - 1) / parts, rows.n * p / parts);
     run_parts(parts, [&](int64_t p) {
       const int64_t first = rows.n * p / parts, last = rows.n * (p + 1) / parts;
-      const Part mine = part_of(rows, known, first, last);
+      const EmbeddingPart mine = part_of(rows, known, first, last);
       // Parts run side by side, so their steps fall as if rows were dealt out in turn.
       done[p] = embedding_kernels().learn(mine.rows, mine.targets, model, tree, rule,
                                           t + static_cast<double>(p), static_cast<double>(parts),
@@ -177,7 +159,7 @@ nb::tuple learn(In<int64_t> indptr, In<int32_t> indices, In<float> values, std::
     std::copy_n(fresh.data() + room[p], done[p].n_fresh, fresh.data() + all.n_fresh);
     all.n_fresh += done[p].n_fresh;
   }
-  return nb::make_tuple(all.rows_done, all.status, all.loss_sum, all.weight_sum, all.n_fresh);
+  return told(all);
 }
 
 // Runs `score(part, first row, scratch)` over parts of the rows; returns the rows done.
@@ -231,7 +213,7 @@ void bind_embedding(nb::module_& module) {
              "order"_a.none(), "target_start"_a.none(), "targets"_a, "table"_a.noconvert(),
              "head"_a.noconvert(), "n_outputs"_a, "way_start"_a, "way_node"_a, "way_side"_a, "children"_a,
              "top_down"_a, "sample"_a, "loss"_a, "eta0"_a, "total"_a, "half"_a, "negatives"_a, "seed"_a,
-             "t"_a, "fresh"_a.noconvert(), "n_threads"_a);
+             "t"_a, "fresh"_a.noconvert(), "n_threads"_a, "n_replicas"_a = 1, "rows_each"_a = 0);
   module.def("embedding_scores", &scores, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "table"_a,
              "head"_a, "n_outputs"_a, "way_start"_a, "way_node"_a, "way_side"_a, "children"_a, "top_down"_a,
              "out"_a.noconvert(), "n_threads"_a);

@@ -25,25 +25,32 @@ namespace {
 constexpr int kLooks = 4000;  // before a thread goes to sleep
 constexpr int64_t kMostThreads = 64;
 
+// Parts are taken by whoever is free, so a thread that the system lets wait delays nobody: the others do its
+// parts. `call_` holds the round, how many parts it has and the next one to take.
+constexpr uint64_t kMostParts = 1 << 16;
+
+uint64_t parts_in(uint64_t call) { return call >> 16 & (kMostParts - 1); }
+uint64_t next_in(uint64_t call) { return call & (kMostParts - 1); }
+
 class Crew {
  public:
   void run(int64_t n_parts, CrewWork work, void* context) {
     const std::unique_lock<std::mutex> mine(in_use_, std::try_to_lock);
-    if (!mine.owns_lock() || !hire(n_parts - 1)) {
+    if (!mine.owns_lock() || n_parts >= static_cast<int64_t>(kMostParts) || !hire(n_parts - 1)) {
       for (int64_t part = 0; part < n_parts; ++part) work(context, part);
       return;
     }
     work_ = work;
     context_ = context;
-    n_parts_ = n_parts;
-    busy_.store(n_hands_, std::memory_order_relaxed);
+    waited_for_.store(n_parts - 1, std::memory_order_relaxed);
     {
       const std::lock_guard<std::mutex> lock(sleep_);
-      round_.fetch_add(1, std::memory_order_release);
+      call_.store(++round_ << 32 | static_cast<uint64_t>(n_parts) << 16 | 1, std::memory_order_release);
     }
     if (sleepers_.load() > 0) wake_.notify_all();
-    for (int64_t part = 0; part < n_parts; part += n_hands_ + 1) work(context, part);
-    for (int looks = 0; busy_.load(std::memory_order_acquire) > 0; ++looks) {
+    work(context, 0);
+    take_parts();
+    for (int looks = 0; waited_for_.load(std::memory_order_acquire) > 0; ++looks) {
       if (looks < kLooks) {
         PAUSE();
       } else {
@@ -56,7 +63,7 @@ class Crew {
   bool hire(int64_t wanted) {
     while (n_hands_ < wanted && n_hands_ < kMostThreads) {
       try {
-        std::thread(&Crew::serve, this, n_hands_ + 1, round_.load()).detach();
+        std::thread(&Crew::serve, this).detach();
       } catch (const std::system_error&) {
         break;
       }
@@ -65,35 +72,50 @@ class Crew {
     return n_hands_ > 0;
   }
 
-  void serve(int64_t place, uint64_t seen) {
-    for (;;) {
-      await(seen);
-      seen = round_.load(std::memory_order_acquire);
-      for (int64_t part = place; part < n_parts_; part += n_hands_ + 1) work_(context_, part);
-      busy_.fetch_sub(1, std::memory_order_release);
+  // Whoever has taken a part may look at the work: the round does not end before the part is done.
+  void take_parts() {
+    uint64_t call = call_.load(std::memory_order_acquire);
+    while (next_in(call) < parts_in(call)) {
+      if (!call_.compare_exchange_weak(call, call + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+        continue;
+      work_(context_, static_cast<int64_t>(next_in(call)));
+      waited_for_.fetch_sub(1, std::memory_order_release);
+      call = call_.load(std::memory_order_acquire);
     }
   }
 
-  void await(uint64_t seen) {
+  [[noreturn]] void serve() {
+    for (;;) {
+      await_parts();
+      take_parts();
+    }
+  }
+
+  bool has_parts() const {
+    const uint64_t call = call_.load(std::memory_order_acquire);
+    return next_in(call) < parts_in(call);
+  }
+
+  void await_parts() {
     for (int looks = 0; looks < kLooks; ++looks) {
-      if (round_.load(std::memory_order_acquire) != seen) return;
+      if (has_parts()) return;
       PAUSE();
     }
     std::unique_lock<std::mutex> lock(sleep_);
     ++sleepers_;
-    wake_.wait(lock, [&] { return round_.load(std::memory_order_acquire) != seen; });
+    wake_.wait(lock, [&] { return has_parts(); });
     --sleepers_;
   }
 
   std::mutex in_use_, sleep_;
   std::condition_variable wake_;
-  std::atomic<uint64_t> round_{0};
-  std::atomic<int64_t> busy_{0};
+  std::atomic<uint64_t> call_{0};
+  std::atomic<int64_t> waited_for_{0};
   std::atomic<int> sleepers_{0};
-  int64_t n_hands_ = 0;  // changes between rounds only
+  uint64_t round_ = 0;
+  int64_t n_hands_ = 0;
   CrewWork work_ = nullptr;
   void* context_ = nullptr;
-  int64_t n_parts_ = 0;
 };
 
 // Never destroyed: its threads may outlive everything else.

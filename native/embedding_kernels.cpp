@@ -217,7 +217,14 @@ struct Lesson {
   float* scores;
   float step;  // eta times the weight of the row
   int64_t width;
+  EmbeddingReplica* replica;  // null: there is one learner only
 };
+
+static inline void note_answer(const Lesson& a, int64_t row) {
+  if (!a.replica || a.replica->answered[row]) return;
+  a.replica->answered[row] = 1;
+  a.replica->listed[a.replica->n_listed++] = static_cast<int32_t>(row);
+}
 
 // All outputs answer with their slopes.
 template <int V>
@@ -268,6 +275,7 @@ static inline double one_answer(const Lesson& a, int64_t row, float side, float 
   float* const w = a.model.head + row * a.model.stride;
   const float score = dot<V>(w, a.h, a.width);
   if (!(fabsf(score) < kTooLarge)) return INFINITY;
+  note_answer(a, row);
   const LossAndSlope l = logistic<false>(static_cast<double>(side) * score);
   answer<V>(static_cast<float>(side * share * l.slope), a.step, a.h, w, a.dh, a.width);
   return share * l.value;
@@ -330,24 +338,34 @@ static double along_the_tree(const Lesson& a, const Labels& labels, const Tree& 
   return loss;
 }
 
+// One feature learns; tells whether it had never before. A row that begins with zeros was never learned, or
+// will be told twice, which does no harm.
+template <int V>
+static ALWAYS_INLINE bool update_feature(float* row, float move, const float* dh, int64_t width) {
+  const Eight zero = all(0.0f), by = all(move), first = load(row);
+  store(row, fma(by, load(dh), first));
+  for (int64_t p = kVector; p < (V ? V * kVector : width); p += kVector)
+    store(row + p, fma(by, load(dh + p), load(row + p)));
+  return !(above(first, zero) | above(zero, first));
+}
+
 template <int V>
 static int64_t update_text(const Text& text, const Embedding& model, float step, const float* dh,
                            int32_t* fresh) {
   const int64_t stride = model.stride, width = width_of<V>(model);
-  const Eight zero = all(0.0f);
   int64_t n_fresh = 0;
   for (int64_t e = 0; e < text.size; ++e) {
-    float* const row = model.table + text.index[e] * stride;
-    const Eight move = all(-step * text.value[e]);
-    const Eight first = load(row);
-    // A row that begins with zeros was never learned, or will be told twice, which does no harm.
     fresh[n_fresh] = text.index[e];
-    n_fresh += !(above(first, zero) | above(zero, first));
-    store(row, fma(move, load(dh), first));
-    for (int64_t p = kVector; p < width; p += kVector) store(row + p, fma(move, load(dh + p), load(row + p)));
+    n_fresh += update_feature<V>(model.table + text.index[e] * stride, -step * text.value[e], dh, width);
   }
   add_scaled<V>(model.table + model.n_features * stride, -step, dh, width);
   return n_fresh;
+}
+
+// Neighbours go to different parts.
+static inline int64_t owner_of(int32_t feature, int64_t n_parts) {
+  const uint32_t mixed = static_cast<uint32_t>(feature) * 2654435769u;
+  return static_cast<int64_t>(static_cast<uint64_t>(mixed) * static_cast<uint64_t>(n_parts) >> 32);
 }
 
 static inline double step_at(const EmbeddingRule& rule, double t) {
@@ -370,19 +388,23 @@ static double teach(const Lesson& a, const Labels& labels, const Tree& tree, con
   }
 }
 
+// A replica keeps what it has learned of the table to itself; without one, the table learns at once.
 template <int V>
-static EmbeddingOutcome learn_rows(const Rows& rows, const Targets& targets, const Embedding& model,
-                                   const Tree& tree, const EmbeddingRule& rule, double t, double every,
-                                   float* scratch, int32_t* fresh) {
+static ALWAYS_INLINE EmbeddingOutcome learn_rows(const Rows& rows, const Targets& targets,
+                                                 const Embedding& model, const Tree& tree,
+                                                 const EmbeddingRule& rule, double t, double every,
+                                                 float* scratch, int32_t* fresh, EmbeddingReplica* replica) {
   EmbeddingOutcome outcome = {0, kFine, 0, 0, 0};
   const int64_t width = width_of<V>(model);
   float* const h = scratch;
-  float* const dh = scratch + model.stride;
+  EmbeddingReplica* const listing = replica && replica->answered ? replica : nullptr;
   for (int64_t q = 0; q < rows.n; ++q, t += every) {
     const int64_t i = row_at(rows, q);
     const Text text = text_of(rows, q);
     const double weight = rows.weight ? rows.weight[i] : 1.0;
     const Labels labels = labels_of(targets, q);
+    float* const dh = replica ? replica->slope + q * model.stride : scratch + model.stride;
+    if (replica) replica->move[q] = 0.0f;
     outcome.rows_done = q;
     if (!indices_fit(text, model.n_features)) {
       outcome.status = kBadIndex;
@@ -393,19 +415,90 @@ static EmbeddingOutcome learn_rows(const Rows& rows, const Targets& targets, con
     const float inverse = hidden_of<V>(text, model, h);
     for (int64_t p = 0; p < width; ++p) dh[p] = 0.0f;
     const float step = static_cast<float>(step_at(rule, t) * weight);
-    const Lesson lesson = {model, h, dh, scratch + 2 * model.stride, step, width};
+    const Lesson lesson = {model, h, dh, scratch + 2 * model.stride, step, width, listing};
     const double loss = teach<V>(lesson, labels, tree, rule, t);
     if (!(loss < 1e30)) {
       outcome.status = kNotFinite;
       return outcome;
     }
     fetch_first<V>(rows, q + 1, model);
-    outcome.n_fresh += update_text<V>(text, model, step * inverse, dh, fresh + outcome.n_fresh);
+    if (replica) {
+      replica->move[q] = step * inverse;
+    } else {
+      outcome.n_fresh += update_text<V>(text, model, step * inverse, dh, fresh + outcome.n_fresh);
+    }
     outcome.loss_sum += weight * loss;
     outcome.weight_sum += weight;
   }
   outcome.rows_done = rows.n;
   return outcome;
+}
+
+template <int V>
+static EmbeddingOutcome learn_together(const Rows& rows, const Targets& targets, const Embedding& model,
+                                       const Tree& tree, const EmbeddingRule& rule, double t, double every,
+                                       float* scratch, int32_t* fresh) {
+  return learn_rows<V>(rows, targets, model, tree, rule, t, every, scratch, fresh, nullptr);
+}
+
+template <int V>
+static EmbeddingOutcome learn_alone(const Rows& rows, const Targets& targets, const Embedding& model,
+                                    const Tree& tree, const EmbeddingRule& rule, double t, float* scratch,
+                                    EmbeddingReplica* replica) {
+  return learn_rows<V>(rows, targets, model, tree, rule, t, 1.0, scratch, nullptr, replica);
+}
+
+// The moves are listed first, so that rows can be fetched ahead from text to text.
+template <int V>
+static int64_t add_up_rows(const Rows& rows, const Embedding& model, const float* slope, const float* move,
+                           int64_t part, int64_t n_parts, EmbeddingMove* own, int32_t* fresh) {
+  const int64_t stride = model.stride, width = width_of<V>(model);
+  float* const end = model.table + model.n_features * stride;
+  int64_t n = 0, n_fresh = 0;
+  for (int64_t q = 0; q < rows.n; ++q) {
+    if (move[q] == 0.0f) continue;
+    const Text text = text_of(rows, q);
+    for (int64_t e = 0; e < text.size; ++e) {
+      own[n] = {text.index[e], -move[q] * text.value[e], q * stride};
+      n += owner_of(text.index[e], n_parts) == part;
+    }
+    if (part == 0) add_scaled<V>(end, -move[q], slope + q * stride, width);
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    if (k + kAhead < n) fetch<V>(model.table + own[k + kAhead].feature * stride, stride);
+    float* const row = model.table + own[k].feature * stride;
+    fresh[n_fresh] = own[k].feature;
+    n_fresh += update_feature<V>(row, own[k].by, slope + own[k].slope, width);
+  }
+  return n_fresh;
+}
+
+// All replicas' changes to a row of the head are added up; then it is the same for all.
+static void meet_row(float* common, EmbeddingReplica* replicas, int64_t n, int64_t row, int64_t stride) {
+  for (int64_t p = row * stride; p < (row + 1) * stride; p += kVector) {
+    const Eight before = load(common + p);
+    Eight after = before;
+    for (int64_t r = 0; r < n; ++r) after = add(after, fma(before, all(-1.0f), load(replicas[r].head + p)));
+    store(common + p, after);
+    for (int64_t r = 0; r < n; ++r) store(replicas[r].head + p, after);
+  }
+}
+
+static void meet(const Embedding& model, EmbeddingReplica* replicas, int64_t n, int64_t part,
+                 int64_t n_parts) {
+  if (!replicas[0].answered) {
+    const int64_t first = model.n_outputs * part / n_parts, last = model.n_outputs * (part + 1) / n_parts;
+    for (int64_t k = first; k < last; ++k) meet_row(model.head, replicas, n, k, model.stride);
+    return;
+  }
+  for (int64_t r = 0; r < n; ++r) {
+    for (int64_t l = 0; l < replicas[r].n_listed; ++l) {
+      const int32_t k = replicas[r].listed[l];
+      if (k % n_parts != part || !replicas[r].answered[k]) continue;  // an earlier replica had it, too
+      for (int64_t other = r; other < n; ++other) replicas[other].answered[k] = 0;
+      meet_row(model.head, replicas, n, k, model.stride);
+    }
+  }
 }
 
 // log-probabilities of the labels, from the root down.
@@ -474,7 +567,20 @@ static int64_t hidden_rows(const Rows& rows, const Embedding& model, float* out)
 static EmbeddingOutcome learn(const Rows& rows, const Targets& targets, const Embedding& model,
                               const Tree& tree, const EmbeddingRule& rule, double t, double every,
                               float* scratch, int32_t* fresh) {
-  BY_WIDTH(learn_rows, rows, targets, model, tree, rule, t, every, scratch, fresh)
+  BY_WIDTH(learn_together, rows, targets, model, tree, rule, t, every, scratch, fresh)
+}
+
+static EmbeddingOutcome learn_apart(const Rows& rows, const Targets& targets, const Embedding& model,
+                                    const Tree& tree, const EmbeddingRule& rule, double t, float* scratch,
+                                    EmbeddingReplica& replica) {
+  Embedding own = model;
+  own.head = replica.head;
+  BY_WIDTH(learn_alone, rows, targets, own, tree, rule, t, scratch, &replica)
+}
+
+static int64_t add_up(const Rows& rows, const Embedding& model, const float* slope, const float* move,
+                      int64_t part, int64_t n_parts, EmbeddingMove* own, int32_t* fresh) {
+  BY_WIDTH(add_up_rows, rows, model, slope, move, part, n_parts, own, fresh)
 }
 
 static int64_t scores(const Rows& rows, const Embedding& model, const Tree& tree, float* out,
@@ -487,7 +593,7 @@ static int64_t hidden(const Rows& rows, const Embedding& model, float* out) {
 }
 
 extern const EmbeddingTable embedding_table;
-const EmbeddingTable embedding_table = {learn, scores, hidden};
+const EmbeddingTable embedding_table = {learn, scores, hidden, learn_apart, add_up, meet};
 
 }  // namespace STEEPEST_ISA
 }  // namespace steepest

@@ -47,6 +47,23 @@ struct EmbeddingRule {
   int64_t n_sample;
 };
 
+// What one replica learns in a round: the head is its own, the table waits. Of the losses that ask few rows
+// of the head, those that answered are listed.
+struct EmbeddingReplica {
+  float* head;
+  float* slope;       // a row for each text: sum g_k W_k
+  float* move;        // what that is to be multiplied by, and by a feature's value; 0: nothing was learned
+  uint8_t* answered;  // a mark for each row of the head, or null: all do
+  int32_t* listed;    // rows that are marked
+  int64_t n_listed;
+};
+
+struct EmbeddingMove {
+  int32_t feature;
+  float by;       // times a slope, to be added to the feature's row
+  int64_t slope;  // where it begins
+};
+
 struct EmbeddingOutcome {
   int64_t rows_done;
   int32_t status;  // see Status
@@ -61,13 +78,65 @@ typedef EmbeddingOutcome (*EmbeddingLearn)(const Rows&, const Targets&, const Em
 typedef int64_t (*EmbeddingScores)(const Rows&, const Embedding&, const Tree&, float* out, float* scratch);
 typedef int64_t (*EmbeddingHidden)(const Rows&, const Embedding&, float* out);
 
+typedef EmbeddingOutcome (*EmbeddingLearnApart)(const Rows&, const Targets&, const Embedding&, const Tree&,
+                                                const EmbeddingRule&, double t, float* scratch,
+                                                EmbeddingReplica& replica);
+typedef int64_t (*EmbeddingAddUp)(const Rows&, const Embedding&, const float* slope, const float* move,
+                                  int64_t part, int64_t n_parts, EmbeddingMove* own, int32_t* fresh);
+typedef void (*EmbeddingMeet)(const Embedding&, EmbeddingReplica* replicas, int64_t n, int64_t part,
+                              int64_t n_parts);
+
 struct EmbeddingTable {
   EmbeddingLearn learn;    // rows count t, t + every, ...; `fresh` has room for each entry and one more
   EmbeddingScores scores;  // n x n_outputs, or log-probabilities of n x (n_nodes + 1) labels of a tree
   EmbeddingHidden hidden;  // n x stride
+  EmbeddingLearnApart learn_apart;  // like `learn`, but the table stays as it is
+  EmbeddingAddUp add_up;  // adds what texts have learned to those rows of the table that a part owns
+  EmbeddingMeet meet;     // likewise with the heads, which are then all the same
 };
 
 const EmbeddingTable& embedding_kernels();
+
+// Replicas: in a round each of `n` learns `rows_each` texts from common rows and a common head; then what
+// they have learned is added up, text by text and replica by replica, in their order. Threads take replicas,
+// and then the rows that they own, so the bits depend on `n` and `rows_each`, not on threads. All rows must
+// fill whole rounds; where one is in trouble, the outcome tells the start of its round, of which nothing was
+// learned.
+EmbeddingOutcome learn_embedding_replicas(const Rows&, const Targets&, const Embedding&, const Tree&,
+                                          const EmbeddingRule&, double t, int64_t n, int64_t rows_each,
+                                          int64_t n_threads, int32_t* fresh);
+
+// Visits first..last; weights are those of the block, targets those of the visits.
+struct EmbeddingPart {
+  Rows rows;
+  Targets targets;
+};
+
+inline EmbeddingPart part_of(const Rows& rows, const Targets& targets, int64_t first, int64_t last) {
+  EmbeddingPart part = {rows, targets};
+  part.rows.n = last - first;
+  if (rows.order) {
+    part.rows.order += first;
+  } else {
+    part.rows.indptr += first;
+    if (rows.weight) part.rows.weight += first;
+  }
+  if (targets.start) {
+    part.targets.start += first;
+  } else if (targets.target) {
+    part.targets.target += first;
+  }
+  return part;
+}
+
+inline int64_t entries_of(const Rows& rows, int64_t first, int64_t last) {
+  int64_t n = 0;
+  for (int64_t q = first; q < last; ++q) {
+    const int64_t i = rows.order ? rows.order[q] : q;
+    n += rows.indptr[i + 1] - rows.indptr[i];
+  }
+  return n;
+}
 
 // Floats of scratch for learning or scoring.
 inline int64_t embedding_scratch(int64_t n_outputs, int64_t stride) {

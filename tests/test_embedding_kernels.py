@@ -30,9 +30,9 @@ def make_rows(seed, n=12, several=False, weighted=False):
     return Chunk(indptr, indices, values, N_FEATURES, y, weight)
 
 
-def make_learner(loss, dim, several=False, total=100.0):
+def make_learner(loss, dim, several=False, total=100.0, **replicas):
     counts = np.arange(1, N_LABELS + 1)
-    options = EmbeddingSettings(dim, loss, eta0=0.7, total=total, negatives=4, seed=3)
+    options = EmbeddingSettings(dim, loss, eta0=0.7, total=total, negatives=4, seed=3, **replicas)
     learner = EmbeddingLearner(options, N_FEATURES, range(N_LABELS), counts, several_targets=several)
     learner.put_rows(np.arange(N_FEATURES), np.random.default_rng(0).normal(0, 0.5, (N_FEATURES, dim)))
     return learner
@@ -79,6 +79,83 @@ def test_learning_agrees_with_the_reference(loss, dim, several):
     np.testing.assert_allclose(learner.head[: learner.n_outputs, :dim], head, rtol=2e-4, atol=2e-5)
     assert progress.loss_sum == pytest.approx(total, rel=1e-4)
     assert not learner.table[:, dim:].any()  # padding stays empty
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("dim", [8, 16, 20])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("n_replicas", "rows_each"), [(2, 3), (3, 2)])
+def test_replicas_agree_with_the_reference(loss, dim, several, n_replicas, rows_each):
+    learner = make_learner(loss, dim, several, n_replicas=n_replicas, sync_every=rows_each)
+    rows = make_rows(dim, several=several, weighted=True).visit(np.random.default_rng(1).permutation(12))
+    drawn = [reference.draw(learner._negatives(), 4, 3, t) if loss == "ns" else [] for t in range(rows.n_rows)]
+    table, head, total = reference.learn_apart(
+        plain(rows),
+        labels_of(rows, several),
+        learner.table[:, :dim],
+        learner.head[: learner.n_outputs, :dim],
+        loss,
+        [0.7 * (1 - t / 100.0) for t in range(rows.n_rows)],
+        n_replicas,
+        rows_each,
+        ways_of(learner.tree),
+        drawn,
+    )
+    learner.n_threads = 2
+    progress = learner.step(rows)
+    np.testing.assert_allclose(learner.table[:, :dim], table, rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(learner.head[: learner.n_outputs, :dim], head, rtol=2e-4, atol=2e-5)
+    assert progress.loss_sum == pytest.approx(total, rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_replicas_have_the_same_bits_for_any_number_of_threads_and_any_cuts(loss):
+    rows = make_rows(4, n=500, weighted=True)
+    one, *others = [make_learner(loss, 16, n_replicas=3, sync_every=5) for _ in range(4)]
+    one.step(rows)
+    for n_threads, learner in enumerate(others, 2):
+        learner.n_threads = n_threads
+        for start in range(0, 500, 123 * n_threads):
+            learner.step(rows.span(start, min(500, start + 123 * n_threads)))
+        for each in (one, learner):
+            each.learn_pending()
+        np.testing.assert_array_equal(one.table, learner.table)
+        np.testing.assert_array_equal(one.head, learner.head)
+        np.testing.assert_array_equal(one.used_rows(), learner.used_rows())
+
+
+@pytest.mark.parametrize("loss", ["softmax", "ns"])
+def test_texts_that_wait_are_part_of_the_state(loss):
+    rows = make_rows(6, n=50, several=True)
+    whole, half = [make_learner(loss, 8, several=True, n_replicas=2, sync_every=8) for _ in range(2)]
+    whole.step(rows)
+    half.step(rows.span(0, 21))
+    assert half.pending is not None
+    resumed = EmbeddingLearner.from_state(half.settings, half.state)
+    resumed.step(rows.span(21, 50))
+    np.testing.assert_array_equal(whole.table, resumed.table)
+    np.testing.assert_array_equal(whole.pending.indices, resumed.pending.indices)
+
+
+def test_labels_that_appear_in_a_round_change_no_bit_for_any_cuts():
+    rows = make_rows(7, n=90)
+    options = EmbeddingSettings(8, "softmax", eta0=0.5, n_replicas=2, sync_every=4)
+    learners = [EmbeddingLearner(options, N_FEATURES) for _ in range(2)]
+    learners[0].step(rows)
+    for start in range(0, 90, 7):
+        learners[1].step(rows.span(start, min(90, start + 7)))
+    assert len(learners[0].book) == len(set(rows.y[:88]))
+    np.testing.assert_array_equal(learners[0].book.labels, learners[1].book.labels)
+    np.testing.assert_array_equal(learners[0].table, learners[1].table)
+
+
+def test_a_round_that_overflows_is_learned_in_turn_after_going_back():
+    learner = make_learner("softmax", 8, n_replicas=2, sync_every=4)
+    learner.eta0 = 1e12
+    progress = learner.step(make_rows(8, n=64))
+    assert any("halved" in event for event in progress.events)
+    assert progress.rows == learner.rows_learned == 64
+    assert np.isfinite(learner.table).all()
 
 
 @pytest.mark.parametrize("loss", ["softmax", "ova", "hs"])
@@ -142,6 +219,8 @@ def test_an_index_out_of_range_is_told():
     rows.indices[3] = N_FEATURES
     with pytest.raises(ValueError, match="column index 50"):
         learner.step(rows)
+    with pytest.raises(ValueError, match="column index 50"):
+        make_learner("softmax", 8, n_replicas=2, sync_every=3).step(rows)
 
 
 @given(some.lists(some.integers(1, 1000), min_size=2, max_size=60))

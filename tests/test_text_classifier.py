@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import os
 import pickle
+import re
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +22,7 @@ from steepest.cli import main
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.loop import Monitor
 from steepest.learners.embedding import LOSSES
+from steepest.text_choices import choose_dim, choose_epochs, choose_eta0, choose_parallel, choose_sync_every
 
 TOPICS = {
     "food": ["bread", "butter", "oven", "salt", "soup", "knife", "bake", "taste"],
@@ -36,6 +41,16 @@ def make_texts(n=240, seed=0, several=False):
         texts.append(" ".join(generator.permutation(words)))
         labels.append(sorted(map(str, chosen)) if several else str(chosen[0]))
     return texts, labels
+
+
+def make_noisy_texts(n, seed=0):
+    """Words of all topics, those of the label twice as often, and a tenth of the labels wrong."""
+    generator = np.random.default_rng(seed)
+    words = np.array([f"word{k}" for k in range(400)])
+    y = generator.integers(0, 5, n)
+    drawn = np.where(generator.random((n, 15)) < 0.3, y[:, None] * 80, generator.integers(0, 5, (n, 15)) * 80)
+    X = [" ".join(row) for row in words[drawn + generator.integers(0, 80, (n, 15))]]
+    return X, np.where(generator.random(n) < 0.1, generator.integers(0, 5, n), y)
 
 
 def small(**options):
@@ -186,6 +201,107 @@ def test_divergence_rolls_back_and_says_so():
     assert np.isfinite(model.predict_proba(X)).all()
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_replicas_have_the_same_bits_for_any_number_of_threads(loss):
+    X, y = make_texts(500)
+    one, *others = [small(loss=loss, parallel="replicas", n_jobs=n).fit(X, y) for n in (1, 2, 3)]
+    for other in others:
+        same_bits(one, other)
+    assert one._learner.settings.n_replicas == 2
+    assert not np.array_equal(one._learner.head, small(loss=loss, parallel="serial").fit(X, y)._learner.head)
+
+
+def test_replicas_resume_to_the_same_bits(tmp_path, monkeypatch):
+    X, y = make_texts(500)
+    path = tmp_path / "train.txt"
+    path.write_text("".join(f"__label__{label} {text}\n" for text, label in zip(X, y, strict=True)))
+    options = {"parallel": "replicas", "sync_every": 7, "n_jobs": 2}
+    whole = small(**options).fit_stream(st.scan_text(path))
+    monkeypatch.setattr(Checkpoints, "maybe_save", Checkpoints.save)
+    calls = []
+
+    class Killed(Monitor):
+        def chunk_done(self, *_):
+            calls.append(1)
+            if len(calls) == 7:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small(**options).fit_stream(st.scan_text(path), monitor=Killed(), checkpoint=tmp_path / "c")
+    same_bits(whole, small(**options).fit_stream(st.scan_text(path), checkpoint=tmp_path / "c", resume=True))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_replicas_learn_as_well_as_one(loss):
+    X, y = make_noisy_texts(4000)
+    alone, apart = (
+        small(loss=loss, epochs=5, parallel=kind, n_jobs=2).fit(X[:3000], y[:3000]) for kind in ("serial", "replicas")
+    )
+    X, y = X[3000:], y[3000:]
+    noise = math.sqrt(0.25 / 1000)
+    assert alone.score(X, y) > 0.5
+    assert apart.score(X, y) > alone.score(X, y) - 2 * noise
+    held = [-np.log(model.predict_proba(X)[np.arange(1000), y]).mean() for model in (alone, apart)]
+    assert held[1] < 1.05 * held[0]
+
+
+def test_a_model_of_replicas_goes_on_learning_one_by_one(tmp_path):
+    X, y = make_texts(500)
+    model = small(parallel="replicas").fit(X[:400], y[:400])
+    model.save(tmp_path / "m")
+    model.partial_fit(X[400:], y[400:])
+    pieces = st.load(tmp_path / "m").partial_fit(X[400:430], y[400:430]).partial_fit(X[430:], y[430:])
+    same_bits(model, pieces)
+
+
+def test_replicas_that_diverge_roll_back_and_say_so():
+    X, y = make_texts()
+    model = small(eta0=1e6, parallel="replicas", n_jobs=2).fit(X, y)
+    assert any("halved the step size" in event for event in model.history_.events)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_what_auto_chose_is_told():
+    X, y = make_texts(300)
+    model = st.TextClassifier(n_bits=12, random_state=0).fit(X, y)
+    assert model.history_.events == [
+        "dim='auto' chose 16 for 3 labels",
+        "eta0='auto' chose 0.5 for 3 labels",
+        "epochs='auto' chose 50 for 300 texts",
+        "parallel='auto' learns serially: 300 texts are too few to share",
+    ]
+    assert model.n_iter_ == 50
+
+
+def test_auto_follows_the_size_of_the_data():
+    assert [choose_epochs(n)[0] for n in (0, 5_000, 25_000, 1_000_000, None)] == [50, 50, 10, 5, 1]
+    assert [choose_dim(n)[0] for n in (2, 31, 32, 255, 256)] == [16, 16, 32, 32, 64]
+    assert [choose_eta0(n)[0] for n in (2, 31, 32, 256)] == [0.5, 0.5, 1.0, 1.0]
+    assert [choose_parallel(n)[0] for n in (9_999, 10_000, None)] == ["serial", "replicas", "replicas"]
+    assert [choose_sync_every(n) for n in (None, 0.0, 10.0, 384.0, 1e6)] == [16, 16, 16, 4, 2]
+
+
+def test_a_pipe_is_learned_once(tmp_path):
+    X, y = make_texts(300)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    lines = "".join(f"__label__{label} {text}\n" for text, label in zip(X, y, strict=True))
+    writer = threading.Thread(target=path.write_text, args=(lines,))
+    writer.start()
+    model = st.TextClassifier(n_bits=12, random_state=0).fit_stream(st.scan_text(path))
+    writer.join()
+    assert model.n_iter_ == 1
+    assert model._learner.rows_learned == 300
+    assert "epochs='auto' chose 1: the data can be read only once" in model.history_.events
+
+
+def test_auto_takes_the_dimension_of_vectors_to_start_from(tmp_path):
+    X, y = make_texts(300)
+    small(dim=7).fit(X, y).save_vectors(tmp_path / "words.vec")
+    model = st.TextClassifier(n_bits=12, pretrained=tmp_path / "words.vec", random_state=0).fit(X, y)
+    assert model.vector("bread").shape == (7,)
+
+
 def test_hogwild_learns_as_well():
     X, y = make_texts(600)
     assert small(parallel="hogwild", n_jobs=2).fit(X[:500], y[:500]).score(X[500:], y[500:]) > 0.95
@@ -223,7 +339,7 @@ def test_words_of_one_topic_are_nearest_and_vectors_travel(tmp_path):
 def test_bad_vector_files_are_told_in_one_sentence(tmp_path, content, message):
     (tmp_path / "bad.vec").write_text(content)
     with pytest.raises(ValueError, match=message):
-        small(pretrained=tmp_path / "bad.vec").fit(*make_texts(20))
+        small(dim=16, pretrained=tmp_path / "bad.vec").fit(*make_texts(20))
 
 
 # ---------------------------------------------------------------------------------------------------------- files
@@ -270,6 +386,9 @@ def test_a_damaged_file_is_refused(tmp_path):
         ({"eta0": -1}, "eta0"),
         ({"eta0": float("nan")}, "eta0"),
         ({"epochs": 0}, "epochs"),
+        ({"epochs": "many"}, "epochs"),
+        ({"n_replicas": 0}, "n_replicas"),
+        ({"sync_every": 0}, "sync_every"),
         ({"parallel": "magic"}, "parallel"),
         ({"schedule": "magic"}, "schedule"),
         ({"ngrams": (2, 1)}, "ngrams"),
@@ -329,6 +448,31 @@ def test_the_command_line_reads_fasttext_files(tmp_path, capsys):
     assert "3 classes: code, food, sport" in capsys.readouterr().out
     assert main([*command, "--copies", "2"]) == 2
     assert "--copies has no meaning with --task text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_the_command_line_tells_what_a_small_file_costs(tmp_path, capsys, held):
+    X, y = make_noisy_texts(600)
+    data, model = tmp_path / "train.txt", str(tmp_path / "m")
+    data.write_text("".join(f"__label__{label} {text}\n" for text, label in zip(X, y, strict=True)))
+    train = ["train", str(data), "--task", "text", "-m", model, "--epochs", "5", "--size", "20kB"]
+    train += ["--holdout", "0.2"] if held else []
+    assert main(train) == 0
+    told = capsys.readouterr().err
+    size = os.path.getsize(model)
+    assert size <= 20_000
+    rows = "held out" if held else "learned"
+    found = re.search(rf"{size:,} bytes .* accuracy on rows {rows}: ([\d.]+) before, ([\d.]+) from the file", told)
+    assert found
+    assert 0 < float(found[2]) <= 1
+    assert main([*train, "--json"]) == 0
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [f"{last[name]:.4f}" for name in ("accuracy_before", "accuracy")] == [found[1], found[2]]
+
+
+def test_a_small_file_is_refused_to_other_tasks(tmp_path, capsys):
+    assert main(["train", "missing.svm", "-m", str(tmp_path / "m"), "--quantize"]) == 2
+    assert "--quantize has no meaning with --task classify" in capsys.readouterr().err
 
 
 def test_a_table_with_a_text_column(tmp_path):

@@ -479,6 +479,8 @@ def embedding_learn(
     t: float,
     fresh: npt.NDArray[np.int32],
     n_threads: int,
+    n_replicas: int = 1,
+    rows_each: int = 0,
 ) -> tuple[int, int, float, float, int]: ...
 def embedding_scores(
     indptr: npt.NDArray[np.int64],

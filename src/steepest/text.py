@@ -35,12 +35,14 @@ from steepest.learners.temperature import best_sharpness
 from steepest.metrics import ClassificationMetrics
 from steepest.model import NAMES, threads
 from steepest.supervised_model import target_names
+from steepest.text_choices import choose_dim, choose_epochs, choose_eta0, choose_parallel, choose_sync_every
 from steepest.text_file import smaller
 from steepest.text_labels import Seen, look, text_targets
 from steepest.text_words import WordModel
+from steepest.vectors import dim_of_vectors
 
 LONGEST_ROW = 4096
-PARALLEL = ("serial", "hogwild")
+PARALLEL = ("auto", "serial", "replicas", "hogwild")
 SCHEDULES = ("auto", "linear", "invsqrt")
 SHARE_OF_BEST = 0.5  # several labels under "softmax" and "hs": told if at least this share as likely as the best
 
@@ -50,8 +52,8 @@ class TextClassifier(WordModel):
 
     Parameters
     ----------
-    dim : int
-        Numbers in a row. 16 fill a cache line.
+    dim : int or "auto"
+        Numbers in a row; "auto" takes 16, with 32 labels or more 32, with 256 or more 64.
     ngrams : (low, high) or None
         Word n-grams.
     char_ngrams : (low, high), optional
@@ -61,10 +63,10 @@ class TextClassifier(WordModel):
         or a soft maximum along Huffman's tree of the labels. The last two do not slow down with thousands of labels.
     n_bits : int
         The table has 2**n_bits rows; those never seen take no room in files.
-    epochs : int
-        Passes over the data.
-    eta0 : float
-        Step size at the start.
+    epochs : int or "auto"
+        Passes over the data; "auto" learns 250,000 texts in all, in 5 to 50 passes, and a pipe once.
+    eta0 : float or "auto"
+        Step size at the start; "auto" takes 0.5, with 32 labels or more 1.
     schedule : {"auto", "linear", "invsqrt"}
         "linear" falls to zero at the end of the data; "invsqrt" needs no end. "auto" is linear where the number of rows
         can be known.
@@ -80,10 +82,16 @@ class TextClassifier(WordModel):
         Words to keep by name, for `nearest` and `save_vectors`.
     shuffle : {"rows", "blocks", "once", "never"}
         Order of the rows in every epoch.
-    parallel : {"serial", "hogwild"}
-        "hogwild" lets `n_jobs` threads learn at once without locks: faster, and never twice the same.
+    parallel : {"auto", "serial", "replicas", "hogwild"}
+        "replicas" learn some texts each and then add up what they have learned, with the same bits for any `n_jobs`;
+        "hogwild" lets `n_jobs` threads write without locks, never twice the same. "auto" takes replicas from 10,000
+        texts on. `partial_fit` learns serially.
+    n_replicas : int
+        Learners under "replicas".
+    sync_every : int or "auto"
+        Texts that a replica learns by itself; "auto" takes fewer of long ones.
     n_jobs : int
-        Threads; -1 for all. Under "serial" the result does not depend on it.
+        Threads; -1 for all. The result does not depend on it, except under "hogwild".
     random_state : int, generator or None
         A number gives the same bits every time.
     verbose : int
@@ -113,13 +121,13 @@ class TextClassifier(WordModel):
     _task = "text"
 
     hasher = None  # it follows from the parameters below
-    dim: int
+    dim: int | str
     ngrams: tuple[int, int] | None
     char_ngrams: tuple[int, int] | None
     loss: str
     n_bits: int
-    epochs: int
-    eta0: float
+    epochs: int | str
+    eta0: float | str
     schedule: str
     negatives: int
     calibrate: float
@@ -128,18 +136,20 @@ class TextClassifier(WordModel):
     names: int
     shuffle: str
     parallel: str
+    n_replicas: int
+    sync_every: int | str
     _learner: EmbeddingLearner
 
     def __init__(
         self,
-        dim: int = 16,
+        dim: int | str = "auto",
         *,
         ngrams: tuple[int, int] | None = (1, 2),
         char_ngrams: tuple[int, int] | None = None,
         loss: str = "softmax",
         n_bits: int = 21,
-        epochs: int = 5,
-        eta0: float = 0.5,
+        epochs: int | str = "auto",
+        eta0: float | str = "auto",
         schedule: str = "auto",
         negatives: int = 5,
         calibrate: float = 0.0,
@@ -147,7 +157,9 @@ class TextClassifier(WordModel):
         lowercase: bool = True,
         names: int = NAMES,
         shuffle: str = "rows",
-        parallel: str = "serial",
+        parallel: str = "auto",
+        n_replicas: int = 2,
+        sync_every: int | str = "auto",
         n_jobs: int = 1,
         random_state: Any = None,
         verbose: int = 0,
@@ -192,13 +204,13 @@ class TextClassifier(WordModel):
             labels = [] if classes is None else np.unique(np.asarray(classes)).tolist()
             if targets.ndim == 2:
                 labels = list(range(targets.shape[1])) if names is None else names
-            learner = EmbeddingLearner(
-                self._settings(), source.n_features or 0, labels, several_targets=targets.ndim == 2
-            )
+            settings, events = self._choose_by_labels(self._settings(), len(labels))
+            n_features = source.n_features or 0
+            learner = EmbeddingLearner(settings, n_features, labels, several_targets=targets.ndim == 2)
             self._use_pretrained(learner)
-            self._adopt(learner, History(), source, names)
+            self._adopt(learner, History(events=events), source, names)
         self._learner.go_on()
-        self._learner.n_threads = self._learning_threads()
+        self._learner.n_threads = threads(self.n_jobs) if self.parallel == "hogwild" else 1
         for chunk in source:
             self.history_.events += self._learner.step(chunk).events
         self.n_iter_ += 1
@@ -214,8 +226,10 @@ class TextClassifier(WordModel):
         resume: bool = False,
         names: list[Any] | None = None,
     ) -> Self:
-        settings, epochs = self._settings(), whole("epochs", self.epochs, 1)
+        settings = self._settings()
         once = any(file.once for file in getattr(root_of(source), "files", ()))
+        if self.schedule == "linear" and once:
+            raise ParameterError("schedule='linear' needs data that can be read twice; choose 'invsqrt' for a stream")
         source = self._hashed(source, learn=True)
         source = source if once else keep_rows(source)
         held = None
@@ -223,21 +237,22 @@ class TextClassifier(WordModel):
             source, held = source.holdout(self.calibrate, settings.seed)
         if validation is not None:
             validation = keep_rows(self._hashed(validation, learn=False))
-        seen = Seen() if once else look(source)
-        if self.schedule != "invsqrt" and not once:
-            settings = replace(settings, total=float(epochs * seen.n_rows))
-        elif self.schedule == "linear":
-            raise ParameterError("schedule='linear' needs data that can be read twice; choose 'invsqrt' for a stream")
+        seen = None if once else look(source)
         names = names or target_names(source)
-        learner = self._new_learner(settings, source, seen, names)
+        settings, epochs, events = self._choose(settings, seen)
+        learner = self._new_learner(settings, source, seen or Seen(), names)
+        monitor = monitor or self._monitor() or Monitor()
+        for event in events:
+            monitor.choice(event)
         learner, history = train(
             learner,
             source.shuffle(self.shuffle, settings.seed),
             Plan(epochs=epochs),
             validation=validation,
-            monitor=monitor or self._monitor(),
+            monitor=monitor,
             checkpoints=Checkpoints.of(learner, source, self.shuffle, checkpoint, resume=resume),
         )
+        history.events = [*events, *history.events, *learner.learn_pending().events]
         if learner.rows_learned == 0:
             raise DataError("the data holds no rows; nothing can be learned from it")
         if len(learner.book) < 2 and not learner.several_targets:
@@ -247,6 +262,43 @@ class TextClassifier(WordModel):
             self._calibrate(held)
         return self
 
+    def _choose(self, settings: EmbeddingSettings, seen: Seen | None) -> tuple[EmbeddingSettings, int, list[str]]:
+        """(settings, epochs, what "auto" chose) for data of which this was seen; None: they can be read only once."""
+        settings, events = self._choose_by_labels(settings, 0 if seen is None else seen.n_labels)
+        n_rows = None if seen is None else seen.n_rows
+        epochs, why = choose_epochs(n_rows)
+        if self.epochs == "auto":
+            events.append(why)
+        else:
+            epochs = whole("epochs", self.epochs, 1)
+        parallel, why = choose_parallel(n_rows)
+        if self.parallel == "auto":
+            events.append(why)
+        else:
+            parallel = self.parallel
+        if parallel == "replicas":
+            length = None if seen is None else seen.n_entries / max(1, seen.n_rows)
+            each = choose_sync_every(length) if self.sync_every == "auto" else whole("sync_every", self.sync_every, 1)
+            settings = replace(settings, n_replicas=whole("n_replicas", self.n_replicas, 1), sync_every=each)
+        if self.schedule != "invsqrt" and n_rows is not None:
+            settings = replace(settings, total=float(epochs * n_rows))
+        return settings, epochs, events
+
+    def _choose_by_labels(self, settings: EmbeddingSettings, n_labels: int) -> tuple[EmbeddingSettings, list[str]]:
+        """(settings, what "auto" chose) for so many labels; vectors to start from have their own dimension."""
+        events = []
+        if self.dim == "auto" and self.pretrained is not None:
+            settings = replace(settings, dim=dim_of_vectors(self.pretrained))
+        elif self.dim == "auto":
+            dim, why = choose_dim(n_labels)
+            settings = replace(settings, dim=dim)
+            events.append(why)
+        if self.eta0 == "auto":
+            eta0, why = choose_eta0(n_labels)
+            settings = replace(settings, eta0=eta0)
+            events.append(why)
+        return settings, events
+
     def _new_learner(
         self, settings: EmbeddingSettings, source: Source, seen: Seen, names: list[Any] | None
     ) -> EmbeddingLearner:
@@ -255,7 +307,7 @@ class TextClassifier(WordModel):
         counts = seen.counts if len(labels) else None
         n_features = source.n_features or 1 << self.n_bits
         learner = EmbeddingLearner(settings, n_features, labels, counts, several_targets=several)
-        learner.n_threads = self._learning_threads()
+        learner.n_threads = threads(self.n_jobs) if settings.n_replicas > 1 or self.parallel == "hogwild" else 1
         self._use_pretrained(learner)
         return learner
 
@@ -266,16 +318,17 @@ class TextClassifier(WordModel):
         choice("shuffle", self.shuffle, SHUFFLES)
         if self.calibrate:
             inside("calibrate", self.calibrate, 0.0, 1.0)
-        dim = whole("dim", self.dim, 1)
+        for name in ("epochs", "sync_every"):
+            if getattr(self, name) != "auto":
+                whole(name, getattr(self, name), 1)
+        whole("n_replicas", self.n_replicas, 1)
+        dim = 1 if self.dim == "auto" else whole("dim", self.dim, 1)
         if dim > LONGEST_ROW:
             raise ParameterError(f"dim={dim} is too large; {LONGEST_ROW} is the most, and 16 to 100 is usual")
-        eta0 = at_least("eta0", self.eta0, 0.0)
+        eta0 = 0.0 if self.eta0 == "auto" else at_least("eta0", self.eta0, 0.0)
         negatives = whole("negatives", self.negatives, 1)
         loss = choice("loss", self.loss, LOSSES)
         return EmbeddingSettings(dim, loss, eta0, negatives=negatives, seed=self._seed())
-
-    def _learning_threads(self) -> int:
-        return threads(self.n_jobs) if self.parallel == "hogwild" else 1
 
     def _hasher_wish(self) -> Hasher:
         return Hasher(
@@ -499,8 +552,8 @@ class TextClassifier(WordModel):
 
         `quantize` stores each row in 8-bit numbers with a scale; such a file predicts and goes on learning as any
         other. `size`, "5MB" for example, keeps the rows that weigh most within so many bytes, as 8-bit numbers.
-        `check=(X, y)`: rows to measure the cost on; `accuracy` and `accuracy_before` are then told as well,
-        and printed if `verbose` is set.
+        `check`, a source or (X, y): rows to measure the cost on; `accuracy` and `accuracy_before` are then told as
+        well, and printed if `verbose` is set.
         """
         self._check_fitted()
         header, arrays = self._file_parts()
@@ -511,7 +564,9 @@ class TextClassifier(WordModel):
         if check is not None:
             from steepest.estimator import load
 
-            told |= {"accuracy_before": self.score(*check), "accuracy": load(path).score(*check)}
+            for name, model in (("accuracy_before", self), ("accuracy", load(path))):
+                of_source = isinstance(check, Source)
+                told[name] = model.evaluate_stream(check)["accuracy"] if of_source else model.score(*check)
             if self.verbose:
                 before, after = told["accuracy_before"], told["accuracy"]
                 print(f"{path}: {shown(told['bytes'])}, accuracy {before:.4f} became {after:.4f}", file=sys.stderr)

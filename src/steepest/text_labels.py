@@ -16,6 +16,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.n_rows = 0
+        self.n_entries = 0  # features of all rows
         self.n_columns = 0  # of a target with a 0/1 column for each label
         self.column_counts: Array = np.zeros(0)
         self.label_counts: dict[Any, float] = {}
@@ -30,6 +31,11 @@ class Seen:
         values, counts = np.unique(y, return_counts=True)
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
             self.label_counts[value] = self.label_counts.get(value, 0.0) + count
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels there are."""
+        return self.n_columns or len(self.label_counts)
 
     @property
     def labels(self) -> list[Any]:
@@ -51,6 +57,7 @@ def look(source: Source) -> Seen:
         if chunk.y is None:
             raise DataError("the data holds no labels to learn; name their column")
         seen.add(chunk.visited(chunk.y))
+        seen.n_entries += int(chunk.visited(np.diff(chunk.indptr)).sum())
     return seen
 
 

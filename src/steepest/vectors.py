@@ -21,6 +21,15 @@ def write_vectors(path: str | Path, words: Sequence[str], vectors: Array) -> Non
         raise DataError(f"{path} cannot be written ({error.strerror}); choose another place") from None
 
 
+def dim_of_vectors(path: str | Path) -> int:
+    """How many numbers the vectors of a file have."""
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+            return _header(path, file.readline())[1]
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
+
+
 def read_vectors(path: str | Path, dim: int) -> tuple[list[str], Array]:
     """(words, vectors of shape (words, dim)); a file of another dimension, or one cut short, is refused."""
     try:

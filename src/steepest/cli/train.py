@@ -7,7 +7,7 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from steepest.cli import flags
 from steepest.cli.data import RATINGS, add_data_arguments, open_data, tell_skipped
 from steepest.cli.progress import choose_monitor
 from steepest.data.groups import holdout_groups
+from steepest.data.raw import root_of
+from steepest.data.source import Source
 
 Linear = st.LinearClassifier | st.LinearRegressor | st.LinearRanker
 Network = st.NetworkClassifier | st.NetworkRegressor | st.TextClassifier
@@ -32,6 +34,7 @@ TASKS: dict[str, type[Model]] = {
 }
 DEFAULTS = {"random_state": 0, "names": 10_000}  # that differ from Python's: a command gives the same each time
 METHODS = ("ipm", "mix", "vote", "batch", "lloyd", "dsgd", "als")  # of fit_spark
+NOTHING_MORE: Mapping[str, float] = {}
 NUMBER_LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "poisson")
 
 
@@ -46,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--method", choices=METHODS, help="on Spark: how shards work together")
     parser.add_argument("--barrier", action="store_true", help="on Spark: all rounds inside one job")
+    parser.add_argument("--quantize", action="store_true", help="task text: a small file, rows as 8-bit numbers")
+    parser.add_argument("--size", metavar="BYTES", help="task text: a file of at most so many bytes, such as 5MB")
     parser.add_argument("--report", metavar="FILE.html", help="write a page: losses, measures, heaviest weights")
     parser.add_argument("--json", action="store_true", help="one JSON object an epoch on stdout")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -69,6 +74,9 @@ def run(options: argparse.Namespace) -> int:
     if options.resume and not options.checkpoint:
         raise st.ParameterError("--resume needs --checkpoint DIR, the folder the state was saved in")
     estimator = new_estimator(options)
+    if options.task != "text" and (options.quantize or options.size):
+        flag = "--quantize" if options.quantize else "--size"
+        raise st.ParameterError(f"{flag} has no meaning with --task {options.task}; it is for --task text")
     for file in (options.model, options.report):
         check_writable(file)
     started = time.perf_counter()
@@ -88,12 +96,29 @@ def run(options: argparse.Namespace) -> int:
         source, validation = hold_out(source, options.holdout, int(estimator.random_state or 0))
     monitor = choose_monitor(options.json, options.quiet)
     estimator.fit_stream(source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume)
-    estimator.save(options.model)
+    told = _save(estimator, options, source, validation)
     if options.report is not None:
         _report(estimator, options, validation)
     tell_skipped(source)
-    _summarise(estimator, options, time.perf_counter() - started)
+    _summarise(estimator, options, time.perf_counter() - started, told)
     return 0
+
+
+def _save(estimator: Model, options: argparse.Namespace, source: Source, validation: Source | None) -> dict[str, float]:
+    """Saves the model; of a small file, tells what it costs in accuracy: on held-out rows, or else on those learned."""
+    if not isinstance(estimator, st.TextClassifier) or not (options.quantize or options.size):
+        estimator.save(options.model)
+        return {}
+    once = validation is None and any(file.once for file in getattr(root_of(source), "files", ()))
+    check = None if once else validation or source
+    told = estimator.save(options.model, quantize=options.quantize, size=options.size, check=check)
+    cost = "its cost in accuracy was not measured, since the data can be read only once; give --holdout 0.1"
+    if not once:
+        rows = "rows learned" if validation is None else "rows held out"
+        cost = f"accuracy on {rows}: {told['accuracy_before']:.4f} before, {told['accuracy']:.4f} from the file"
+    if not options.quiet and not options.json:
+        print(f"{options.model}: {told['bytes']:,} bytes with 8-bit rows; {cost}", file=sys.stderr)
+    return {name: told[name] for name in ("accuracy_before", "accuracy") if name in told}
 
 
 def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
@@ -235,13 +260,15 @@ def _report(estimator: Model, options: argparse.Namespace, validation: Any) -> N
     save_training(options.report, Path(options.model).name, describe_model(estimator, options.model, 20), measures)
 
 
-def _summarise(estimator: Model, options: argparse.Namespace, seconds: float) -> None:
+def _summarise(
+    estimator: Model, options: argparse.Namespace, seconds: float, told: Mapping[str, float] = NOTHING_MORE
+) -> None:
     size = Path(options.model).stat().st_size
     if isinstance(estimator, st.MatrixFactorization):
         learned = f"{len(estimator.user_ids_):,} users, {len(estimator.item_ids_):,} items"
     else:
         learned = f"{estimator.n_features_in_:,} features, {estimator.n_nonzero_:,} non-zero weights"
     if options.json:
-        print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds}))
+        print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds, **told}))
     elif sys.stderr.isatty() and not options.quiet:
         print(f"{options.model}: {learned}, {size:,} bytes, {seconds:.2f} s", file=sys.stderr)

@@ -92,3 +92,35 @@ def learn(
         np.add.at(table, row[0], -eta * np.outer(shares, dh))
         table[-1] -= eta * end * dh
     return table, head, total
+
+
+def learn_apart(
+    rows: Sequence[Row],
+    labels: Sequence[Sequence[int]],
+    table: Array,
+    head: Array,
+    loss: str,
+    steps: Sequence[float],
+    n_replicas: int,
+    rows_each: int,
+    ways: Sequence[Way] = (),
+    drawn: Sequence[Sequence[int]] = (),
+) -> tuple[Array, Array, float]:
+    """(table, head, sum of losses) after whole rounds in which replicas learn, then add up what they have learned.
+
+    A replica moves a head of its own from text to text; the table stays that of the start of the round for all.
+    """
+    table, head, total = table.astype(np.float64), head.astype(np.float64), 0.0
+    for start in range(0, len(rows), n_replicas * rows_each):
+        table_change, head_change = np.zeros_like(table), np.zeros_like(head)
+        for replica in range(n_replicas):
+            own = head
+            first = start + replica * rows_each
+            for i in range(first, first + rows_each):
+                text_drawn = [drawn[i]] if drawn else ()
+                moved, own, value = learn([rows[i]], [labels[i]], table, own, loss, [steps[i]], ways, text_drawn)
+                table_change += moved - table
+                total += value
+            head_change += own - head
+        table, head = table + table_change, head + head_change
+    return table, head, total

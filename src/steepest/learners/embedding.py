@@ -6,6 +6,9 @@
 Joulin, Grave, Bojanowski and Mikolov (2016), "Bag of tricks for efficient text classification". Embeddings start at
 zero and the head at random, so that features which were never seen add nothing, take no memory and are not stored.
 A row's step depends on how many rows came before it, not on chunks. Left out: averaging, penalties.
+
+Replicas: of `n_replicas * sync_every` texts, a round, each replica learns its `sync_every` from the rows and the head
+as they were at the start; then all that they have learned is added up. Texts of a round that is not full wait.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.chunk import Array, Chunk, DataError, concatenate
 from steepest.data.source import mix
-from steepest.learners.base import Progress, State
+from steepest.learners.base import Progress, State, pending_rows, pending_state
 from steepest.learners.label_tree import LabelTree
 from steepest.learners.labels import LabelBook
 
@@ -44,6 +47,8 @@ class EmbeddingSettings:
     negatives: int = 5
     seed: int = 0
     head_scale: float = 1.0
+    n_replicas: int = 1
+    sync_every: int = 16  # texts that a replica learns by itself
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a file."""
@@ -70,7 +75,8 @@ class EmbeddingLearner:
         self.settings = settings
         self.n_features = n_features
         self.several_targets = several_targets
-        self.n_threads = 1  # more than one: Hogwild
+        self.n_threads = 1  # more than one without replicas: Hogwild
+        self.pending: Chunk | None = None  # texts of a round that is not full
         self.book = LabelBook(labels)
         self.label_counts = None if counts is None else np.asarray(counts, np.float64)
         self.tree = LabelTree()
@@ -83,6 +89,7 @@ class EmbeddingLearner:
         self.head = np.zeros((0, self.stride), np.float32)
         self._fresh: list[Array] = []
         self._good: tuple[Array, Array, Array] | None = None
+        self._good_at = 0  # rows learned by then
         self._rolled_back_at = -1  # rows learned at the last time
         self._sample = np.zeros(0, np.int32)
         self._coded: tuple[Any, int, Any] = (None, 0, None)
@@ -95,22 +102,31 @@ class EmbeddingLearner:
         progress = Progress()
         if chunk.y is None:
             raise DataError("the rows have no labels, so nothing can be learned from them; name their column")
-        done = 0
-        while done < chunk.n_rows:
-            rows = chunk.span(done, chunk.n_rows)
-            if self.settings.total == 0:
-                rows = rows.span(0, min(rows.n_rows, self._snapshot_edge() - self.rows_learned))
-            n_learned = self._learn(*self._rows_until_new(rows), progress)
-            done += n_learned
-            self.rows_learned += n_learned
-            progress.rows += n_learned
-            if self.settings.total == 0 and self.rows_learned == self._last_edge():
-                self.keep_good_state()
+        if self.settings.n_replicas == 1:
+            self._learn_in_turn(chunk, progress)
+            return progress
+        while chunk.n_rows:
+            if self.pending is None and chunk.n_rows >= self._round:
+                whole = chunk.n_rows - chunk.n_rows % self._round
+                self._learn_rounds(chunk.span(0, whole), progress)
+            else:
+                waiting = 0 if self.pending is None else self.pending.n_rows
+                whole = min(chunk.n_rows, self._round - waiting)
+                part = chunk.span(0, whole).packed()
+                self.pending = part if self.pending is None else concatenate([self.pending, part])
+                if self.pending.n_rows == self._round:
+                    rows, self.pending = self.pending, None
+                    self._learn_rounds(rows, progress)
+            chunk = chunk.span(whole, chunk.n_rows)
         return progress
 
     def learn_pending(self) -> Progress:
-        """No row waits."""
-        return Progress()
+        """Learns the texts that wait for their round, one after the other."""
+        progress = Progress()
+        if self.pending is not None:
+            rows, self.pending = self.pending, None
+            self._learn_in_turn(rows, progress)
+        return progress
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, labels): logits, or log-probabilities under "hs"."""
@@ -208,9 +224,12 @@ class EmbeddingLearner:
         return self.eta0 / math.sqrt(1 + self.rows_learned / s.half)
 
     def keep_good_state(self) -> None:
-        """Remembers the state to return to if learning diverges."""
+        """Remembers the state to return to if learning diverges, when twice the rows of the last one were learned."""
+        if self._good is not None and self.rows_learned < 2 * self._good_at:
+            return
         rows = np.append(self._used_rows(), np.int32(self.n_features))
         self._good = rows, self.table[rows], self.head.copy()
+        self._good_at = self.rows_learned
 
     def lower_step(self, factor: float) -> None:
         """Divides the step size."""
@@ -252,7 +271,7 @@ class EmbeddingLearner:
         }
         if self.label_counts is not None:
             state["label_counts"] = self.label_counts
-        return state
+        return state | pending_state(self.pending)
 
     @classmethod
     def from_state(cls, settings: EmbeddingSettings, state: State) -> EmbeddingLearner:
@@ -269,6 +288,7 @@ class EmbeddingLearner:
         if state["head"].shape != (learner.n_outputs, settings.dim):
             raise ValueError(f"a head of shape {state['head'].shape} for {len(learner.book)} labels")
         learner.head[: learner.n_outputs, : settings.dim] = state["head"]
+        learner.pending = pending_rows(state, learner.n_features)
         return learner
 
     def __reduce__(self) -> Any:
@@ -311,9 +331,9 @@ class EmbeddingLearner:
         return np.asarray(np.linalg.norm(self.table[np.asarray(features, np.int64)], axis=1).astype(np.float64))
 
     def go_on(self) -> None:
-        """From now on as for a stream that never ends."""
-        if self.settings.total:
-            self.settings = replace(self.settings, total=0.0)
+        """From now on as for a stream that never ends, one text after the other."""
+        if self.settings.total or self.settings.n_replicas > 1:
+            self.settings = replace(self.settings, total=0.0, n_replicas=1)
 
     # ----------------------------------------------------------------------------------------------------- labels
 
@@ -357,6 +377,8 @@ class EmbeddingLearner:
     def _block_targets(self, chunk: Chunk) -> tuple[Array | None, Array]:
         """Targets of all rows of the block, coded once for the many chunks that look at it."""
         assert chunk.y is not None
+        if len(chunk.y) <= self._round:  # texts that have waited are not to push out a whole block
+            return self._code(chunk.y)
         coded: tuple[Array | None, Array]
         key, n_labels, coded = self._coded
         if key is not chunk.y or n_labels != len(self.book):
@@ -383,13 +405,78 @@ class EmbeddingLearner:
 
     # ---------------------------------------------------------------------------------------------------- the step
 
-    def _learn(self, rows: Chunk, starts: Array | None, targets: Array, progress: Progress) -> int:
-        """Rows learned; fewer than given if learning had to go back."""
+    def _learn_in_turn(self, chunk: Chunk, progress: Progress) -> None:
+        """Learns one row after the other."""
+        done = 0
+        while done < chunk.n_rows:
+            rows = chunk.span(done, chunk.n_rows)
+            if self.settings.total == 0:
+                rows = rows.span(0, min(rows.n_rows, self._snapshot_edge() - self.rows_learned))
+            rows, starts, targets = self._rows_until_new(rows)
+            n_learned, status = self._run_kernel(rows, starts, targets, progress)
+            done += n_learned
+            if status != FINE:
+                self._refuse(rows, n_learned)
+                self._roll_back(progress)
+            if self.settings.total == 0 and self.rows_learned == self._last_edge():
+                self.keep_good_state()
+
+    @property
+    def _round(self) -> int:
+        return self.settings.n_replicas * self.settings.sync_every
+
+    def _learn_rounds(self, chunk: Chunk, progress: Progress) -> None:
+        """Learns whole rounds by the replicas."""
+        done = 0
+        while done < chunk.n_rows:
+            rows, edge = chunk.span(done, chunk.n_rows), self._snapshot_edge()
+            if self.settings.total == 0:
+                rows = rows.span(0, max(1, (edge - self.rows_learned) // self._round) * self._round)
+            rows, starts, targets = self._rounds_until_new(rows)
+            n_learned, status = self._run_kernel(rows, starts, targets, progress, apart=True)
+            done += n_learned
+            if status != FINE:  # a round with a row in trouble is learned in turn, which knows what to do
+                self._learn_in_turn(chunk.span(done, done + self._round), progress)
+                done += self._round
+            if self.settings.total == 0 and self.rows_learned >= edge:
+                self.keep_good_state()
+
+    def _rounds_until_new(self, chunk: Chunk) -> tuple[Chunk, Array | None, Array]:
+        """The rounds before the first one with labels that are not known (in that one they are then), and targets."""
+        starts, codes = self._block_targets(chunk)
+        if starts is not None:
+            return (chunk, *_gathered(starts, codes, chunk))
+        visited = chunk.visited(codes)
+        unknown = np.flatnonzero(visited < 0)
+        if len(unknown) == 0:
+            return chunk, None, visited
+        whole = int(unknown[0]) // self._round * self._round
+        if whole:
+            return chunk.span(0, whole), None, visited[:whole]
+        assert chunk.y is not None
+        labels = chunk.visited(chunk.y)[unknown[unknown < self._round]].tolist()
+        self.add_labels(list(dict.fromkeys(labels)))
+        return self._rounds_until_new(chunk)
+
+    def _run_kernel(
+        self, rows: Chunk, starts: Array | None, targets: Array, progress: Progress, *, apart: bool = False
+    ) -> tuple[int, int]:
+        """(rows learned, what became of the next one)."""
         if self.n_outputs == 0:  # a tree of one label has nothing to decide
-            return rows.n_rows
+            done, status = rows.n_rows, FINE
+        else:
+            done, status = self._call_kernel(rows, starts, targets, progress, apart=apart)
+        self.rows_learned += done
+        progress.rows += done
+        return done, status
+
+    def _call_kernel(
+        self, rows: Chunk, starts: Array | None, targets: Array, progress: Progress, *, apart: bool
+    ) -> tuple[int, int]:
         s, tree = self.settings, self.tree
+        n_threads = self.n_threads if apart or s.n_replicas == 1 else 1
         lengths = np.diff(rows.indptr)
-        fresh = np.empty(int(rows.visited(lengths).sum()) + self.n_threads + 1, np.int32)
+        fresh = np.empty(int(rows.visited(lengths).sum()) + n_threads + 1, np.int32)
         done, status, loss, weight, n_fresh = kernels.embedding_learn(
             rows.indptr,
             rows.indices,
@@ -415,16 +502,15 @@ class EmbeddingLearner:
             s.seed & 0xFFFFFFFFFFFFFFFF,
             float(self.rows_learned),
             fresh,
-            self.n_threads,
+            n_threads,
+            n_replicas=s.n_replicas if apart else 1,
+            rows_each=s.sync_every,
         )
         if n_fresh:
             self._fresh.append(fresh[:n_fresh].copy())
         progress.loss_sum += loss
         progress.weight += weight
-        if status != FINE:
-            self._refuse(rows, done)
-            self._roll_back(progress)
-        return int(done)
+        return int(done), int(status)
 
     def _snapshot_edge(self) -> int:
         edge = FIRST_SNAPSHOT_ROWS
