@@ -28,13 +28,14 @@ from steepest.engine.mixing import (
     Message,
     Pass,
     Told,
-    count_evidence,
     learn_shard,
     mix_rounds,
+    needs_evidence,
     part_of_epoch,
     prepare,
     send,
 )
+from steepest.engine.shares import gather_evidence
 from steepest.engine.stopping import Plan
 from steepest.learners.base import Progress
 from steepest.learners.batch import KINKED, SOLVERS, SolverOptions
@@ -116,11 +117,11 @@ def restored(name: str, answer: Mapping[str, Array], base: Array) -> Array:
 
 
 def first_look(shard: Shard, given: tuple[int, Order, bool]) -> dict[str, Array]:
-    """In how many rows each feature is, if asked for; and from shard 0 the first rows that it will learn."""
+    """How much of each feature is in the rows, if asked for; and from shard 0 the first rows that it will learn."""
     n_features, order, evidence = given
     answer: dict[str, Array] = {"here": np.zeros(1)}
     if evidence:
-        answer |= moved("evidence", count_evidence([shard.chunk], n_features), np.zeros(n_features))
+        answer |= moved("evidence", gather_evidence([shard.chunk], n_features), np.zeros(n_features))
     if shard.number == 0:
         first = next(iter(own_order(shard, order).epoch(0)))
         sample = first.span(0, min(first.n_rows, CALIBRATION_ROWS)).packed()
@@ -460,7 +461,7 @@ def _fit_by_mixing(estimator: Any, shards: Shards, source: FarSource, method: st
     if shards.n == 1:
         learner, history = train_alone(shards, learner, order, plan)
     else:
-        team = SparkTeam(shards, order, mixing.mix == "evidence" and not learner.shared)
+        team = SparkTeam(shards, order, needs_evidence(learner, mixing))
         monitor = estimator._monitor()
         learner, history, voters = mix_rounds(
             learner, team, plan, mixing, keep_voters=method == "vote", monitor=monitor
