@@ -128,6 +128,64 @@ def test_batch_gradients_inside_one_job_are_added_in_the_same_tree(frame):
     same(by_jobs, inside)
 
 
+@pytest.mark.parametrize("barrier", [False, True])
+@pytest.mark.parametrize("method", ["ipm", "batch", "lloyd"])
+def test_a_fit_whose_driver_died_goes_on_to_the_same_bits(frame, method, barrier, tmp_path, monkeypatch):
+    from steepest.spark.shards import Shards
+
+    def fit(**options):
+        options |= {"barrier": barrier, "n_shards": 3}
+        if method == "lloyd":
+            return st.fit_spark(st.KMeans(4, random_state=0), frame, features=PAIR, n_features=200, **options)
+        if method == "batch":
+            model = st.LinearClassifier(alpha=1e-2, solver="lbfgs", random_state=0)
+            return fit_pair(model, frame, method="batch", rounds=4, **options)
+        return fit_pair(local(3, epochs=4), frame, **options)
+
+    whole = fit()
+    real, runs = Shards._run, []
+
+    def mortal(shards, *given):
+        runs.append(1)
+        if len(runs) == 4:
+            raise KeyboardInterrupt
+        return real(shards, *given)
+
+    monkeypatch.setattr(Shards, "_run", mortal)
+    with pytest.raises(KeyboardInterrupt):
+        fit(checkpoint=tmp_path)
+    assert list(tmp_path.iterdir())
+    resumed = fit(checkpoint=tmp_path, resume=True)
+    assert not list(tmp_path.iterdir())
+    same(whole, resumed)
+    after = len(runs) - 4
+    runs[:] = [0] * 5
+    fit()
+    assert after < len(runs) - 5 - 1  # rounds were told, not worked
+
+
+def test_a_checkpoint_of_another_fit_is_refused_in_one_sentence(frame, tmp_path, monkeypatch):
+    from steepest.spark.shards import Shards
+
+    real, runs = Shards._run, []
+
+    def mortal(shards, *given):
+        runs.append(1)
+        if len(runs) == 3:
+            raise KeyboardInterrupt
+        return real(shards, *given)
+
+    monkeypatch.setattr(Shards, "_run", mortal)
+    with pytest.raises(KeyboardInterrupt):
+        fit_pair(local(2, epochs=3), frame, checkpoint=tmp_path)
+    with pytest.raises(st.DataError, match="other data or parameters"):
+        fit_pair(local(2, epochs=3, alpha=1e-3), frame, checkpoint=tmp_path, resume=True)
+    with pytest.raises(st.ParameterError, match="checkpoint="):
+        fit_pair(local(2), frame, resume=True)
+    with pytest.raises(st.ParameterError, match="random_state"):
+        fit_pair(st.LinearClassifier(), frame, checkpoint=tmp_path)
+
+
 def test_a_task_lost_in_a_barrier_stage_costs_its_round_only(frame, binary, monkeypatch):
     import signal
 
