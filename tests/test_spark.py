@@ -107,6 +107,21 @@ def test_the_bits_are_the_same_for_other_rules(frame, binary, params):
     )
 
 
+def test_dense_and_sparse_vectors_in_one_column_are_the_rows_of_a_matrix(spark):
+    from pyspark.ml.linalg import Vectors
+
+    X = np.round(np.random.default_rng(0).standard_normal((60, 4)), 2)
+    X[::3, 1] = 0.0
+    y = (X[:, 0] > 0).astype(int)
+    entries = [{j: x for j, x in enumerate(row) if x} for row in X]
+    vectors = [Vectors.dense(row) if n % 2 else Vectors.sparse(4, entries[n]) for n, row in enumerate(X)]
+    frame = spark.createDataFrame(list(zip(vectors, y.tolist(), strict=True)), ["features", "label"])
+    there = st.fit_spark(local(2, epochs=2), frame, features="features", label="label")
+    np.testing.assert_allclose(there.coef_, local(2, epochs=2).fit(X, y).coef_, rtol=1e-4)
+    with pytest.raises(st.DataError, match="null"):
+        st.fit_spark(local(2), frame.selectExpr("if(label = 1, features, null) as features", "label"))
+
+
 # -------------------------------------------------------------------------------------------------------- barrier mode
 
 

@@ -49,7 +49,16 @@ from steepest.spark.blocks import (
     open_shard,
 )
 from steepest.spark.errors import in_plain_words
-from steepest.spark.frames import Carried, by_number, canonical, collect, function_of, on_one_machine, ship
+from steepest.spark.frames import (
+    Carried,
+    by_number,
+    canonical,
+    collect,
+    function_of,
+    on_one_machine,
+    ship,
+    without_nulls_inside,
+)
 from steepest.spark.gang import Gang, LostError, MissingError, wait_for_slots
 from steepest.spark.journal import Journal
 from steepest.spark.rows import Columns
@@ -263,7 +272,10 @@ def pack_rows(
     read = [*columns.names, *([] if place is None else [place])]
     near, name = on_one_machine(session), uuid.uuid4().hex[:12]
     pack = Pack(columns, classify, place, name if near else None)
-    packed = ordered.select(*read).mapInArrow(function_of(pack), PACKED)
+    rows = ordered.select(*read)
+    if columns.kind == "vector":
+        rows = without_nulls_inside(rows, columns.features[0])
+    packed = rows.mapInArrow(function_of(pack), PACKED)
     if not near:
         packed = packed.persist(StorageLevel.DISK_ONLY)
     try:
