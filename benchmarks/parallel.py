@@ -40,6 +40,7 @@ SHARDS = {
     "8 rounds, topk": {**MIXING, "epochs": 8, "send": "topk"},
     "8 rounds, float16": {**MIXING, "epochs": 8, "send": "float16"},
     "32 rounds": {**MIXING, "epochs": 8, "rounds": 32},
+    "32 rounds, uniform": {**MIXING, "epochs": 8, "rounds": 32, "mix": "uniform"},
 }
 
 

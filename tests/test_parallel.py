@@ -8,8 +8,9 @@ import pytest
 import steepest as st
 from conftest import sparse_problem
 from steepest.engine import mixing
-from steepest.engine.mixing import PARTS, Agenda, MixPlan, _compress, shares_of
+from steepest.engine.mixing import PARTS, Agenda, MixPlan, _compress
 from steepest.engine.parallel import Shape, decide
+from steepest.engine.shares import gains, gather_evidence, mean_gain, shares_of
 
 WAYS = {
     "replicas": dict(parallel="replicas", sync_every=100),
@@ -144,8 +145,46 @@ def test_what_is_not_sent_waits():
 def test_evidence_lets_the_shards_that_saw_a_feature_speak():
     shares = shares_of([10, 10], [np.array([5.0, 0.0, 0.0]), np.array([5.0, 2.0, 0.0])])
     assert np.array(shares).T.tolist() == [[0.5, 0.5], [0.0, 1.0], [0.5, 0.5]]
-    shares = shares_of([10, 10], [np.array([5.0, 0.0]), np.array([5.0, 2.0])], gain=1.5)
-    assert np.array(shares).T.tolist() == [[0.75, 0.75], [0.0, 1.0]]
+
+
+def test_a_rare_feature_moves_by_the_sum_of_changes_and_one_that_all_know_by_their_mean():
+    X, y = sparse_problem(n_rows=500, seed=3)
+    learner = st.LinearClassifier("log", eta0=0.5, random_state=0).fit(X, y)._learner
+    gain = gains(learner, np.array([0.0, 1e-6, 1.0, 1e9]), 0.0, 16)
+    assert gain == pytest.approx([16, 16, gain[2], 1], rel=1e-3)
+    u = 0.25 * learner.step_size
+    assert gain[2] == pytest.approx((1 - np.exp(-16 * u)) / (1 - np.exp(-u)))
+    assert gains(learner, np.zeros(1), 1e12, 16)[0] == pytest.approx(1)  # what the penalty has undone is undone
+    assert mean_gain(np.array([16.0, 1.0]), np.array([1.0, 3.0])) == pytest.approx(19 / 4)
+
+
+def test_evidence_does_not_depend_on_how_rows_are_cut():
+    X, y = sparse_problem(n_rows=3000, seed=4)
+    weight = np.random.default_rng(0).random(3000)
+    chunks = lambda n: st.from_arrays(X, y, weight, chunk_rows=n).epoch(0)
+    whole = gather_evidence(chunks(3000), X.shape[1])
+    for chunk_rows in (7, 1025):
+        np.testing.assert_array_equal(whole, gather_evidence(chunks(chunk_rows), X.shape[1]))
+    lengths = np.diff(X.indptr)
+    expected = X.multiply(X).T @ (weight * np.sqrt(lengths))
+    np.testing.assert_allclose(whole, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "alpha"), [("log", 1e-3), ("log", 1e-4), ("hinge", 1e-3)])
+def test_sixteen_shards_come_as_far_as_one_learner_in_twice_the_epochs(loss, alpha):
+    X, y = sparse_problem(n_rows=20_000, n_features=5000, density=0.005, seed=3)
+    serial = st.LinearClassifier(loss, alpha=alpha, epochs=4, random_state=0).fit(X, y)
+    options = dict(parallel="mixing", n_shards=16, epochs=8, rounds=32)
+    mixed = st.LinearClassifier(loss, alpha=alpha, random_state=0, **options).fit(X, y)
+    assert mixed.objective(X, y) < 1.002 * serial.objective(X, y)
+
+
+def test_the_objective_of_a_mixture_is_that_of_its_weights():
+    X, y = sparse_problem(n_rows=2000, seed=13)
+    model = make("mixing", loss="hinge", alpha=1e-2).fit(X, y)
+    margins = np.where(y == model.classes_[1], 1, -1) * model.decision_function(X)
+    expected = np.maximum(0, 1 - margins).mean() + 0.5e-2 * (model.coef_.astype(np.float64) ** 2).sum()
+    assert model.objective(X, y) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("vote", [True, "ensemble"])

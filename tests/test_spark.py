@@ -107,6 +107,21 @@ def test_the_bits_are_the_same_for_other_rules(frame, binary, params):
     )
 
 
+def test_dense_and_sparse_vectors_in_one_column_are_the_rows_of_a_matrix(spark):
+    from pyspark.ml.linalg import Vectors
+
+    X = np.round(np.random.default_rng(0).standard_normal((60, 4)), 2)
+    X[::3, 1] = 0.0
+    y = (X[:, 0] > 0).astype(int)
+    entries = [{j: x for j, x in enumerate(row) if x} for row in X]
+    vectors = [Vectors.dense(row) if n % 2 else Vectors.sparse(4, entries[n]) for n, row in enumerate(X)]
+    frame = spark.createDataFrame(list(zip(vectors, y.tolist(), strict=True)), ["features", "label"])
+    there = st.fit_spark(local(2, epochs=2), frame, features="features", label="label")
+    np.testing.assert_allclose(there.coef_, local(2, epochs=2).fit(X, y).coef_, rtol=1e-4)
+    with pytest.raises(st.DataError, match="null"):
+        st.fit_spark(local(2), frame.selectExpr("if(label = 1, features, null) as features", "label"))
+
+
 # -------------------------------------------------------------------------------------------------------- barrier mode
 
 
@@ -126,6 +141,64 @@ def test_batch_gradients_inside_one_job_are_added_in_the_same_tree(frame):
         fit_pair(model(), frame, method="batch", n_shards=10, rounds=4, barrier=barrier) for barrier in (False, True)
     )
     same(by_jobs, inside)
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+@pytest.mark.parametrize("method", ["ipm", "batch", "lloyd"])
+def test_a_fit_whose_driver_died_goes_on_to_the_same_bits(frame, method, barrier, tmp_path, monkeypatch):
+    from steepest.spark.shards import Shards
+
+    def fit(**options):
+        options |= {"barrier": barrier, "n_shards": 3}
+        if method == "lloyd":
+            return st.fit_spark(st.KMeans(4, random_state=0), frame, features=PAIR, n_features=200, **options)
+        if method == "batch":
+            model = st.LinearClassifier(alpha=1e-2, solver="lbfgs", random_state=0)
+            return fit_pair(model, frame, method="batch", rounds=4, **options)
+        return fit_pair(local(3, epochs=4), frame, **options)
+
+    whole = fit()
+    real, runs = Shards._run, []
+
+    def mortal(shards, *given):
+        runs.append(1)
+        if len(runs) == 4:
+            raise KeyboardInterrupt
+        return real(shards, *given)
+
+    monkeypatch.setattr(Shards, "_run", mortal)
+    with pytest.raises(KeyboardInterrupt):
+        fit(checkpoint=tmp_path)
+    assert list(tmp_path.iterdir())
+    resumed = fit(checkpoint=tmp_path, resume=True)
+    assert not list(tmp_path.iterdir())
+    same(whole, resumed)
+    after = len(runs) - 4
+    runs[:] = [0] * 5
+    fit()
+    assert after < len(runs) - 5 - 1  # rounds were told, not worked
+
+
+def test_a_checkpoint_of_another_fit_is_refused_in_one_sentence(frame, tmp_path, monkeypatch):
+    from steepest.spark.shards import Shards
+
+    real, runs = Shards._run, []
+
+    def mortal(shards, *given):
+        runs.append(1)
+        if len(runs) == 3:
+            raise KeyboardInterrupt
+        return real(shards, *given)
+
+    monkeypatch.setattr(Shards, "_run", mortal)
+    with pytest.raises(KeyboardInterrupt):
+        fit_pair(local(2, epochs=3), frame, checkpoint=tmp_path)
+    with pytest.raises(st.DataError, match="other data or parameters"):
+        fit_pair(local(2, epochs=3, alpha=1e-3), frame, checkpoint=tmp_path, resume=True)
+    with pytest.raises(st.ParameterError, match="checkpoint="):
+        fit_pair(local(2), frame, resume=True)
+    with pytest.raises(st.ParameterError, match="random_state"):
+        fit_pair(st.LinearClassifier(), frame, checkpoint=tmp_path)
 
 
 def test_a_task_lost_in_a_barrier_stage_costs_its_round_only(frame, binary, monkeypatch):

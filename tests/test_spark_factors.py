@@ -158,6 +158,31 @@ def test_alternating_solvers_give_the_same_bits_on_any_number_of_shards(rating_f
         assert there.explain("u3", 1000) == here.explain("u3", 1000)
 
 
+@pytest.mark.parametrize(("method", "barrier"), [("dsgd", False), ("dsgd", True), ("als", False)])
+def test_a_fit_whose_driver_died_goes_on_to_the_same_factors(rating_frame, method, barrier, tmp_path, monkeypatch):
+    from steepest.spark.shards import Shards
+
+    def fit(**options):
+        model = st.MatrixFactorization(4, epochs=3, random_state=0)
+        return st.fit_spark(model, rating_frame, label="rating", method=method, n_shards=2, barrier=barrier, **options)
+
+    whole = fit()
+    real, runs = Shards._run, []
+
+    def mortal(shards, *given):
+        runs.append(1)
+        if len(runs) == 4:
+            raise KeyboardInterrupt
+        return real(shards, *given)
+
+    monkeypatch.setattr(Shards, "_run", mortal)
+    with pytest.raises(KeyboardInterrupt):
+        fit(checkpoint=tmp_path)
+    same(whole, fit(checkpoint=tmp_path, resume=True))
+    assert len(runs) == 4 + 3  # six rounds in all, of which three were told
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("method", ["dsgd", "als"])
 def test_weights_of_ratings_and_a_shuffled_frame(rating_frame, ratings, method, tmp_path):
     model = lambda: st.MatrixFactorization(4, epochs=2, n_blocks=2, solver="als" if method == "als" else "sgd",

@@ -94,7 +94,7 @@ class LinearClassifier(Classifier, LinearModel):
     sync_seconds : float, optional
         Instead of rounds: shards are averaged about every so many seconds. Not the same bits every time.
     mix : {"evidence", "uniform"}
-        Whether a shard speaks for a feature in proportion to the rows it has seen it in.
+        Whether a feature moves by more than the shards' mean change, the more the less of it is in their rows.
     send : {"full", "delta", "topk", "float16"}
         What shards send: all weights, changes, the largest tenth of them, or all in half precision.
     vote : bool or "ensemble"

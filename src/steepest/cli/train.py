@@ -125,7 +125,7 @@ def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
     """The same estimator, fitted by a session that lives as long as the fit."""
     from steepest.spark.sessions import read_paths, start
 
-    for name in ("holdout", "checkpoint", "cache", "limit", "on_bad_line"):
+    for name in ("holdout", "cache", "limit", "on_bad_line"):
         if getattr(options, name):
             raise st.ParameterError(f"--{name.replace('_', '-')} has no meaning with --spark; leave it out")
     if not isinstance(estimator, st.LinearClassifier | st.LinearRegressor | st.KMeans | st.MatrixFactorization):
@@ -142,6 +142,8 @@ def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
             **columns(estimator, dict(frame.dtypes), lines, options),
             method=options.method,
             barrier=options.barrier,
+            checkpoint=options.checkpoint,
+            resume=options.resume,
             spark=session,
         )
     finally:

@@ -2,9 +2,10 @@
 
 A round is three pure steps on learner states, so that any driver, threads here or a cluster elsewhere, gives the same
 bits: every shard learns its rows from the common state (`learn_shard`), says what has changed (`send`), and the common
-state takes in the weighted mean of the changes, always in the order of the shards (`mix`). With one round this is
-one-shot mixing, with more iterative parameter mixing (McDonald, Hall & Mann 2010). Under mix="evidence" a shard speaks
-for a feature in proportion to the rows in which it has seen it; a feature in one shard only moves by its whole change.
+state takes in the mean of the changes, always in the order of the shards (`mix`). With one round this is one-shot
+mixing, with more iterative parameter mixing (McDonald, Hall & Mann 2010). Under mix="evidence" one-shot mixing lets a
+shard speak for a feature by how much of it is in its rows, and iterative mixing takes as many times the mean change of
+a feature as all shards one after the other would have moved it (shares.py).
 
 What is sent: "full" vectors, the "delta" of the entries that moved, its "topk" tenth by size, or "float16"; what the
 last two leave out waits in the shard and is added to its next change (error feedback).
@@ -26,15 +27,16 @@ from steepest.data.source import BLOCK_ROWS, ArraySource, Order, Source
 from steepest.engine.checkpoint import Checkpoints, Place
 from steepest.engine.history import History, Record
 from steepest.engine.loop import Monitor, mean_loss
+from steepest.engine.shares import gains, gather_evidence, mean_gain, shares_of
 from steepest.engine.stopping import Plan, Watch
 from steepest.learners.base import Progress
 from steepest.learners.calibration import CALIBRATION_ROWS, calibrate
 from steepest.learners.linear import LinearLearner
+from steepest.learners.linear_settings import ADAPTIVE
 from steepest.learners.linear_state import CLOCK, WIDE
 
 MIXES = ("evidence", "uniform")
 SENDS = ("full", "delta", "topk", "float16")
-GAIN = 1.5  # by evidence, a feature that all shards know moves so many times their mean change
 PARTS = 1 << 12  # of an epoch, where rounds are as long as they take
 FIRST_LENGTH = PARTS // 64
 LEAST_ROWS = 8  # that a shard learns in a round, about, however short it should be
@@ -53,6 +55,11 @@ class MixPlan:
     send: str = "full"
     n_threads: int = 1
     seconds: float | None = None  # that a round should take; its length then follows from how fast the last one was
+
+    @property
+    def one_shot(self) -> bool:
+        """Whether shards are mixed at the end only."""
+        return self.rounds == 1 and self.seconds is None
 
 
 @dataclass(slots=True)
@@ -183,19 +190,18 @@ def _compress(change: Array, how: str, itemsize: int) -> tuple[Array, int]:
     return sent, k * (itemsize + 4)
 
 
-def count_evidence(chunks: Iterable[Chunk], n_features: int) -> Array:
-    """In how many of a shard's rows each feature is."""
-    counts = np.zeros(n_features)
-    for chunk in chunks:
-        counts += np.bincount(chunk.packed().indices, minlength=n_features)[:n_features]
-    return counts
+def needs_evidence(learner: LinearLearner, mixing: MixPlan) -> bool:
+    """Whether mixtures ask how much of each feature is in the shards' rows."""
+    wanted = mixing.mix == "evidence" and mixing.n_shards > 1 and not learner.shared
+    return wanted and (mixing.one_shot or learner.settings.rule not in ADAPTIVE)
 
 
-def mix(common: LinearLearner, messages: Iterable[Message], shares: Sequence[Array | float]) -> Progress:
+def mix(
+    common: LinearLearner, messages: Iterable[Message], shares: Sequence[Array | float], pace: float = 1.0
+) -> Progress:
     """The common state takes in the shards' changes, each by its share (a number, or one a feature); in their order.
 
-    Each shard took its steps for 1/n of the rows; the clock goes on by their mean times sqrt(n), measured as the best
-    between that and the rows of all: steps must fall for the mixture to settle, and not before it has come far.
+    The clock goes on by the shards' mean times the pace.
     """
     t_before = float(common.arrays["clock"][0])
     tables: dict[str, Array] = {}
@@ -219,7 +225,7 @@ def mix(common: LinearLearner, messages: Iterable[Message], shares: Sequence[Arr
     unit = _unit(common)
     for name, total in small.items():
         common.arrays[name] = total / weights
-    common.arrays["clock"][0] = t_before + (t_after - t_before) / math.sqrt(len(shares))
+    common.arrays["clock"][0] = t_before + (t_after - t_before) / len(shares) * pace
     stretch = unit / _unit(common)
     common.arrays["clock"] = _stretched(common.arrays["clock"], stretch)
     for name, change in tables.items():
@@ -231,7 +237,7 @@ def mix(common: LinearLearner, messages: Iterable[Message], shares: Sequence[Arr
     if "shrunk" in common.arrays:
         common.arrays["shrunk"][...] = 0
     common.rows_learned += rows
-    common._shown = None
+    common._shown = common._norms = None
     return progress
 
 
@@ -267,22 +273,6 @@ def _average_of_larger_steps(common: LinearLearner, shares: Sequence[Array | flo
     v = common.arrays["v"].astype(np.float64)
     total = sum((_by_entry(share, v) for share in shares), np.zeros(1))
     return np.asarray((total - 1.0) * weight * v)
-
-
-def shares_of(rows: Sequence[int], evidence: Sequence[Array] | None, gain: float = 1.0) -> list[Array | float]:
-    """How much each shard counts: by its rows, or for each feature by the rows in which it has seen it.
-
-    Evidence adds up to more than one for a feature that several shards have seen, to at most `gain`.
-    """
-    total = max(1, sum(rows))
-    uniform = [n / total for n in rows]
-    if evidence is None:
-        return list(uniform)
-    seen = sum(evidence, np.zeros_like(evidence[0]))
-    safe = np.where(seen > 0, seen, 1.0)
-    voices = safe**2 / np.maximum(sum((own**2 for own in evidence), np.zeros_like(seen)), 1e-300)  # 1 to n
-    factor = np.clip(voices, 1.0, gain) / safe
-    return [np.where(seen > 0, own * factor, part) for own, part in zip(evidence, uniform, strict=True)]
 
 
 @dataclass(slots=True)
@@ -371,7 +361,7 @@ class Team(Protocol):
         """Settles what all shards must agree on; see the function `prepare`."""
 
     def evidence(self, n_features: int) -> list[Array]:
-        """What `count_evidence` says of each shard."""
+        """What `gather_evidence` says of each shard."""
 
     def learn(self, common: Common, passes: Sequence[Pass], how: str, keep_voters: bool) -> Told:
         """Every shard learns these passes over its rows from the common state."""
@@ -390,8 +380,13 @@ class LocalTeam:
         prepare(learner, self.shards[0].epoch(0), None if self.unknown is None else self.unknown.epoch(0))
 
     def evidence(self, n_features: int) -> list[Array]:
-        """One shard after the other."""
-        return [count_evidence(shard.read(Order(), 0), n_features) for shard in self.shards]
+        """In threads."""
+        with self._pool() as pool:
+            return list(pool.map(lambda shard: gather_evidence(shard.read(Order(), 0), n_features), self.shards))
+
+    def _pool(self) -> ThreadPoolExecutor:
+        # Rows that are read and hashed on the way come one shard after the other: a hasher learns names as it goes.
+        return ThreadPoolExecutor(self.n_threads if all(isinstance(shard, ArraySource) for shard in self.shards) else 1)
 
     def learn(self, common: Common, passes: Sequence[Pass], how: str, keep_voters: bool) -> Told:
         """In threads."""
@@ -401,9 +396,7 @@ class LocalTeam:
             own, progress = learn_shard(base, (part_of_epoch(self.shards[shard], *which) for which in passes))
             return (*send(base, own, progress, how, common.residuals[shard]), own if keep_voters else None)
 
-        # Rows that are read and hashed on the way come one shard after the other: a hasher learns names as it goes.
-        n_threads = self.n_threads if all(isinstance(shard, ArraySource) for shard in self.shards) else 1
-        with ThreadPoolExecutor(n_threads) as pool:
+        with self._pool() as pool:
             results = list(pool.map(work, range(len(self.shards))))
         messages = [message for message, _, _ in results]
         down = len(self.shards) * sum(base.arrays[name].nbytes for name in WIDE if name in base.arrays)
@@ -446,9 +439,7 @@ def mix_rounds(
         monitor.event(f"resumed after round {place.epoch}")
     else:
         team.prepare(learner)
-    evidence = None
-    if mixing.mix == "evidence" and n_shards > 1 and not learner.shared:
-        evidence = team.evidence(common.learner.n_features)
+    evidence = team.evidence(common.learner.n_features) if needs_evidence(learner, mixing) else None
     agenda = Agenda(plan.epochs, mixing, place.epoch, place.chunks)
     while passes := agenda.passes():
         started = time.perf_counter()
@@ -489,9 +480,13 @@ def _round(
     base._settle()
     told = team.learn(common, passes, mixing.send, keep_voters)
     common.residuals, common.voters = told.residuals, told.voters
-    several = mixing.rounds > 1 or mixing.seconds is not None
-    progress = mix(base, told.messages, shares_of(told.rows, evidence, GAIN if several else 1.0))  # one shot is a mean
-    return progress, told
+    if evidence is None or mixing.one_shot:
+        return mix(base, told.messages, shares_of(told.rows, evidence)), told
+    n = len(told.rows)
+    of_epochs = sum((stop - start) / parts for _, start, stop, parts in passes)
+    pull = sum(evidence, np.zeros_like(evidence[0])) * (of_epochs / n)
+    gain = gains(base, pull, sum(told.rows) / n, n)
+    return mix(base, told.messages, [share * gain for share in shares_of(told.rows)], mean_gain(gain, pull)), told
 
 
 def _record(

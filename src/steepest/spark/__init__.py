@@ -9,11 +9,15 @@ lazy: pyspark is needed when a function is called, not before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from steepest.data.chunk import DataError
 from steepest.data.parameters import ParameterError, choice, whole
 from steepest.spark.rows import Columns, columns_of
+
+if TYPE_CHECKING:
+    from steepest.spark.journal import Journal
 
 AnyEstimator = TypeVar("AnyEstimator")
 SHARDS = 8  # if neither the call nor the estimator tells
@@ -33,6 +37,8 @@ def fit_spark(
     order_by: str | Sequence[str] | None = None,
     n_features: int | None = None,
     barrier: bool = False,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
     spark: Any = None,
 ) -> AnyEstimator:
     """Fits a linear model, KMeans or MatrixFactorization on the rows of a Spark DataFrame; returns it to use as always.
@@ -62,6 +68,10 @@ def fit_spark(
     barrier : bool
         All rounds inside one job, whose tasks all run at once and get their work from the driver: the same bits without
         the cost of a job a round. If a task is lost, all go on from the last round.
+    checkpoint : path, optional
+        A folder in which the driver saves every round, so that a fit that was killed can go on to the same bits.
+    resume : bool
+        Go on from what is in the checkpoint folder, if anything is.
     spark : SparkSession, optional
         The session that reads the files of a path; None: the active one, or a new one.
 
@@ -73,15 +83,22 @@ def fit_spark(
     """
     from steepest.spark import clusters, factors, linear
     from steepest.spark.gang import refuse_barrier
+    from steepest.spark.journal import Journal, fingerprint_of
     from steepest.spark.shards import pack_rows
 
+    if resume and checkpoint is None:
+        raise ParameterError("resume=True needs checkpoint=, the folder that the rounds were saved in")
+    journal = None
+    if checkpoint is not None:
+        journal = Journal(checkpoint, fingerprint_of(estimator, method, n_shards, rounds), resume=resume)
     task = getattr(estimator, "_task", None)
     if hasattr(estimator, "n_factors"):
         frame, place = _frame(df, spark)
         if barrier:
             refuse_barrier(frame.sparkSession)
-        chosen = factors.Wish(features, label, weight, order_by, n_shards, method, rounds, barrier)
+        chosen = factors.Wish(features, label, weight, order_by, n_shards, method, rounds, barrier, journal)
         factors.fit_factors(estimator, frame, chosen, place)
+        _complete(journal)
         return estimator
     if task != "cluster" and (task not in ("classify", "regress") or not hasattr(estimator, "_mix_plan")):
         raise ParameterError(
@@ -99,14 +116,23 @@ def fit_spark(
     classify = task == "classify"
     shards = pack_rows(frame, columns, n, classify=classify, order_by=order_by, place=place, barrier=barrier)
     try:
+        if journal is not None:
+            journal.fingerprint["rows"] = shards.survey.shape
         if clusters_wanted:
+            shards.journal = journal
             clusters.fit_kmeans(estimator, shards, method, rounds)
         else:
-            linear.fit_linear(estimator, shards, method, rounds, columns)
+            linear.fit_linear(estimator, shards, method, rounds, columns, journal)
     finally:
         shards.close()
+    _complete(journal)
     estimator.spark_features_ = columns.features  # type: ignore[attr-defined]
     return estimator
+
+
+def _complete(journal: Journal | None) -> None:
+    if journal is not None:
+        journal.clear()
 
 
 def predict_spark(

@@ -30,6 +30,7 @@ from steepest.learners.factor_sgd import SgdRun, arranged, inverse
 from steepest.learners.factors import OVERFLOW, FactorLearner, total_weight
 from steepest.learners.strata import FEWEST, Strata, _stripes
 from steepest.spark.frames import is_connect
+from steepest.spark.journal import Journal
 from steepest.spark.ratings import Ratings, RatingShard, RatingShards, pack_ratings, rating_columns
 
 METHODS = ("dsgd", "als")
@@ -46,6 +47,7 @@ class Wish(NamedTuple):
     method: str | None
     rounds: int | None
     barrier: bool = False
+    journal: Journal | None = None
 
 
 def restored(settings: FactorSettings, numbers: dict[str, Any]) -> FactorLearner:
@@ -255,6 +257,10 @@ class FarSgdRun(SgdRun):
         self.shards = ratings.deal(0, owners, d, arrange, barrier=barrier)
         self.bytes_down = self.bytes_up = 0
 
+    def keep_in(self, journal: Journal) -> None:
+        """Every stratum is a round to keep."""
+        self.shards.journal = journal
+
     def _learn(self, schedule: Array, losses: Array, epoch: int) -> int:
         strata, d = self.strata, self.strata.d
         for at, stratum in enumerate(strata.sub_epochs(epoch)):
@@ -301,6 +307,11 @@ class FarAlternatingRun(AlternatingRun):
             self.sides[which] = ratings.deal(number, owners, n_shards, finish), bounds
             if self.loss == "squared":
                 self.ridges[which] = np.asarray(settings.alpha * learner.ridges(counts), np.float32)
+
+    def keep_in(self, journal: Journal) -> None:
+        """Every half is a round to keep."""
+        for shards, _ in self.sides.values():
+            shards.journal = journal
 
     def solve(self, which: str, rows: Array | None = None) -> None:
         """One job."""
@@ -379,6 +390,9 @@ def fit_factors(estimator: Any, frame: Any, wish: Wish, place: str | None) -> No
             run = FarSgdRun(learner, ratings, n, wish.barrier)
         else:
             run = FarAlternatingRun(learner, ratings, n)
+        if wish.journal is not None:
+            wish.journal.fingerprint["rows"] = [len(entries.users), len(users), len(items)]
+            run.keep_in(wish.journal)
         learner, history = train_factors(run, Plan(epochs=epochs), None, estimator._monitor())
         for record in history:
             record |= {

@@ -20,6 +20,7 @@ from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import ParameterError, at_least, choice, whole
 from steepest.data.source import SHUFFLES, ArraySource, Order, Source
 from steepest.engine.batch import TOLERANCES, BatchPlan, minimise
+from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import train
 from steepest.engine.mixing import (
@@ -28,13 +29,14 @@ from steepest.engine.mixing import (
     Message,
     Pass,
     Told,
-    count_evidence,
     learn_shard,
     mix_rounds,
+    needs_evidence,
     part_of_epoch,
     prepare,
     send,
 )
+from steepest.engine.shares import gather_evidence
 from steepest.engine.stopping import Plan
 from steepest.learners.base import Progress
 from steepest.learners.batch import KINKED, SOLVERS, SolverOptions
@@ -45,6 +47,7 @@ from steepest.learners.linear_state import WIDE
 from steepest.learners.objective import BatchData, Objective
 from steepest.linear_model import DEFAULT_TOL
 from steepest.spark.blocks import Shard
+from steepest.spark.journal import Journal
 from steepest.spark.rows import WHOLE, Columns, from_bytes, to_bytes
 from steepest.spark.shards import Shards, Survey
 
@@ -116,11 +119,11 @@ def restored(name: str, answer: Mapping[str, Array], base: Array) -> Array:
 
 
 def first_look(shard: Shard, given: tuple[int, Order, bool]) -> dict[str, Array]:
-    """In how many rows each feature is, if asked for; and from shard 0 the first rows that it will learn."""
+    """How much of each feature is in the rows, if asked for; and from shard 0 the first rows that it will learn."""
     n_features, order, evidence = given
     answer: dict[str, Array] = {"here": np.zeros(1)}
     if evidence:
-        answer |= moved("evidence", count_evidence([shard.chunk], n_features), np.zeros(n_features))
+        answer |= moved("evidence", gather_evidence([shard.chunk], n_features), np.zeros(n_features))
     if shard.number == 0:
         first = next(iter(own_order(shard, order).epoch(0)))
         sample = first.span(0, min(first.n_rows, CALIBRATION_ROWS)).packed()
@@ -210,14 +213,19 @@ class SparkTeam:
             words = np.array(from_text(answers[0]["words"]))
             sample = sample.with_targets(words[sample.y.astype(np.int64)], sample.weight)
         if self.wants_evidence:
-            nothing = np.zeros(learner.n_features)
-            self._evidence = [restored("evidence", answer, nothing) for answer in answers]
+            self._take_evidence(answers, learner.n_features)
         prepare(learner, [sample], None)
 
     def evidence(self, n_features: int) -> list[Array]:
-        """Found by `prepare`."""
+        """Found by `prepare`, unless a resumed run needs none."""
+        if self._evidence is None:
+            self._take_evidence(self.shards.run(first_look, (n_features, self.order, True)), n_features)
         assert self._evidence is not None
         return self._evidence
+
+    def _take_evidence(self, answers: Sequence[Mapping[str, Array]], n_features: int) -> None:
+        nothing = np.zeros(n_features)
+        self._evidence = [restored("evidence", answer, nothing) for answer in answers]
 
     def learn(self, common: Common, passes: Sequence[Pass], how: str, keep_voters: bool) -> Told:
         """One job; tables are put together again one shard after the other, when their turn comes."""
@@ -394,15 +402,18 @@ METHODS = ("ipm", "mix", "vote", "batch")
 FAR_SOLVERS = ("lbfgs", "gd")
 
 
-def fit_linear(estimator: Any, shards: Shards, method: str, rounds: int | None, columns: Columns) -> None:
+def fit_linear(
+    estimator: Any, shards: Shards, method: str, rounds: int | None, columns: Columns, journal: Journal | None = None
+) -> None:
     """Fits a linear classifier or regressor on shards."""
     survey = shards.survey
     labels = _labels(survey, columns) if estimator._task == "classify" else None
     source = FarSource(survey, labels)
     if method == "batch":
+        shards.journal = journal
         _fit_batch(estimator, shards, source, rounds)
     else:
-        _fit_by_mixing(estimator, shards, source, method, rounds)
+        _fit_by_mixing(estimator, shards, source, method, rounds, journal)
     estimator.history_.events[:0] = shards.events
 
 
@@ -435,7 +446,9 @@ class FarSource(Source):
         return self
 
 
-def _fit_by_mixing(estimator: Any, shards: Shards, source: FarSource, method: str, rounds: int | None) -> None:
+def _fit_by_mixing(
+    estimator: Any, shards: Shards, source: FarSource, method: str, rounds: int | None, journal: Journal | None
+) -> None:
     params = {**estimator.get_params(deep=False), "parallel": "mixing", "n_shards": shards.n}
     if method in ("mix", "vote"):
         params["rounds"] = 1
@@ -460,16 +473,29 @@ def _fit_by_mixing(estimator: Any, shards: Shards, source: FarSource, method: st
     if shards.n == 1:
         learner, history = train_alone(shards, learner, order, plan)
     else:
-        team = SparkTeam(shards, order, mixing.mix == "evidence" and not learner.shared)
+        team = SparkTeam(shards, order, needs_evidence(learner, mixing))
         monitor = estimator._monitor()
-        learner, history, voters = mix_rounds(
-            learner, team, plan, mixing, keep_voters=method == "vote", monitor=monitor
-        )
+        watching: dict[str, Any] = {
+            "monitor": monitor,
+            "checkpoints": None if mixing.one_shot else mixtures(journal, learner, shards.n),
+        }
+        learner, history, voters = mix_rounds(learner, team, plan, mixing, keep_voters=method == "vote", **watching)
     estimator._check_learned(learner)
     estimator._choice = None
     estimator._adopt(learner, history, source)
     estimator._voters = voters
     estimator._keep_names()
+
+
+def mixtures(journal: Journal | None, learner: LinearLearner, n_shards: int) -> Checkpoints | None:
+    """Keeps the mixture of every round, in the folder of the journal."""
+    if journal is None:
+        return None
+
+    def restore(state: Mapping[str, Array]) -> Common:
+        return Common.restored(LinearLearner.from_state(learner.settings, state), state, n_shards)
+
+    return Checkpoints(journal.folder, restore, journal.fingerprint, resume=journal.resume, seconds=0.0)
 
 
 def _refuse_wishes(wish: Any, method: str) -> None:

@@ -49,8 +49,18 @@ from steepest.spark.blocks import (
     open_shard,
 )
 from steepest.spark.errors import in_plain_words
-from steepest.spark.frames import Carried, by_number, canonical, collect, function_of, on_one_machine, ship
+from steepest.spark.frames import (
+    Carried,
+    by_number,
+    canonical,
+    collect,
+    function_of,
+    on_one_machine,
+    ship,
+    without_nulls_inside,
+)
 from steepest.spark.gang import Gang, LostError, MissingError, wait_for_slots
+from steepest.spark.journal import Journal
 from steepest.spark.rows import Columns
 
 ATTEMPTS = 3
@@ -68,6 +78,11 @@ class Survey:
     least_weight: float
     target_sum: float
     firsts: dict[int, int]  # the number of each partition's first row
+
+    @property
+    def shape(self) -> list[Any]:
+        """By which the same rows are known again."""
+        return [self.n_rows, self.n_entries, self.n_features, sorted(self.labels)]
 
 
 @dataclass(slots=True)
@@ -87,6 +102,7 @@ class Shards:
     barrier: bool = False
     tasks: int = 0  # of a round, each with one shard or, in barrier mode, several
     gang: Gang | None = None
+    journal: Journal | None = None
 
     def make(self) -> None:
         """Deals the rows and writes the files; the next job does it."""
@@ -110,6 +126,16 @@ class Shards:
 
     def run(self, work: Work, state: Any = None, *, add: bool = False) -> list[dict[str, Array]]:
         """What the work answers for each shard, in their order; with `add`, one answer: the sum over all shards."""
+        if self.journal is None:
+            return self._run(work, state, add)
+        name = getattr(work, "__name__", type(work).__name__)
+        answers = self.journal.recall(name)
+        if answers is None:
+            answers = self._run(work, state, add)
+            self.journal.keep(name, answers)
+        return answers
+
+    def _run(self, work: Work, state: Any, add: bool) -> list[dict[str, Array]]:
         reason: Exception | None = None
         for _ in range(ATTEMPTS):
             try:
@@ -246,7 +272,10 @@ def pack_rows(
     read = [*columns.names, *([] if place is None else [place])]
     near, name = on_one_machine(session), uuid.uuid4().hex[:12]
     pack = Pack(columns, classify, place, name if near else None)
-    packed = ordered.select(*read).mapInArrow(function_of(pack), PACKED)
+    rows = ordered.select(*read)
+    if columns.kind == "vector":
+        rows = without_nulls_inside(rows, columns.features[0])
+    packed = rows.mapInArrow(function_of(pack), PACKED)
     if not near:
         packed = packed.persist(StorageLevel.DISK_ONLY)
     try:
