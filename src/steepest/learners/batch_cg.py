@@ -2,8 +2,8 @@
 
 Linear (Hestenes and Stiefel, 1952): solves H w = c without ever forming H, one pass over the rows an iteration; outputs
 run side by side, each with steps of its own. Non-linear: directions by Polak and Ribiere, never below 0, with a strong
-Wolfe search (Nocedal and Wright, 2006, section 5.2). Both divide by the second moments of the features, or a power of them, so
-that units do not matter (much).
+Wolfe search (Nocedal and Wright, 2006, section 5.2). Both divide by the second moments of the features, of sparse data
+by a power of them, so that units matter less or not at all.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LinearCG:
         return _dots(self.residual, self._scaled)
 
     def step(self) -> Step:
-        """One product with the Hessian. In place, since fresh arrays of a million numbers cost more than the numbers."""
+        """One product with the Hessian. In place: fresh arrays of a million numbers cost more than the numbers."""
         share = np.divide(self.square, self.last_square, out=np.zeros_like(self.square), where=self.last_square > 0)
         self.direction *= share
         self.direction += self._scaled

@@ -249,8 +249,9 @@ class Objective:
     def scale(self, power: float = 0.5) -> Array:
         """A positive scale for each weight: the curvature that it would see alone, which makes units irrelevant.
 
-        Of sparse data a power of that. The root was chosen by passes to a gap of 1e-6 on 50,000 RCV1-shaped generated rows:
-        L-BFGS needed 13 to 74, with the curvature itself 16 to 90, without a scale 18 to 121. Other data was not tried.
+        Of sparse data a power of that. The root was chosen by passes to a gap of 1e-6 on 50,000 RCV1-shaped generated
+        rows: L-BFGS needed 13 to 74, with the curvature itself 16 to 90, without a scale 18 to 121. Other data was not
+        tried.
         """
         self.add_squares()
         scale = self._reduced() * (self.learner.loss.curvature or 1.0)
