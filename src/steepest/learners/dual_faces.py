@@ -71,5 +71,8 @@ def _newton(gram: Array, diagonal: Array, slope: Array, free: Array, excess: flo
         system[n, n] = 1.0
     else:
         system[n, :n], system[:n, n], wanted[n] = 1.0, 1.0, -excess
-    found = np.linalg.lstsq(system, wanted, rcond=None)[0]
+    try:
+        found = np.linalg.solve(system, wanted)
+    except np.linalg.LinAlgError:  # rows without an entry
+        found = np.linalg.lstsq(system, wanted, rcond=None)[0]
     return found[:n], float(found[n])

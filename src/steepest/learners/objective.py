@@ -31,7 +31,7 @@ MOST_LANES = 8
 # A lane must be cleared and added up in every pass: worth it if it saves the visit of so many entries a weight.
 ENTRIES_PER_LANE_WEIGHT = 2
 # A Hessian that costs no more than so many visits of an entry for each, and has no more numbers, is formed. On a9a it
-# takes 7 visits, as long as four products; a Newton step took five products and the diagonal.
+# takes 7 visits, as long as three products; a Newton step took five products and the diagonal.
 MOST_PAIRS = 10
 MOST_HESSIAN_NUMBERS = 1 << 20
 SPARSE_SHARE = 0.1  # of non-zeros, below which data counts as sparse
