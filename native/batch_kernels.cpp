@@ -195,6 +195,27 @@ inline void add_row(const BatchTask& t, int64_t start, int64_t stop, double weig
   for (int64_t o = 0; o < k; ++o) sums[d * k + o] += weight * slopes[o];
 }
 
+void add_pairs(const BatchTask& t, int64_t start, int64_t stop, const double* curvature, double weight,
+               double* sums) {
+  const int64_t d = t.rows.n_features, D = d + 1;
+  const int32_t* const index = t.rows.indices;
+  const float* const value = t.rows.values;
+  for (int64_t o = 0; o < t.rows.n_outputs; ++o) {
+    const double h = weight * curvature[o];
+    if (h == 0) continue;
+    double* const matrix = sums + o * hessian_size(d);
+    double* const squares = matrix + D * D;
+    for (int64_t a = start; a < stop; ++a) {
+      double* const line = matrix + index[a] * D;
+      const double hx = h * value[a];
+      squares[index[a]] += hx * value[a];
+      for (int64_t b = a + 1; b < stop; ++b) line[index[b]] += hx * value[b];
+      line[d] += hx;
+    }
+    squares[d] += h;
+  }
+}
+
 template <int kKind>
 bool visit(const BatchTask& t, int64_t q, double* sums, double* totals, double* scores, double* slopes) {
   const int64_t row = t.rows.order ? t.rows.order[q] : q;
@@ -203,6 +224,12 @@ bool visit(const BatchTask& t, int64_t q, double* sums, double* totals, double* 
   // A row without curvature adds nothing, and was checked when its curvature was found: many rows of flat
   // losses.
   if (kKind != kGradient && t.rows.n_outputs == 1 && t.curvature[q] == 0) return true;
+  if (kKind == kHessian) {
+    if (!indices_fit({t.rows.indices + start, t.rows.values + start, stop - start}, t.rows.n_features))
+      return false;
+    add_pairs(t, start, stop, t.curvature + q * t.rows.n_outputs, weight, sums);
+    return true;
+  }
   // The diagonal needs no scores, but the check of the indices that comes with them.
   if (!(t.rows.n_outputs == 1 ? score_one(t, start, stop, scores) : score_many(t, start, stop, scores)))
     return false;
@@ -217,7 +244,8 @@ bool visit(const BatchTask& t, int64_t q, double* sums, double* totals, double* 
 
 template <int kKind>
 int64_t run(const BatchTask& t, int64_t lane, double* scratch) {
-  const int64_t k = t.rows.n_outputs, width = (t.rows.n_features + 1) * k;
+  const int64_t d = t.rows.n_features, k = t.rows.n_outputs;
+  const int64_t width = (kKind == kHessian ? hessian_size(d) : d + 1) * k;
   double* const sums = t.sums ? t.sums + lane * width : nullptr;
   double* const totals = t.totals + lane * kTotals;
   const int64_t block = t.block_rows, last = t.first_visit + t.rows.n;
@@ -239,6 +267,8 @@ int64_t run_lane(const BatchTask& t, int64_t lane, double* scratch) {
       return run<kGradient>(t, lane, scratch);
     case kProduct:
       return run<kProduct>(t, lane, scratch);
+    case kHessian:
+      return run<kHessian>(t, lane, scratch);
     default:
       return run<kDiagonal>(t, lane, scratch);
   }

@@ -11,8 +11,14 @@ namespace steepest {
 enum BatchKind {
   kGradient,  // losses, and sums of slope x
   kProduct,   // sums of (curvature * score) x, the product of the Hessian with `weights`
-  kDiagonal   // sums of curvature * x^2
+  kDiagonal,  // sums of curvature * x^2
+  kHessian    // the Hessian itself: see hessian_size
 };
+
+// What a lane of kHessian adds up for an output, with D = n_features + 1: a D x D matrix of curvature x_a x_b
+// for each pair of entries a before b of a row, the bias last, then D sums of curvature x^2. The Hessian is
+// the matrix, plus its transpose, plus the sums on the diagonal, whatever the order of a row's entries.
+constexpr int64_t hessian_size(int64_t n_features) { return (n_features + 1) * (n_features + 2); }
 
 // Per-visit arrays count the visits of this call: visit q of the call is visit first_visit + q of all.
 struct BatchTask {
@@ -30,8 +36,9 @@ struct BatchTask {
   double* curvature;    // visits x n_outputs: second derivatives, of softmax the probabilities; written by
                         // kGradient, read by the others; null: not wanted
   double* slopes;       // visits x n_outputs, written by kGradient; null: not wanted
-  double* sums;         // n_lanes x (n_features + 1) x n_outputs, added to; null: losses only
-  double* totals;       // n_lanes x kTotals, added to
+  double* sums;    // n_lanes x (n_features + 1) x n_outputs, or n_lanes x n_outputs x hessian_size, added
+                   // to; null: losses only
+  double* totals;  // n_lanes x kTotals, added to
 };
 
 enum BatchTotal { kLossTotal, kPlainLossTotal, kGapTotal, kTotals };

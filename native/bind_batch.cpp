@@ -96,7 +96,7 @@ int64_t batch_pass(In<int64_t> indptr, In<int32_t> indices, In<float> values, st
   require(n_rows >= 0, "indptr does not fit indices and values");
   require(n_outputs > 0 && width >= n_outputs && width % n_outputs == 0,
           "the weights do not fit the outputs");
-  require(kGradient <= kind && kind <= kDiagonal, "unknown kind of pass");
+  require(kGradient <= kind && kind <= kHessian, "unknown kind of pass");
   require(totals.size() > 0 && totals.size() % kTotals == 0, "totals has another size");
   require(first_visit >= 0 && block_rows > 0, "first_visit and block_rows must not be negative");
   BatchTask task = {};
@@ -133,9 +133,12 @@ int64_t batch_pass(In<int64_t> indptr, In<int32_t> indices, In<float> values, st
   task.slopes = per_visit(slopes, task.rows, "slopes does not fit the visits");
   require(kind == kGradient || task.curvature, "products and diagonals need the curvature");
   if (sums) {
-    require(static_cast<int64_t>(sums->size()) == task.n_lanes * width, "sums has another size");
+    const int64_t lane = kind == kHessian ? n_outputs * hessian_size(task.rows.n_features) : width;
+    require(static_cast<int64_t>(sums->size()) == task.n_lanes * lane, "sums has another size");
     task.sums = sums->data();
   }
+  require(kind != kHessian || (task.sums && target_kind != kSoftmax),
+          "a Hessian needs sums, and one output apart from the other");
   task.totals = totals.data();
   check_visits(task, n_rows, static_cast<int64_t>(std::min(indices.size(), values.size())));
   nb::gil_scoped_release release;

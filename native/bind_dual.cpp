@@ -50,18 +50,19 @@ void shuffle(int64_t* list, int64_t n, uint64_t seed) {
 
 nb::tuple sweep(In<int64_t> indptr, In<int32_t> indices, In<float> values, Out<double> state, FloatTable w,
                 Out<double> bias, Out<int64_t> active, int64_t n_active, int loss, double parameter,
-                double bias_step, double least_slope, double most_slope, uint64_t seed) {
+                double bias_step, double least_slope, double most_slope, double relax, uint64_t seed) {
   Rows rows = all_rows(indptr, indices, values, w.size());
   require(rows.n < (int64_t{1} << 32), "there are more than 4 billion rows");
   const bool single = w.dtype() == nb::dtype<float>();
   require(single || w.dtype() == nb::dtype<double>(), "weights must be float32 or float64");
   require(static_cast<int64_t>(state.size()) == kDualRowSize * rows.n, "the state does not fit the rows");
   require(bias.size() == 2, "the bias has another length");
+  require(relax > 0 && relax < 2, "relax must lie between 0 and 2");
   require(0 <= n_active && n_active <= static_cast<int64_t>(active.size()), "active is too short");
   for (int64_t k = 0; k < n_active; ++k)
     require(0 <= active.data()[k] && active.data()[k] < rows.n, "active names a row that is not there");
   rows.n = n_active;
-  const DualChoices choices = {loss, parameter, bias_step, most_slope, least_slope};
+  const DualChoices choices = {loss, parameter, bias_step, most_slope, least_slope, relax};
   DualOutcome out;
   {
     nb::gil_scoped_release release;
@@ -205,7 +206,7 @@ void bind_dual(nb::module_& module) {
   using namespace steepest;
   module.def("dual_sweep", &sweep, "indptr"_a, "indices"_a, "values"_a, "state"_a.noconvert(),
              "w"_a.noconvert(), "bias"_a.noconvert(), "active"_a.noconvert(), "n_active"_a, nb::kw_only(),
-             "loss"_a, "parameter"_a, "bias_step"_a, "least_slope"_a, "most_slope"_a, "seed"_a);
+             "loss"_a, "parameter"_a, "bias_step"_a, "least_slope"_a, "most_slope"_a, "relax"_a, "seed"_a);
   module.def("dual_gather", &gather, "indptr"_a, "indices"_a, "values"_a, "amount"_a, "w"_a.noconvert());
   module.def("row_squares", &squares, "indptr"_a, "indices"_a, "values"_a, "squares"_a.noconvert());
   module.def("saga_epoch", &saga, "indptr"_a, "indices"_a, "values"_a, "y"_a, "share"_a, "order"_a,

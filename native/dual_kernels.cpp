@@ -56,9 +56,11 @@ static inline Step box_step(const DualChoices& c, const DualRow& r, double z) {
   const double pull = soft_threshold(box.target - z, box.width);
   const double best = box.diagonal > 0 ? clip(pull / box.diagonal, box.low, box.high)
                                        : (pull > 0 ? box.high : (pull < 0 ? box.low : 0.0));
-  const double beta = curvature > 0 ? clip(soft_threshold(curvature * r.beta - slope, box.width) / curvature,
-                                           box.low, box.high)
-                                    : best;
+  const double goal =
+      curvature > 0 ? soft_threshold(curvature * r.beta - slope, box.width) / curvature : best;
+  double relaxed = r.beta + (curvature > 0 ? c.relax : 1.0) * (goal - r.beta);
+  if (box.width > 0 && relaxed * goal <= 0) relaxed = 0;  // beyond a kink further on is not better
+  const double beta = clip(relaxed, box.low, box.high);
   const double distance = r.beta - best;
   const double gap = (z - box.target) * distance + 0.5 * box.diagonal * distance * (r.beta + best) +
                      box.width * (fabs(r.beta) - fabs(best));

@@ -21,6 +21,7 @@ struct DualChoices {
   double bias_step;   // how far the bias moves with a dual variable; 0: no bias
   double most_slope;  // shrinking: a variable at its bound leaves if its slope lies outside least..most
   double least_slope;
+  double relax;  // a step goes so many times as far as to the optimum of its variable; 1 to below 2
 };
 
 struct DualBias {

@@ -83,6 +83,52 @@ def test_the_kernel_adds_up_what_its_definition_says(loss):
     np.testing.assert_allclose(objective.product(v), product, rtol=1e-6, atol=1e-7)
     diagonal = reference_batch.diagonal(X, c, bend) / c.sum()
     np.testing.assert_allclose(objective.diagonal(), np.where(diagonal > 0, diagonal, 1.0), rtol=1e-6, atol=1e-7)
+    hessian = reference_batch.hessian(X, c, bend) / c.sum()
+    np.testing.assert_allclose(objective.hessian(), hessian, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_hessian_that_is_formed_gives_its_products(fit_intercept):
+    """Entries in any order and named twice, several outputs, weights, threads and a penalty."""
+    rng = np.random.default_rng(0)
+    n, per_row, d = 2000, 5, 9
+    columns = rng.integers(0, d, n * per_row).astype(np.int32)
+    X = sp.csr_matrix(
+        (rng.standard_normal(n * per_row).astype(np.float32), columns, np.arange(0, n * 5 + 1, 5)), (n, d)
+    )
+    y, weight = rng.integers(0, 3, n), rng.uniform(1, 2, n)
+    found = []
+    for n_threads in (1, 2):
+        estimator = st.LinearClassifier(
+            "log", solver="newton_cg", multi_class="ovr", alpha=0.1, fit_intercept=fit_intercept
+        )
+        objective = objective_of(estimator, estimator._source(X, y, weight), n_threads)
+        v = np.random.default_rng(1).standard_normal(objective.shape)
+        v[-1] *= fit_intercept
+        objective.evaluate(0.1 * v, curvature=True)
+        assert objective.forms_hessian
+        hessian = objective.hessian()
+        products = np.column_stack([hessian[o] @ v[:, o] for o in range(3)])
+        np.testing.assert_allclose(products, objective.product(v), rtol=1e-9, atol=1e-12)
+        found.append(hessian)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_newton_finds_the_same_minimum_with_and_without_a_formed_hessian(monkeypatch):
+    X, y = problem("log", n=400)
+    kept = [model("log", solver="newton_cg", alpha=1e-3, tol=1e-9).fit(X, y)]
+    monkeypatch.setattr(Objective, "forms_hessian", False)
+    kept.append(model("log", solver="newton_cg", alpha=1e-3, tol=1e-9).fit(X, y))
+    np.testing.assert_allclose(kept[0].coef_, kept[1].coef_, rtol=1e-6)
+    passes = [sum(kept[i].history_.column("passes")) for i in (0, 1)]
+    assert passes[0] < passes[1]
+
+
+def test_long_rows_and_many_features_do_not_get_a_hessian():
+    rng = np.random.default_rng(0)
+    for X in (rng.standard_normal((100, 40)), sp.random(100, 5000, 0.001, "csr", random_state=0)):
+        estimator = st.LinearClassifier(solver="newton_cg")
+        assert not objective_of(estimator, estimator._source(X, rng.integers(0, 2, 100))).forms_hessian
 
 
 @pytest.mark.parametrize("multi_class", ["ovr", "softmax"])
@@ -164,7 +210,8 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
     wrong = [
         dict(indptr=np.array([0, 2])), dict(indptr=np.array([1, 0])), dict(y=np.ones(2)), dict(y=None),
         dict(weight=np.ones(2)), dict(order=np.array([1])), dict(order=np.array([-1])), dict(n_outputs=0),
-        dict(n_outputs=3), dict(kind=3), dict(kind=1), dict(shift=np.ones(2)), dict(curvature=np.ones(2)),
+        dict(n_outputs=3), dict(kind=4), dict(kind=3), dict(kind=1), dict(kind=3, curvature=np.ones(1)),
+        dict(kind=3, curvature=np.ones(1), sums=None), dict(shift=np.ones(2)), dict(curvature=np.ones(2)),
         dict(slopes=np.ones(2)), dict(sums=np.zeros(3)), dict(totals=np.zeros(2)), dict(block_rows=0),
         dict(first_visit=-1), dict(target_kind=1, n_outputs=2, y=np.array([2.0]), weights=np.zeros(4), sums=None),
     ]  # fmt: skip

@@ -18,6 +18,7 @@ from steepest.learners import rows_in_memory
 from steepest.learners.cd import transposed
 from steepest.learners.cd_faces import QuadraticModel, model_matrix
 from steepest.learners.dual_cd import DualCD, DualProblem
+from steepest.learners.dual_faces import Face, minimise
 from steepest.learners.losses import LOSSES
 from steepest.learners.objective import BatchData, Objective
 
@@ -49,7 +50,8 @@ def solved(loss, X, y, alpha=0.01, tol=1e-9, weight=None, **options):
 
 @pytest.mark.parametrize("loss", DUAL)
 @pytest.mark.parametrize("bias_step", [0.0, 0.7])
-def test_a_native_sweep_is_the_sweep_of_the_definition(loss, bias_step):
+@pytest.mark.parametrize("relax", [1.0, 1.5])
+def test_a_native_sweep_is_the_sweep_of_the_definition(loss, bias_step, relax):
     X, y = problem(loss=loss)
     rows, n = from_arrays(X).block, X.shape[0]
     square = np.asarray(X.multiply(X).sum(axis=1), np.float64).ravel() + bias_step + 0.01
@@ -59,10 +61,11 @@ def test_a_native_sweep_is_the_sweep_of_the_definition(loss, bias_step):
     for seed in (1, 2, 3):
         kernels.dual_sweep(
             rows.indptr, rows.indices, rows.values, state, w, bias, np.arange(n), n, loss=LOSSES[loss].code,
-            parameter=parameter, bias_step=bias_step, least_slope=-np.inf, most_slope=np.inf, seed=seed,
+            parameter=parameter, bias_step=bias_step, least_slope=-np.inf, most_slope=np.inf, relax=relax,
+            seed=seed,
         )  # fmt: skip
         order = reference.shuffled(n, seed)
-        reference.dual_sweep(X.toarray(), expected, wanted_w, wanted_bias, order, loss, parameter, bias_step)
+        reference.dual_sweep(X.toarray(), expected, wanted_w, wanted_bias, order, loss, parameter, bias_step, relax)
     # The logistic step ends when its error is of second order, so the two agree to that.
     close = 1e-3 if loss == "log" else 1e-9
     np.testing.assert_allclose(state, expected, rtol=close, atol=close)
@@ -357,3 +360,48 @@ def test_cd_needs_few_steps_where_features_say_the_same(loss, fit_intercept):
     assert found.objective(X, y) <= other.objective(X, y) * (1 + 1e-8)
     assert len(found.history_) < 40
     assert found.history_.events[-1].startswith("converged")
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "quantile", "hinge"])
+def test_few_nearly_dependent_rows_need_few_sweeps(loss, fit_intercept):
+    """One variable after the other took thousands of sweeps here, and 20,000 were not enough for some."""
+    sweeps = []
+    for seed in range(12):
+        X, y = problem(80, 6, loss=loss, seed=seed)
+        rows = from_arrays(X, y).block
+        dual = DualProblem(
+            rows, y, LOSSES[loss], 1e-3, parameter=PARAMETER.get(loss, 0.0), dtype=np.float64, seed=seed,
+            fit_intercept=fit_intercept,
+        )  # fmt: skip
+        assert dual.reach(1e-9).relative_gap <= 1e-9
+        sweeps.append(dual.sweeps)
+    assert max(sweeps) < 400
+
+
+@pytest.mark.parametrize("width", [0.0, 0.3])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_the_minimum_on_a_face_is_that_of_scipy(with_bias, width):
+    from scipy.optimize import minimize
+
+    generator = np.random.default_rng(0)
+    for _ in range(10):
+        X, y = generator.standard_normal((5, 8)), generator.standard_normal(5)
+        beta = generator.uniform(0.1, 0.4, 5) * generator.choice([-1, 1], 5)
+        excess = float(beta.sum()) if with_bias else None
+        gram, diagonal, sign = X @ X.T, np.full(5, 0.2), np.sign(beta)
+
+        def value(b, gram=gram, y=y, diagonal=diagonal, sign=sign):
+            return 0.5 * b @ gram @ b - y @ b + 0.5 * b @ (diagonal * b) + width * (sign @ b)
+
+        face = Face(beta, np.full(5, -50.0), np.full(5, 50.0), gram @ beta - y + diagonal * beta, width, diagonal)
+        found, _ = minimise(face, gram, excess)
+        sides = [(-50, 0) if s < 0 and width else (0, 50) if s > 0 and width else (-50, 50) for s in sign]
+        rule = {"constraints": {"type": "eq", "fun": np.sum}} if with_bias else {}
+        best = minimize(value, beta, bounds=sides, method="SLSQP", options={"ftol": 1e-14}, **rule)
+        whole = (found != 0).all()  # a variable that met its bound may not leave it within the face
+        assert value(found) <= value(beta) + 1e-9 or with_bias
+        if whole:
+            assert value(found) == pytest.approx(best.fun, abs=1e-7)
+            assert not with_bias or abs(found.sum()) < 1e-7
+        assert (found * sign >= 0).all() or not width

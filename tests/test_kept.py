@@ -120,3 +120,20 @@ def test_a_text_file_and_the_same_texts_in_memory_give_the_same_model(tmp_path):
     from_file = st.LinearClassifier(hasher=hasher, random_state=0).fit_stream(st.scan(path))
     from_list = st.LinearClassifier(hasher=hasher, random_state=0).fit(texts, labels)
     np.testing.assert_array_equal(from_file.coef_, from_list.coef_)
+
+
+def test_a_process_with_little_memory_keeps_rows_in_files(path, tmp_path, monkeypatch):
+    """The room in memory is an eighth of what is allowed, and every row is there all the same."""
+    limit = tmp_path / "memory.max"
+    limit.write_text("max\n")
+    monkeypatch.setattr(kept, "CGROUP_LIMIT", str(limit))
+    free = kept.allowed_bytes()
+    limit.write_text("64000\n")
+    assert kept.allowed_bytes() == 64_000 < free
+    moved = []
+    move = kept._Shelf._move_to_files
+    monkeypatch.setattr(kept._Shelf, "_move_to_files", lambda shelf: moved.append(shelf.n_entries) or move(shelf))
+    monkeypatch.setattr(files, "BLOCK_BYTES", 1024)
+    assert numbers(keep_rows(st.scan(path))) == list(range(1, N_ROWS + 1))
+    assert len(moved) == 1
+    assert moved[0] <= 1000

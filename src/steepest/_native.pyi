@@ -522,6 +522,7 @@ def dual_sweep(
     bias_step: float,
     least_slope: float,
     most_slope: float,
+    relax: float,
     seed: int,
 ) -> tuple[int, int, float, float, float]: ...
 def dual_gather(

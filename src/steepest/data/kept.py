@@ -3,7 +3,7 @@
 A few of them stay in memory. The entries of more go to an unnamed temporary file, which is mapped, and which vanishes
 with the process; only row starts, targets and weights stay in memory. Data that is too large for that, or for the disk,
 is dropped again, and every epoch then reads as if nothing had been tried, encoders included. Memory: at most IN_MEMORY
-entries and KEPT_ROWS rows, whatever the size of the data.
+entries, or an eighth of what the process is allowed, and KEPT_ROWS rows, whatever the size of the data.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from steepest.data.source import ArraySource, Derived, Order, Source
 
 # Eight bytes each: 96 MB, so that all of a stream fits the 250 MB that were promised.
 IN_MEMORY = 12 << 20
+# Of the memory that the process may have: its rows must leave room for the reader, the learner and the libraries.
+SHARE_OF_ALLOWED = 0.125
+CGROUP_LIMIT = "/sys/fs/cgroup/memory.max"
 # What reading in vain may cost at most: a second or so.
 KEPT_ENTRIES = 64 << 20
 KEPT_ROWS = 1 << 20
@@ -93,7 +96,8 @@ class _Shelf:
     def __init__(self) -> None:
         self.n_rows = self.n_entries = 0
         # Memory is taken where it is first touched: the room that is not needed costs nothing.
-        self._entries: list[Array] = [np.empty(IN_MEMORY, dtype) for dtype in (np.int32, np.float32)]
+        self._room = min(IN_MEMORY, int(SHARE_OF_ALLOWED * allowed_bytes()) // 8)
+        self._entries: list[Array] = [np.empty(self._room, dtype) for dtype in (np.int32, np.float32)]
         self._files: list[Any] = []
         self._maps: list[mmap.mmap] = []
         self._parts: list[Chunk] = []  # without their entries
@@ -103,7 +107,7 @@ class _Shelf:
         """Takes in the rows of a chunk."""
         first, last = int(chunk.indptr[0]), int(chunk.indptr[-1])
         start, stop = self.n_entries, self.n_entries + last - first
-        if not self._files and stop > IN_MEMORY:
+        if not self._files and stop > self._room:
             self._move_to_files()
         for kept, entries in zip(self._files or self._entries, (chunk.indices, chunk.values), strict=True):
             if self._files:
@@ -150,6 +154,25 @@ class _Shelf:
         n_bytes = 4 * self.n_entries
         self._maps = [mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ) for file in self._files]
         return [np.frombuffer(mapped, dtype) for mapped, dtype in zip(self._maps, (np.int32, np.float32), strict=True)]
+
+
+def allowed_bytes() -> int:
+    """What limits of the process or of its container leave; reserved memory counts for them, touched or not."""
+    found = [1 << 62]
+    try:
+        import resource
+
+        limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+        found += [limit for limit in limits if limit != resource.RLIM_INFINITY]
+    except ImportError:  # not on Windows
+        pass
+    try:
+        with open(CGROUP_LIMIT) as file:
+            text = file.read().strip()
+        found += [int(text)] if text.isdigit() else []
+    except OSError:
+        pass
+    return min(found)
 
 
 _NO_ENTRIES = (np.empty(0, np.int32), np.empty(0, np.float32))

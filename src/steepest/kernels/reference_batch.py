@@ -1,7 +1,8 @@
 """The batch kernel in plain NumPy: what one pass adds up, without lanes, chunks or threads. Tests compare the two.
 
 With scores z = X w + b and weights c of the rows: loss sum(c l(z)), gradient X'(c l'(z)), product X'(c l''(z) (X v)),
-and diagonal (X^2)'(c l''(z)). The losses are given as functions, so that this file knows nothing of them.
+diagonal (X^2)'(c l''(z)), and Hessian X'(c l''(z) X). The losses are given as functions, so that this file knows
+nothing of them.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ def softmax_product(X: Array, c: Array, p: Array, v: Array) -> Array:
 def diagonal(X: Array, c: Array, curvature: Array) -> Array:
     """The diagonal of the Hessian."""
     return np.asarray((with_ones(X) ** 2).T @ (c[:, None] * curvature))
+
+
+def hessian(X: Array, c: Array, curvature: Array) -> Array:
+    """The Hessian, a matrix an output."""
+    rows = with_ones(X)
+    return np.array([rows.T @ (c[:, None] * bend[:, None] * rows) for bend in curvature.T])
 
 
 def envelope(loss: Callable[[Any], Array], a: float, mu: float, width: float = 8.0) -> float:

@@ -1,6 +1,7 @@
 """The slow, obvious definition of the loops of dual_cd, saga and cd, in float64 and with dense rows.
 
-dual sweep  for each row in the shuffled order, beta <- argmin of the dual in this variable, w += change x, b likewise
+dual sweep  for each row in the shuffled order, beta <- argmin of the dual in this variable (or `relax` times as far),
+            w += change x, b likewise
 saga epoch  for each row of the order: w <- w - eta (1 - 1/n) (g - old g) x, then every weight flows by eta along
             -(mean gradient + l1 sign w), stopping at zero where the 1-norm holds it, and is divided by 1 + eta l2
 cd cycle    for each feature of the set, w_j <- argmin of the quadratic model in this weight
@@ -46,8 +47,10 @@ def dual_box(loss: str, parameter: float, y: float, cap: float) -> Box:
     }[loss]
 
 
-def dual_optimum(loss: str, parameter: float, beta: float, square: float, y: float, cap: float, score: float) -> float:
-    """The best dual variable of one row while all others stay."""
+def dual_optimum(
+    loss: str, parameter: float, beta: float, square: float, y: float, cap: float, score: float, relax: float = 1.0
+) -> float:
+    """The best dual variable of one row while all others stay, or `relax` times as far, but not beyond a kink."""
     if loss == "log":  # alpha = cap / (1 + exp(margin)), and the margin moves with alpha: by bisection
         low, high = 0.0, cap
         for _ in range(200):
@@ -58,18 +61,30 @@ def dual_optimum(loss: str, parameter: float, beta: float, square: float, y: flo
     low, high, diagonal, width = dual_box(loss, parameter, y, cap)
     pull = square * beta - (score - y)
     soft = np.sign(pull) * max(abs(pull) - width, 0.0)
-    return float(np.clip(soft / (square + diagonal), low, high))
+    goal = soft / (square + diagonal)
+    relaxed = beta + relax * (goal - beta)
+    if width > 0 and relaxed * goal <= 0:
+        relaxed = 0.0
+    return float(np.clip(relaxed, low, high))
 
 
 def dual_sweep(
-    rows: Array, state: Array, w: Array, bias: Array, order: list[int], loss: str, parameter: float, bias_step: float
+    rows: Array,
+    state: Array,
+    w: Array,
+    bias: Array,
+    order: list[int],
+    loss: str,
+    parameter: float,
+    bias_step: float,
+    relax: float = 1.0,
 ) -> None:
     """One visit of every row; state has the columns beta, square, y and cap."""
     for i in order:
         beta, square, y, cap = state[i]
         if cap == 0:
             continue
-        fresh = dual_optimum(loss, parameter, beta, square, y, cap, float(rows[i] @ w + bias[0]))
+        fresh = dual_optimum(loss, parameter, beta, square, y, cap, float(rows[i] @ w + bias[0]), relax)
         state[i, 0] = fresh
         w += (fresh - beta) * rows[i]
         bias += (fresh - beta) * np.array([bias_step, 1.0])

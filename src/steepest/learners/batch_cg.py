@@ -2,8 +2,8 @@
 
 Linear (Hestenes and Stiefel, 1952): solves H w = c without ever forming H, one pass over the rows an iteration; outputs
 run side by side, each with steps of its own. Non-linear: directions by Polak and Ribiere, never below 0, with a strong
-Wolfe search (Nocedal and Wright, 2006, section 5.2). Both divide by the second moments of the features, so that units
-do not matter.
+Wolfe search (Nocedal and Wright, 2006, section 5.2). Both divide by the second moments of the features, of sparse data
+by a power of them, so that units matter less or not at all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from steepest.learners.batch_lbfgs import relative_change
 from steepest.learners.batch_search import Point, search
 from steepest.learners.objective import Objective
 
+# Of the features' second moments, if data is sparse. Iterations to 1e-3 and 1e-6 by powers 1/2, 3/4 and 1: generated
+# ridge with a million columns 10 18, 5 10, 4 8; RCV1's shape 6 11, 6 11, 6 13; news20 11 21, 10 21, 11 27.
+SCALE_POWER = 0.75
 REFRESH = 50  # iterations after which the residual is computed anew, against rounding
 
 
@@ -27,42 +30,48 @@ class LinearCG:
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
-        self.scale = objective.scale()
+        self.scale = objective.scale(SCALE_POWER)
         self.w = objective.start()
         self.iterations = 0
         self.value, self.residual = self._evaluate()
         self.direction = np.zeros(objective.shape)
-        self.square = self._square(self.residual)
+        self._scaled = np.empty(objective.shape)  # the residual over the scale
+        self.square = self._square()
         self.last_square = np.zeros(objective.n_outputs)
         self.first = float(self.square.sum())
 
     def _evaluate(self) -> tuple[float, Array]:
         value, gradient = self.objective.evaluate(self.w, curvature=True)
-        return value, -gradient
+        return value, np.negative(gradient, out=gradient)
 
-    def _square(self, r: Array) -> Array:
-        return np.asarray((r * r / self.scale).sum(axis=0))
+    def _square(self) -> Array:
+        np.divide(self.residual, self.scale, out=self._scaled)
+        return _dots(self.residual, self._scaled)
 
     def step(self) -> Step:
-        """One product with the Hessian."""
-        before = self.w
+        """One product with the Hessian. In place: fresh arrays of a million numbers cost more than the numbers."""
         share = np.divide(self.square, self.last_square, out=np.zeros_like(self.square), where=self.last_square > 0)
-        self.direction = self.residual / self.scale + share * self.direction
+        self.direction *= share
+        self.direction += self._scaled
         product = self.objective.product(self.direction)
-        bend = (self.direction * product).sum(axis=0)
+        bend = _dots(self.direction, product)
         eta = np.divide(self.square, bend, out=np.zeros_like(bend), where=bend > 0)
-        self.w = self.w + eta * self.direction
+        move = np.multiply(eta, self.direction, out=self._scaled)
+        moved = math.sqrt(float(_dots(move, move).sum()))
+        self.w += move
         # F falls by half of what the gradient promises: exact for a quadratic
         self.value -= 0.5 * float((eta * self.square).sum())
         self.last_square, self.iterations = self.square, self.iterations + 1
         if self.iterations % REFRESH:
-            self.residual = self.residual - eta * product
+            product *= eta
+            self.residual -= product
         else:
             self.value, self.residual = self._evaluate()
-        self.square = self._square(self.residual)
+        self.square = self._square()
         left = math.sqrt(float(self.square.sum()) / self.first) if self.first > 0 else 0.0
         done = None if eta.any() else "the gradient is zero"
-        return Step(self.value, left, float(eta.max()), relative_change(self.w, before), done)
+        size = math.sqrt(float(_dots(self.w, self.w).sum()))
+        return Step(self.value, left, float(eta.max()), moved / size if size > 0 else 0.0, done)
 
     @property
     def state(self) -> Mapping[str, Array]:
@@ -83,6 +92,14 @@ class LinearCG:
         self.square, self.last_square = np.array(state["squares"])
         self.value, self.first = float(state["numbers"][0]), float(state["numbers"][1])
         self.iterations = int(state["numbers"][2])
+        np.divide(self.residual, self.scale, out=self._scaled)
+
+
+def _dots(a: Array, b: Array) -> Array:
+    """The product of each output's column with its own."""
+    if a.shape[1] == 1:
+        return np.atleast_1d(np.einsum("i,i", a[:, 0], b[:, 0]))
+    return np.asarray(np.einsum("ij,ij->j", a, b))
 
 
 class NonlinearCG:

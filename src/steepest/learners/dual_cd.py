@@ -22,6 +22,7 @@ from steepest import kernels
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.parameters import ParameterError
 from steepest.learners.batch import Step
+from steepest.learners.dual_faces import Face, minimise
 from steepest.learners.linear_state import SOFTMAX
 from steepest.learners.losses import Loss
 from steepest.learners.objective import Objective
@@ -31,6 +32,11 @@ BETA, SQUARE = 0, 1  # columns of a dual row; the others are the target and the 
 MOST_SWEEPS = 1000  # in one step
 STEP_GAIN = 1e-6  # a step ends when the gap is this share of what it was, or small enough: a look costs sweeps
 FLOAT32_TOL = 1e-7  # below, rounding of float32 weights between two certificates would be felt
+# A step goes further than to its optimum, which the box allows below twice as far, while the gap falls by less than to
+# this share in a sweep. Chosen by visits to 1e-5 on 32 problems: 10 % fewer in the mean, from 20 % more to 65 % fewer.
+RELAXED, SLOW_FALL = 1.5, 0.6
+FACE_ROWS, FACE_PATIENCE = 128, 4  # so few rows left are solved as a whole after so many slow sweeps
+MOST_FACE_NUMBERS = 1 << 22
 SLOW, PATIENCE = 0.8, 4  # the bias is far off if the sum of beta stays above this share of itself for so many sweeps
 # The quadratic term of each loss's dual, in units of 1 / C.
 DIAGONAL = {"squared_hinge": 0.5, "modified_huber": 0.5, "squared": 1.0, "huber": 1.0}
@@ -86,6 +92,7 @@ class DualProblem:
         self.n_active = n
         self.slope_range = (-math.inf, math.inf)
         self.sweeps = 0
+        self.relax = 1.0
         self.scale = float(self.share @ loss.value(np.zeros(n), y, parameter)) or 1.0
         self.certificate: Certificate | None = None
 
@@ -93,16 +100,23 @@ class DualProblem:
 
     def reach(self, wanted: float) -> Certificate:
         """Sweeps until the gap seems to be `wanted` times the objective, and finds out whether it is."""
-        target, before, found = wanted, math.inf, None
+        target, before, found, slow = wanted, math.inf, None, 0
         self.active = np.arange(len(self.active))  # so that a run taken up again draws the same orders
         self.visit_all()
+        self.relax = 1.0
         for _ in range(MOST_SWEEPS):
             few, all_visited = 4 * self.n_active < len(self.active), self.n_active == len(self.active)
             estimate = self.sweep()
             # The estimate is from before the sweep. If few rows were visited, to know for certain costs far more than
             # another sweep; otherwise it is worth a look as soon as this sweep may have been enough.
-            expected = 4.0 * estimate if few else estimate * min(1.0, estimate / max(before, 1e-300))
+            falling = min(1.0, estimate / max(before, 1e-300)) if math.isfinite(before) else 1.0
+            expected = 4.0 * estimate if few else estimate * falling
             before = estimate
+            self.relax = RELAXED if falling > SLOW_FALL else 1.0
+            slow = slow + 1 if falling > SLOW_FALL and self.n_active <= FACE_ROWS else 0
+            if slow >= FACE_PATIENCE:
+                self.descend_face()
+                slow = 0
             if expected > target * self.scale:
                 continue
             found = self.certify()
@@ -131,6 +145,7 @@ class DualProblem:
             bias_step=self.bias_step,
             least_slope=least_most[0],
             most_slope=least_most[1],
+            relax=self.relax,
             seed=(self.seed << 24) + self.sweeps,
         )
         if status:
@@ -150,6 +165,27 @@ class DualProblem:
             self.state[:, SQUARE] += self.bias_step
             self.bias_step *= 2.0
             self.slow_sweeps = 0
+
+    def descend_face(self) -> None:
+        """The minimum over the variables between their bounds, found at once."""
+        if self.loss.name == "log":
+            return
+        at = np.sort(self.active[: self.n_active])
+        at = at[self.cap[at] > 0]
+        entries = int((self.rows.indptr[at + 1] - self.rows.indptr[at]).sum())
+        if not 0 < len(at) * entries <= MOST_FACE_NUMBERS:
+            return
+        X, columns = _dense(self.rows, at)
+        beta, cap = self.state[at, BETA], self.cap[at]
+        low, high = box(self.loss.name, self.parameter, self.y[at], cap)
+        diagonal = DIAGONAL.get(self.loss.name, 0.0) / cap
+        slope = X @ self.w[columns].astype(np.float64) + self.bias[0] - self.y[at] + diagonal * beta
+        width = self.parameter if self.loss.name == "epsilon_insensitive" else 0.0
+        face = Face(beta, low, high, slope, width, diagonal)
+        found, shift = minimise(face, X @ X.T, float(self.bias[1]) if self.bias_step > 0 else None)
+        self.state[at, BETA] = found
+        self.w[columns] += (X.T @ (found - beta)).astype(self.w.dtype)
+        self.bias += [shift, float((found - beta).sum())] if self.bias_step > 0 else 0.0
 
     def visit_all(self) -> None:
         """Ends the shrinking: every row is visited again."""
@@ -198,6 +234,31 @@ class DualProblem:
         if self.loss.name == "epsilon_insensitive":
             value -= self.parameter * float(np.abs(beta).sum())
         return value
+
+
+def box(loss: str, parameter: float, y: Array, cap: Array) -> tuple[Array, Array]:
+    """Between what the dual variables of a loss may lie."""
+    up, none = np.where(y > 0, cap, 0.0), np.full(len(y), math.inf)
+    return {
+        "hinge": (up - cap, up),
+        "squared_hinge": (np.where(y > 0, 0.0, -none), np.where(y > 0, none, 0.0)),
+        "modified_huber": (4 * (up - cap), 4 * up),
+        "squared": (-none, none),
+        "huber": (-parameter * cap, parameter * cap),
+        "epsilon_insensitive": (-cap, cap),
+        "quantile": ((parameter - 1) * cap, parameter * cap),
+    }[loss]
+
+
+def _dense(rows: Chunk, at: Array) -> tuple[Array, Array]:
+    """(these rows over the columns that they have, those columns)."""
+    spans = [slice(rows.indptr[i], rows.indptr[i + 1]) for i in at]
+    indices = np.concatenate([rows.indices[span] for span in spans])
+    columns, places = np.unique(indices, return_inverse=True)
+    numbers = np.repeat(np.arange(len(at)), [span.stop - span.start for span in spans])
+    X = np.zeros((len(at), len(columns)))
+    np.add.at(X, (numbers, places), np.concatenate([rows.values[span] for span in spans]))
+    return X, columns
 
 
 class DualCD:
