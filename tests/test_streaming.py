@@ -79,8 +79,7 @@ def test_batch_solvers_take_no_memory_for_the_rows_of_a_file(tmp_path, solver):
         peak, objective = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         peaks.append(int(peak) / 1024)
         objectives.append(float(objective))
-    megabytes = path.stat().st_size / 2**20
-    assert peaks[1] - peaks[0] < 0.05 * megabytes
+    assert peaks[1] - peaks[0] < 30  # chunks under way, more or fewer; kept rows would be 205 MB
     assert objectives[1] == pytest.approx(objectives[0])  # the same 2,000 rows, more often
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from steepest.data import columnar, files, lines, table_lines
+from steepest.data import columnar, csv_lines, files, json_lines, lines
 from steepest.data.chunk import Chunk, DataError, concatenate
 from steepest.data.parameters import ParameterError
 from steepest.data.scan import scan
@@ -231,7 +231,8 @@ BAD_CSV = [
 
 @pytest.mark.parametrize(("line", "fault"), BAD_CSV)
 def test_bad_csv_lines(tmp_path, monkeypatch, line, fault):
-    monkeypatch.setattr(table_lines, "LOOK_BYTES", 1000)
+    for module in (csv_lines, json_lines):
+        monkeypatch.setattr(module, "LOOK_BYTES", 1000)
     path = write(tmp_path / "a.csv", CSV + line + b"cid,3,1,1\n")
     with pytest.raises(DataError, match=rf"a.csv, line 202: {fault}; correct the line or pass on_bad_line"):
         targets(scan_csv(path, weight="w"))
@@ -257,7 +258,8 @@ BAD_JSON = [
 
 @pytest.mark.parametrize(("line", "fault"), BAD_JSON)
 def test_bad_json_lines(tmp_path, monkeypatch, line, fault):
-    monkeypatch.setattr(table_lines, "LOOK_BYTES", 1000)
+    for module in (csv_lines, json_lines):
+        monkeypatch.setattr(module, "LOOK_BYTES", 1000)
     path = write(tmp_path / "a.jsonl", JSON + line + JSON[:40].replace(b"ann", b"cid"))
     with pytest.raises(DataError, match=rf"a.jsonl, line 201: {fault}; correct the line or pass on_bad_line"):
         targets(scan_jsonl(path, weight="w"))
@@ -481,7 +483,7 @@ def test_a_quote_that_is_never_closed(tmp_path, monkeypatch):
     data = b"x,y\n" + b'"a\nb",1\n' * 100 + b'"open,1\n' + b"c,1\n" * 1000
     path = write(tmp_path / "a.csv", data)
     for limit in (1 << 24, 1000):
-        monkeypatch.setattr(table_lines, "OPEN_LIMIT", limit)
+        monkeypatch.setattr(csv_lines, "OPEN_LIMIT", limit)
         with pytest.raises(DataError, match=r"a.csv, line 202: a quote is opened and never closed; correct the line"):
             targets(scan_csv(path))
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from steepest.data.columnar import ArrowSource, ParquetSource
+from steepest.data.csv_lines import CsvSource
 from steepest.data.files import Paths, TextFile, open_files
+from steepest.data.json_lines import JsonSource
 from steepest.data.parameters import ParameterError
 from steepest.data.roles import make_roles
 from steepest.data.sparse_table import read_sparse
-from steepest.data.table_lines import CsvSource, JsonSource
 
 Names = str | Iterable[str] | None
 

@@ -1,0 +1,147 @@
+"""JSON lines: types from the first lines, one object a line, and what is wrong with one that is not."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from steepest.data.chunk import DataError
+from steepest.data.files import TextFile
+from steepest.data.roles import (
+    arrow,
+    is_list,
+)
+from steepest.data.table_lines import LOOK_BYTES, Line, TableLines
+
+_JSON_NAMES = {
+    list: "an array",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a truth value",
+    type(None): "null",
+}
+_JSON_TYPES = {"int64": int | float, "double": int | float, "string": str, "bool": bool}
+
+
+class JsonSource(TableLines):
+    """Rows of JSON lines; made by `scan_jsonl`."""
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The format and its options, settled by the first read."""
+        return {"format": "jsonl", **self.roles.describe(self._schema.label_name), "labels": self._schema.labels}
+
+    def look(self) -> None:
+        """Keys and types."""
+        heads = ((file, file.head(LOOK_BYTES)) for file in self.files)
+        file, head = next(((file, head) for file, head in heads if head.strip()), (self.files[0], b""))
+        if head.lstrip().startswith(b"["):
+            raise DataError(f"{file.name} is one JSON array; write one object a line")
+        lines = head.split(b"\n") if len(head) < LOOK_BYTES else head.split(b"\n")[:-1] or [head]
+        types: dict[str, str] = {}
+        for line in lines:
+            for name, value in (_json_object(line) or {}).items():
+                types[name] = _widened(types.get(name, ""), value)
+        if not types:
+            if not head.strip():
+                raise DataError(f"{file.name}: there is no row in it; give a file with data")
+            shown = lines[0][:60].decode("utf-8", "backslashreplace")
+            raise DataError(f"{file.name}: the first line, {shown!r}, is no JSON object; write one object a line")
+        names = [name for name, kind in types.items() if kind != "nested" or name == self.roles.label]
+        used = self.settle(names, file.name)
+        if not self.roles.features:  # lists are no features
+            used = [name for name in used if name == self._schema.label or not is_list(types[name])]
+        self._schema.types = {name: self.fixed_type(name, types[name].replace("<>", "<string>")) for name in used}
+
+    def fixed_type(self, name: str, guessed: str) -> str:
+        """As the values are written, since they have types; a role decides only what null leaves open."""
+        if guessed and name != self._schema.weight:
+            return "double" if guessed == "int64" and name in (*self.roles.numeric, self._schema.label) else guessed
+        return super().fixed_type(name, guessed or "string")
+
+    def parse(self, data: bytes, file: TextFile, whole: bool) -> Any:
+        """By Arrow."""
+        pa, reader = arrow(), arrow("json")
+        codecs.utf_8_decode(data, "strict", True)  # Arrow does not look
+        schema = pa.schema(list(self._schema.arrow_types(whole).items()))
+        return reader.read_json(
+            pa.BufferReader(data),
+            reader.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+
+    def check(self, data: bytes, file: TextFile) -> Iterator[Line]:
+        """Line by line."""
+        start = 0
+        while start < len(data):
+            stop = data.find(b"\n", start) + 1 or len(data)
+            line = data[start:stop]
+            yield start, stop, self._fault(line) if line.strip() else ""
+            start = stop
+
+    def _fault(self, line: bytes) -> str:
+        try:
+            row = json.loads(line.decode())
+        except UnicodeDecodeError:
+            return "the line is not UTF-8"
+        except (ValueError, RecursionError) as error:
+            return f"the line is no JSON ({error})"
+        if not isinstance(row, dict):
+            return f"the line holds {_JSON_NAMES[type(row)]} instead of an object"
+        faults = (self._value_fault(row.get(name), name, kind) for name, kind in self._schema.types.items())
+        return next(filter(None, faults), "")
+
+    def _value_fault(self, value: Any, name: str, kind: str) -> str:
+        if value is None:
+            return self._missing_fault(name)
+        shown = repr(value) if len(repr(value)) <= 40 else repr(value)[:40] + "..."
+        if is_list(kind):
+            return self._list_fault(value, shown, name, kind)
+        wrong = not isinstance(value, _JSON_TYPES[kind]) or (isinstance(value, bool) and kind != "bool")
+        if wrong:
+            wanted = {"string": "a string", "bool": "true or false"}.get(kind, "a number")
+            return f"{shown} in column {name!r} is not {wanted}"
+        return self._number_fault(name, float(value)) if kind in ("int64", "double") else ""
+
+    def _list_fault(self, value: Any, shown: str, name: str, kind: str) -> str:
+        element = kind.removeprefix("list<").removesuffix(">")
+        if not isinstance(value, list) or any(not isinstance(part, _JSON_TYPES[element]) for part in value):
+            return f"{shown} in column {name!r} is not a list of {element}s"
+        if name == self._schema.label and self._schema.labels is not None and element == "string":
+            unknown = [part for part in value if part not in self._schema.labels]
+            return f"the label {unknown[0]!r} is not among the labels given" if unknown else ""
+        return ""
+
+
+def _json_object(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _widened(kind: str, value: Any) -> str:
+    """The type of a column that had this type so far, with one more value; the first kind of value decides."""
+    if value is None or kind == "nested":
+        return kind
+    found = _json_type(value)
+    if not kind or (kind, found) in (("int64", "double"), ("list<>", "list<string>"), ("list<>", "list<double>")):
+        return found
+    return kind
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int64" if abs(value) < 1 << 62 else "double"
+    if isinstance(value, list):
+        found = {_json_type(part) for part in value}
+        if found <= {"string"}:
+            return "list<string>" if value else "list<>"
+        return "list<double>" if found <= {"int64", "double"} else "nested"
+    return "double" if isinstance(value, float) else "string" if isinstance(value, str) else "nested"
