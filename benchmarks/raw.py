@@ -361,7 +361,7 @@ def memory_job() -> Job:
     return Job(runners, [Target("MB at most, with 2 MB of weights", most, "at most", 252)], once=True)
 
 
-def write_vw(path: Path, copies: int = 2) -> int:
+def write_vw(path: Path, copies: int = 20) -> int:
     """Reviews as lines of VW's format, each so often; how many lines there are."""
     texts, labels = SETS["imdb"].read("train")
     words = ["".join(c if c.isalnum() else " " for c in text.lower()) for text in texts]
