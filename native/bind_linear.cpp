@@ -173,7 +173,7 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
   ReplicaTables tables = {nullptr, nullptr, parallel.synced};
   if (replicas || hogwild) require(!shrunk, "clocks of shrinkage cannot be summed");
   if (replicas) {
-    require(!paired, "replicas take weights and averages apart");
+    require(!paired || width == 1, "replicas take averages behind the weights of one output only");
     require(several.rows_each >= 1 && several.rows_each % choices.batch_size == 0,
             "a replica learns whole batches");
     require(

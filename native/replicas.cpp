@@ -122,8 +122,9 @@ Rows part_of(const Rows& rows, const Choices& c, int64_t from, int64_t to) {
   return part;
 }
 
+// Of the table v, with the averages if they stand behind the weights.
 int64_t count_entries(const Rows& rows, int64_t accumulators) {
-  return (rows.table_bits ? table_entries(rows.table_bits) : rows.n_features * rows.width) * accumulators;
+  return rows.table_bits ? table_entries(rows.table_bits) * accumulators : rows.n_features * rows.stride;
 }
 
 // What is in the way of learning apart from this clock to that: nothing, a scale to be folded in first, or
@@ -179,10 +180,11 @@ class Rounds {
         p_(p),
         tables_(tables),
         adaptive_(p.accumulators == 2),
+        paired_(!adaptive_ && !rows.table_bits && rows.stride == 2 * rows.width),
         R_(p.n_replicas),
         entries_(count_entries(rows, p.accumulators)),
         base_v_(static_cast<W*>(s.v)),
-        base_u_(static_cast<W*>(s.average)),
+        base_u_(paired_ ? nullptr : static_cast<W*>(s.average)),
         starts_(R_ + 1),
         next_starts_(R_ + 1),
         ends_(R_),
@@ -197,8 +199,8 @@ class Rounds {
       nonzeros += static_cast<double>(rows.indptr[r + 1] - rows.indptr[r]);
     }
     const double a_round = nonzeros / static_cast<double>(visited) * static_cast<double>(round_rows());
-    sparse_ =
-        static_cast<double>(entries_) > 2 * a_round * static_cast<double>(p.accumulators * rows.n_outputs);
+    sparse_ = static_cast<double>(entries_) >
+              2 * a_round * static_cast<double>((paired_ ? 2 : p.accumulators) * rows.n_outputs);
     if (sparse_) touched_ = std::vector<std::atomic<uint8_t>>((entries_ + kLine - 1) / kLine);
   }
 
@@ -299,8 +301,9 @@ class Rounds {
     // In one go, and by who will use it: weights written by others would be fetched one by one.
     if (!sparse_) copy_common(r);
     Clock clock = starts_[r];  // on this thread's own stack: it moves with every row
-    void* u = base_u_ ? table(tables_.average, r) : nullptr;
-    outcomes_[r] = learn_(mine, c_, own_[r].state(s_, table(tables_.v, r), u, &clock));
+    W* const v = table(tables_.v, r);
+    W* const u = base_u_ ? table(tables_.average, r) : paired_ ? v + rows_.width : nullptr;
+    outcomes_[r] = learn_(mine, c_, own_[r].state(s_, v, u, &clock));
     ends_[r] = clock;
     if (sparse_ && outcomes_[r].status == kFine) touch(mine);
   }
@@ -311,7 +314,7 @@ class Rounds {
   }
 
   void touch(const Rows& rows) {
-    const int64_t stride = rows.width * p_.accumulators, K = rows.n_outputs;
+    const int64_t stride = rows.stride, K = rows.n_outputs;
     const uint64_t mask = (uint64_t{1} << rows.table_bits) - 1;
     for (int64_t q = 0; q < rows.n; ++q) {
       const int64_t row = rows.order ? rows.order[q] : q;
@@ -369,6 +372,8 @@ class Rounds {
           factor[k] += change != 0 ? W{1} : W{0};
         }
       }
+      // An average moves as its weight does: the same share of what the replicas have added.
+      for (int64_t k = 1; paired_ && k < n; k += 2) factor[k] = factor[k - 1];
       const W gain = static_cast<W>(p_.gain);
       // gain / factor, at most 1; written so that a compiler need not guard a division it makes in vain.
       const bool all = std::isinf(gain);
@@ -416,7 +421,7 @@ class Rounds {
   const LinearState s_;
   const ParallelChoices p_;
   ReplicaTables& tables_;
-  const bool adaptive_;
+  const bool adaptive_, paired_;  // paired: [feature][v, u] of one output
   const int64_t R_, entries_;
   W *const base_v_, *const base_u_;
   std::vector<Clock> starts_, next_starts_, ends_;

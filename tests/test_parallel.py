@@ -107,6 +107,7 @@ def test_hogwild_learns_as_well_as_serial(solver):
     serial = st.LinearClassifier(solver=solver, random_state=0).fit(X, y)
     model = st.LinearClassifier(solver=solver, parallel="hogwild", n_jobs=2, random_state=0).fit(X, y)
     assert model.objective(X, y) < 1.1 * serial.objective(X, y)
+    assert model.history_.column("eta")[0] == serial.history_.column("eta")[0]  # steps are tried by one thread
     alone = st.LinearClassifier(solver=solver, parallel="hogwild", n_jobs=1, random_state=0).fit(X, y)
     same_bits(serial, alone)
 

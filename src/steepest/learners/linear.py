@@ -201,10 +201,12 @@ class LinearLearner(TargetCoder):
     def _learn_apart(self, rows: Chunk) -> tuple[int, int, float, float]:
         """Whole rounds by the replicas. Their tables stay from call to call as long as nobody else has learned."""
         arrays, kept, n = self.arrays, self._replicas, self.settings.n_replicas
-        for name in WIDE:
-            if name in arrays and (name not in kept or kept[name].shape[1:] != arrays[name].shape):
-                self._refuse_huge_table(arrays[name].size * n)
-                kept[name] = np.empty((n, *arrays[name].shape), arrays[name].dtype)
+        for name, table in zip(WIDE, kernel_tables(arrays), strict=True):
+            if table is None:
+                kept.pop(name, None)
+            elif name not in kept or kept[name].shape[1:] != table.shape:
+                self._refuse_huge_table(table.size * n)
+                kept[name] = np.empty((n, *table.shape), table.dtype)
                 kept["synced"] = None
         synced = kept.get("synced")
         result = self._kernel_call(
@@ -314,7 +316,8 @@ class LinearLearner(TargetCoder):
 
     def learn_once(self, coded: Chunk) -> float:
         """One pass over coded rows: their mean loss before each was learned, infinite if something went wrong."""
-        _, status, loss_sum, weight = self._kernel_call(coded, self.arrays, self._choices(), self.n_threads)
+        n_threads = 1 if self.settings.hogwild else self.n_threads  # a trial is to say the same every time
+        _, status, loss_sum, weight = self._kernel_call(coded, self.arrays, self._choices(), n_threads)
         return loss_sum / max(weight, 1e-300) if status == 0 else math.inf
 
     # ---------------------------------------------------------------------------------------------------- measures

@@ -210,7 +210,7 @@ class LinearState:
         tables = {"shrunk": np.zeros(shape[0])} if s.l1 > 0 and s.rule not in ADAPTIVE else {}
         if s.average == "no":
             return tables | {"v": np.zeros(shape, s.dtype)}
-        if self.shared or s.n_replicas > 1 or shape[1] > 1:
+        if self.shared or shape[1] > 1:
             return tables | {name: np.zeros(shape, s.dtype) for name in WIDE}
         pair = np.zeros((shape[0], 2, shape[1]), s.dtype)
         return tables | {"v": pair[:, 0], "average": pair[:, 1]}
