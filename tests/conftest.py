@@ -80,3 +80,19 @@ def shared_data():
     if not folder.is_dir():
         pytest.skip(f"the real data sets are not at {folder}; set STEEPEST_DATA to where they are")
     return folder
+
+
+def kill_driver(monkeypatch, in_run):
+    """The driver of a Spark fit dies in its n-th run from now on; the list grows by every run."""
+    from steepest.spark.shards import Shards
+
+    real, runs = Shards._run, []
+
+    def mortal(shards, *given):
+        runs.append(1)
+        if len(runs) == in_run:
+            raise KeyboardInterrupt
+        return real(shards, *given)
+
+    monkeypatch.setattr(Shards, "_run", mortal)
+    return runs

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import steepest as st
+from conftest import kill_driver
 from steepest.cli import main
 
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
@@ -146,8 +147,6 @@ def test_batch_gradients_inside_one_job_are_added_in_the_same_tree(frame):
 @pytest.mark.parametrize("barrier", [False, True])
 @pytest.mark.parametrize("method", ["ipm", "batch", "lloyd"])
 def test_a_fit_whose_driver_died_goes_on_to_the_same_bits(frame, method, barrier, tmp_path, monkeypatch):
-    from steepest.spark.shards import Shards
-
     def fit(**options):
         options |= {"barrier": barrier, "n_shards": 3}
         if method == "lloyd":
@@ -158,15 +157,7 @@ def test_a_fit_whose_driver_died_goes_on_to_the_same_bits(frame, method, barrier
         return fit_pair(local(3, epochs=4), frame, **options)
 
     whole = fit()
-    real, runs = Shards._run, []
-
-    def mortal(shards, *given):
-        runs.append(1)
-        if len(runs) == 4:
-            raise KeyboardInterrupt
-        return real(shards, *given)
-
-    monkeypatch.setattr(Shards, "_run", mortal)
+    runs = kill_driver(monkeypatch, 4)
     with pytest.raises(KeyboardInterrupt):
         fit(checkpoint=tmp_path)
     assert list(tmp_path.iterdir())
@@ -180,17 +171,7 @@ def test_a_fit_whose_driver_died_goes_on_to_the_same_bits(frame, method, barrier
 
 
 def test_a_checkpoint_of_another_fit_is_refused_in_one_sentence(frame, tmp_path, monkeypatch):
-    from steepest.spark.shards import Shards
-
-    real, runs = Shards._run, []
-
-    def mortal(shards, *given):
-        runs.append(1)
-        if len(runs) == 3:
-            raise KeyboardInterrupt
-        return real(shards, *given)
-
-    monkeypatch.setattr(Shards, "_run", mortal)
+    kill_driver(monkeypatch, 3)
     with pytest.raises(KeyboardInterrupt):
         fit_pair(local(2, epochs=3), frame, checkpoint=tmp_path)
     with pytest.raises(st.DataError, match="other data or parameters"):

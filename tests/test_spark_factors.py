@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import steepest as st
+from conftest import kill_driver
 
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
     pytest.skip("Java is not installed; Spark needs version 17 or later", allow_module_level=True)
@@ -160,22 +161,12 @@ def test_alternating_solvers_give_the_same_bits_on_any_number_of_shards(rating_f
 
 @pytest.mark.parametrize(("method", "barrier"), [("dsgd", False), ("dsgd", True), ("als", False)])
 def test_a_fit_whose_driver_died_goes_on_to_the_same_factors(rating_frame, method, barrier, tmp_path, monkeypatch):
-    from steepest.spark.shards import Shards
-
     def fit(**options):
         model = st.MatrixFactorization(4, epochs=3, random_state=0)
         return st.fit_spark(model, rating_frame, label="rating", method=method, n_shards=2, barrier=barrier, **options)
 
     whole = fit()
-    real, runs = Shards._run, []
-
-    def mortal(shards, *given):
-        runs.append(1)
-        if len(runs) == 4:
-            raise KeyboardInterrupt
-        return real(shards, *given)
-
-    monkeypatch.setattr(Shards, "_run", mortal)
+    runs = kill_driver(monkeypatch, 4)
     with pytest.raises(KeyboardInterrupt):
         fit(checkpoint=tmp_path)
     same(whole, fit(checkpoint=tmp_path, resume=True))

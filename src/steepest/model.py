@@ -28,10 +28,20 @@ class StreamModel(Estimator):
     hasher: Any
     random_state: Any
     verbose: int
+    classes_: Array
     _learner: Any
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_learner" in self.__dict__
+
+    def _refuse_labels(self, source: Source, chunk: Chunk, unknown: Array) -> None:
+        """Rows with labels that were never seen in training: the source says what is done with them."""
+        assert chunk.y is not None
+        labels = chunk.visited(chunk.y)[unknown].tolist()
+        faults = [f"the label {label!r} was never seen in training" for label in labels]
+        classes = ", ".join(repr(label) for label in self.classes_[:10].tolist())
+        remedy = f'the classes are {classes}; correct the label or pass on_bad_line="skip"'
+        source.refuse_rows(chunk.row_ids[unknown].tolist(), faults, remedy)
 
     def _own_hasher(self, roles: Mapping[str, Any] | None = None) -> Any:
         """A copy of the hasher given (or a plain one): what it learns belongs to this model."""

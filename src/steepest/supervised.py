@@ -173,11 +173,7 @@ class Classifier(SupervisedModel):
                 raise DataError("the data holds no labels to evaluate on; name their column")
             known = chunk.visited(self._learner.book.codes(chunk.y)) >= 0
             if not known.all():
-                labels = chunk.visited(chunk.y)[~known].tolist()
-                faults = [f"the label {label!r} was never seen in training" for label in labels]
-                classes = ", ".join(repr(label) for label in self.classes_[:10].tolist())
-                remedy = f'the classes are {classes}; correct the label or pass on_bad_line="skip"'
-                source.refuse_rows(chunk.row_ids[~known].tolist(), faults, remedy)
+                self._refuse_labels(source, chunk, ~known)
                 chunk, scores = chunk.visit(chunk.row_numbers[known]), scores[known]
             if chunk.n_rows:
                 yield chunk, scores

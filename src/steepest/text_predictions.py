@@ -165,14 +165,9 @@ class TextPredictions(WordModel):
         """The coded rows whose labels were seen in training, and which they are; the source says what of the others."""
         coded = self._learner.code_for_scoring(chunk)
         assert coded.y is not None
-        assert chunk.y is not None
         known = coded.visited(coded.y) >= 0
         if not known.all():
-            labels = chunk.visited(chunk.y)[~known].tolist()
-            faults = [f"the label {label!r} was never seen in training" for label in labels]
-            classes = ", ".join(repr(label) for label in self.classes_[:10].tolist())
-            remedy = f'the classes are {classes}; correct the label or pass on_bad_line="skip"'
-            source.refuse_rows(chunk.row_ids[~known].tolist(), faults, remedy)
+            self._refuse_labels(source, chunk, ~known)
             coded = coded.visit(chunk.row_numbers[known])
         return coded, known
 

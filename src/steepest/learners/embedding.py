@@ -358,8 +358,9 @@ class EmbeddingLearner:
         head[:have] = self.head
         self.head = head
 
-    def _rows_until_new(self, chunk: Chunk) -> tuple[Chunk, Array | None, Array]:
-        """The rows before the first one whose label is not known (it is then), and the targets of these visits."""
+    def _rows_until_new(self, chunk: Chunk, unit: int = 1) -> tuple[Chunk, Array | None, Array]:
+        """The whole units of rows before the first one with labels that are not known (in that one they are then), and
+        the targets of these visits."""
         starts, codes = self._block_targets(chunk)
         if starts is not None:
             return (chunk, *_gathered(starts, codes, chunk))
@@ -367,12 +368,13 @@ class EmbeddingLearner:
         unknown = np.flatnonzero(visited < 0)
         if len(unknown) == 0:
             return chunk, None, visited
-        if unknown[0] > 0:
-            n = int(unknown[0])
-            return chunk.span(0, n), None, visited[:n]
+        whole = int(unknown[0]) // unit * unit
+        if whole:
+            return chunk.span(0, whole), None, visited[:whole]
         assert chunk.y is not None
-        self.add_labels(chunk.visited(chunk.y)[:1].tolist())
-        return self._rows_until_new(chunk)
+        labels = chunk.visited(chunk.y)[unknown[unknown < unit]].tolist()
+        self.add_labels(list(dict.fromkeys(labels)))
+        return self._rows_until_new(chunk, unit)
 
     def _block_targets(self, chunk: Chunk) -> tuple[Array | None, Array]:
         """Targets of all rows of the block, coded once for the many chunks that look at it."""
@@ -432,7 +434,7 @@ class EmbeddingLearner:
             rows, edge = chunk.span(done, chunk.n_rows), self._snapshot_edge()
             if self.settings.total == 0:
                 rows = rows.span(0, max(1, (edge - self.rows_learned) // self._round) * self._round)
-            rows, starts, targets = self._rounds_until_new(rows)
+            rows, starts, targets = self._rows_until_new(rows, self._round)
             n_learned, status = self._run_kernel(rows, starts, targets, progress, apart=True)
             done += n_learned
             if status != FINE:  # a round with a row in trouble is learned in turn, which knows what to do
@@ -440,23 +442,6 @@ class EmbeddingLearner:
                 done += self._round
             if self.settings.total == 0 and self.rows_learned >= edge:
                 self.keep_good_state()
-
-    def _rounds_until_new(self, chunk: Chunk) -> tuple[Chunk, Array | None, Array]:
-        """The rounds before the first one with labels that are not known (in that one they are then), and targets."""
-        starts, codes = self._block_targets(chunk)
-        if starts is not None:
-            return (chunk, *_gathered(starts, codes, chunk))
-        visited = chunk.visited(codes)
-        unknown = np.flatnonzero(visited < 0)
-        if len(unknown) == 0:
-            return chunk, None, visited
-        whole = int(unknown[0]) // self._round * self._round
-        if whole:
-            return chunk.span(0, whole), None, visited[:whole]
-        assert chunk.y is not None
-        labels = chunk.visited(chunk.y)[unknown[unknown < self._round]].tolist()
-        self.add_labels(list(dict.fromkeys(labels)))
-        return self._rounds_until_new(chunk)
 
     def _run_kernel(
         self, rows: Chunk, starts: Array | None, targets: Array, progress: Progress, *, apart: bool = False
