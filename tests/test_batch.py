@@ -422,7 +422,7 @@ def test_softmax_as_in_scikit_learn(solver, multiclass):
 @pytest.mark.parametrize("solver", ["lbfgs", "newton_cg"])
 def test_one_against_the_rest_is_a_problem_a_class_and_labels_a_problem_each(solver, multiclass):
     X, y = multiclass
-    options = dict(alpha=1e-3, solver=solver, dtype="float64", tol=1e-8)
+    options = dict(loss="log", alpha=1e-3, solver=solver, dtype="float64", tol=1e-8)
     together = st.LinearClassifier(**options).fit(X, y)
     columns = (y[:, None] == np.arange(4)).astype(int)
     labels = st.LinearClassifier(**options).fit(X, columns)

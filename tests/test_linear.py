@@ -293,7 +293,7 @@ def test_the_step_size_is_calibrated_to_the_scale_of_the_data():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(loss="hinje"), "loss='hinje' is unknown; choose one of hinge"),
+        (dict(loss="hinje"), "loss='hinje' is unknown; choose one of auto, hinge"),
         (dict(loss="squared"), "loss='squared' is unknown"),
         (dict(penalty="l3"), "penalty='l3' is unknown"),
         (dict(alpha=-1), "alpha=-1.0 is no strength"),

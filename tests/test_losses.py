@@ -213,10 +213,12 @@ def test_probabilities():
     np.testing.assert_allclose(get_loss("log").probability(scores), sigmoid, atol=1e-300)
     np.testing.assert_array_equal(get_loss("modified_huber").probability(scores), [0, 0, 0.25, 0.5, 0.75, 1, 1])
     np.testing.assert_allclose(get_loss("exponential").probability(scores / 2), sigmoid, atol=1e-300)
+    np.testing.assert_allclose(get_loss("squared_hinge").probability(scores / 5), sigmoid, atol=1e-300)
     assert {name for name in NAMES if get_loss(name).probability(0.0) is None} == set(NAMES) - {
         "log",
         "modified_huber",
         "exponential",
+        "squared_hinge",
     }
 
 

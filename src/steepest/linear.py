@@ -14,9 +14,11 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.data.source import ArraySource, Source
+from steepest.engine.history import History
 from steepest.inside import ClassWeights
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings
+from steepest.learners.losses import loss_for
 from steepest.linear_model import LinearModel
 from steepest.supervised import Classifier, Regressor, balanced, one_class
 
@@ -26,9 +28,10 @@ class LinearClassifier(Classifier, LinearModel):
 
     Parameters
     ----------
-    loss : {"log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron"}
+    loss : {"auto", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron"}
         "hinge" is the support vector machine, "log" logistic regression; "perceptron" with average=True is the
-        averaged perceptron.
+        averaged perceptron. "auto" is "log" for two classes and for multi_class="softmax", and "squared_hinge"
+        for more classes or several labels, where it is more often right; `history_.events` says so.
     penalty : {"l2", "l1", "elasticnet", "lp", "none"}
         R(w). "elasticnet" mixes by `l1_ratio`; "lp" is Σ|w|^p / p, for `p` 1 or 2, or any p >= 1 in batch.
     alpha : float
@@ -73,7 +76,7 @@ class LinearClassifier(Classifier, LinearModel):
     multi_class : {"ovr", "softmax", "hashed"}
         More than two classes: one against the rest, or one soft maximum. "hashed" is one against the rest in one
         table of 2^`table_bits` weights that all classes share, however many there are. A y with several 0/1 columns is
-        multi-label.
+        multi-label; if no row to learn from was without a label, none is predicted without one.
     table_bits : int or "auto"
         Size of the table of multi_class="hashed"; "auto" takes the bits of the hasher, or 22.
     fit_intercept : bool
@@ -141,7 +144,7 @@ class LinearClassifier(Classifier, LinearModel):
 
     def __init__(
         self,
-        loss: str = "log",
+        loss: str = "auto",
         *,
         penalty: str = "l2",
         alpha: float = 1e-6,
@@ -197,6 +200,16 @@ class LinearClassifier(Classifier, LinearModel):
         if settings.class_weight == "balanced" and isinstance(source, ArraySource) and classes is None:
             settings = replace(settings, class_weight=balanced(source, labels))
         return LinearLearner(settings, source.n_features or 0, labels.tolist())
+
+    def _adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
+        super()._adopt(learner, history, source)
+        if self.loss == "auto" and learner.loss.name != "log":
+            sentence = f"loss='auto' is {learner.loss.name!r} for {learner.n_outputs} outputs; 'log' gives log odds"
+            if sentence not in history.events:
+                history.events.append(sentence)
+
+    def _loss_name(self) -> str:
+        return self._learner.loss.name if hasattr(self, "_learner") else loss_for(self.loss, 1)
 
     def _is_softmax(self) -> bool:
         return self.multi_class == "softmax"

@@ -30,7 +30,7 @@ from steepest.learners.base import State
 from steepest.learners.batch import BATCH_SOLVERS, FINDINGS, SOLVERS, SolverOptions
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import LinearSettings, penalty_kind, resolve_settings
-from steepest.learners.losses import LOSSES
+from steepest.learners.losses import loss_for
 from steepest.linear_inside import LinearInside
 from steepest.linear_parallel import ParallelWishes
 from steepest.model import NAMES, threads
@@ -166,7 +166,7 @@ class LinearModel(LinearInside, ParallelWishes):
         kind, alpha, p = penalty_kind(params, source.n_rows)
         return choose(
             Problem(
-                loss=str(self.loss),
+                loss=loss_for(str(self.loss), 1 if source.labels is None else len(source.labels) - 1),
                 penalty=kind,
                 alpha=alpha,
                 p=p,
@@ -430,7 +430,7 @@ class LinearModel(LinearInside, ParallelWishes):
         return self._learner.scores(chunk, threads(self.n_jobs))
 
     def _voted(self, chunk: Chunk, n_threads: int) -> Array:
-        loss, vote = LOSSES[self.loss], self.vote == "ensemble"
+        loss, vote = self._learner.loss, self.vote == "ensemble"
         link = (lambda scores: np.asarray(loss.probability(scores))) if vote and loss.link is not None else None
         voters = [lambda rows, voter=voter: voter.scores(rows, n_threads) for voter in self._voters]
         return vote_scores(voters, chunk, link)

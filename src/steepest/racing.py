@@ -26,6 +26,7 @@ from steepest.engine.history import History
 from steepest.engine.loop import mean_loss
 from steepest.learners.batch import BATCH_SOLVERS, refusal
 from steepest.learners.linear import LinearLearner
+from steepest.learners.losses import loss_for
 from steepest.linear_model import LinearModel
 from steepest.peers import DOUBLING, Peer, Problem, peers_for
 from steepest.report.chart import Chart, Line
@@ -251,7 +252,11 @@ class _Course:
 
     def _problem(self) -> Problem:
         judge = copy_of(self.estimator, solver="sgd", average=False)
-        self.judge_settings = settings = judge._settings(self.train.n_rows)
+        settings = judge._settings(self.train.n_rows)
+        if settings.loss == "auto":  # all solvers are to minimise the same
+            loss = loss_for("auto", len(self._labels()) - 1)
+            self.estimator, settings = copy_of(self.estimator, loss=loss), replace(settings, loss=loss)
+        self.judge_settings = settings
         penalty = str(self.estimator.penalty).lower()
         rows, bias = self.train.block, settings.fit_intercept
         return Problem(settings.loss, penalty, settings.alpha, bias, self.seed, rows)

@@ -24,6 +24,7 @@ from steepest.engine.loop import mean_loss
 from steepest.learners.batch import KINKED, refusal
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import ADAPTIVE
+from steepest.learners.losses import loss_for
 from steepest.learners.objective import BatchData, Objective
 from steepest.linear_model import LinearModel
 from steepest.racing import split_rows
@@ -185,7 +186,7 @@ def _solver(base: Any, wish: str) -> str:
         name = "cd" if sparse and base.loss not in KINKED and getattr(base, "multi_class", "ovr") == "ovr" else "lbfgs"
     if name not in WARM:
         raise ParameterError(f"solver={name!r} cannot start from weights found before; choose one of {', '.join(WARM)}")
-    if (reason := refusal(name, base.loss, str(base.penalty), float(base.p))) is not None:
+    if (reason := refusal(name, loss_for(base.loss, 1), str(base.penalty), float(base.p))) is not None:
         raise ParameterError(reason)
     return str(name)
 

@@ -89,7 +89,7 @@ class Classifier(SupervisedModel):
 
     def _labels_of(self, decisions: Array) -> Array:
         if self._learner.several_targets:
-            return (decisions > 0).astype(np.int64)
+            return self._sets_of(decisions).astype(np.int64)
         if decisions.ndim == 1:
             if len(decisions) == 1 and len(self.classes_) > 1:  # alone, a row is answered at half the price
                 place = int(decisions.item() > 0)
@@ -97,6 +97,14 @@ class Classifier(SupervisedModel):
             second = decisions > 0 if len(self.classes_) > 1 else np.zeros(len(decisions), bool)
             return np.asarray(self.classes_.take(second))
         return np.asarray(self.classes_.take(decisions.argmax(axis=1)))
+
+    def _sets_of(self, decisions: Array) -> Array:
+        """Which labels each row has: those with a score above zero, or the best one if no row is without a label."""
+        found = decisions > 0
+        if not getattr(self._learner, "has_bare_rows", True):
+            bare = np.flatnonzero(~found.any(axis=1))
+            found[bare, decisions[bare].argmax(axis=1)] = True
+        return found
 
     def predict(self, X: Any) -> Array:
         """The most likely class of every row, or 0/1 columns for multi-label."""
@@ -106,7 +114,7 @@ class Classifier(SupervisedModel):
     def predict_proba(self) -> Callable[[Any], Array]:
         """Probabilities of the classes, shape (n, classes); only losses that have them have this method."""
         if self._loss_name() in LOSSES and LOSSES[self._loss_name()].link is None:
-            raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'modified_huber'")
+            raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'squared_hinge'")
         return lambda X: self._probabilities(self.decision_function(X))
 
     @property
@@ -184,7 +192,7 @@ class Classifier(SupervisedModel):
             coded = self._learner.code_for_scoring(chunk)
             losses, weight = self._learner.losses(coded)
             assert coded.y is not None
-            metrics.add(coded.visited(coded.y) > 0, scores > 0, losses, weight)
+            metrics.add(coded.visited(coded.y) > 0, self._sets_of(scores), losses, weight)
         return metrics.result()
 
 

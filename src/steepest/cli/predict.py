@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     if options.proba and not hasattr(model, "predict_proba"):
         loss = f" with loss {model.loss!r}" if hasattr(model, "loss") else ""
         known = f"{options.model} is a {type(model).__name__}{loss}"
-        raise st.ParameterError(f"--proba needs a classifier with loss 'log' or 'modified_huber', and {known}")
+        raise st.ParameterError(f"--proba needs a classifier with loss 'log' or 'squared_hinge', and {known}")
     source = open_data(options, model.recipe_, with_labels=False)
     with open_output(options.output) as out:
         if options.proba:

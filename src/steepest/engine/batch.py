@@ -193,7 +193,7 @@ class _Run:
     def _separates(self, step: Step) -> bool:
         """Every row's loss is below its value at margin 0: then there is no minimum, only ever larger weights."""
         o = self.objective
-        at_zero = {"log": math.log(2.0), "exponential": 1.0}.get(o.settings.loss)
+        at_zero = {"log": math.log(2.0), "exponential": 1.0}.get(o.learner.loss.name)
         if at_zero is None or o.l1 or o.l2 or o.p:
             return False
         return step.objective * o.weight_sum < at_zero * o.data.least_weight

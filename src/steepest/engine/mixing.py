@@ -30,7 +30,7 @@ from steepest.engine.loop import Monitor, mean_loss
 from steepest.engine.shares import gains, gather_evidence, mean_gain, shares_of
 from steepest.engine.stopping import Plan, Watch
 from steepest.learners.base import Progress
-from steepest.learners.calibration import CALIBRATION_ROWS, calibrate
+from steepest.learners.calibration import CALIBRATION_ROWS
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import ADAPTIVE
 from steepest.learners.linear_state import CLOCK, WIDE
@@ -110,7 +110,7 @@ def part_of_epoch(source: Source, epoch: int, start: int, stop: int, parts: int)
 
 
 def prepare(learner: LinearLearner, chunks: Iterable[Chunk], all_rows: Iterable[Chunk] | None) -> None:
-    """Settles before the first round what all shards must agree on: classes, width, and the first step size.
+    """Settles before the first round what all shards must agree on: classes, width, the loss, and the first step size.
 
     `chunks` are those of shard 0, on whose first rows step sizes are tried; `all_rows` is read if classes or width are
     not known yet.
@@ -118,14 +118,14 @@ def prepare(learner: LinearLearner, chunks: Iterable[Chunk], all_rows: Iterable[
     for chunk in all_rows or ():
         learner._grow_features(chunk.n_features)
         learner._announce_labels(chunk)
-    if learner.eta0 is None:
+    if learner.unsettled:
         sample: list[Chunk] = []
         for chunk in chunks:
             sample.append(chunk.span(0, min(chunk.n_rows, CALIBRATION_ROWS - sum(c.n_rows for c in sample))))
             if sum(c.n_rows for c in sample) >= CALIBRATION_ROWS:
                 break
         if sample:
-            calibrate(learner, concatenate(sample))
+            learner.settle(concatenate(sample))
 
 
 def learn_shard(common: LinearLearner, epochs: Iterable[Iterable[Chunk]]) -> tuple[LinearLearner, Progress]:

@@ -4,8 +4,8 @@ The state is a handful of arrays: the weight table `v` (or two accumulators a fe
 clocks of lazy shrinkage, the running average, the bias, and one clock of scalars. A step hands rows to a kernel.
 
 Invariant: the state after a sequence of rows depends on that sequence only, never on how it was cut into chunks. For
-that, rows wait (`pending`) until there are enough to calibrate the step size or to fill a mini-batch; what is shown of
-the model (`weights`, `scores`) always includes them. Classes and features may appear at any time.
+that, rows wait (`pending`) until there are enough to settle what "auto" stands for, or to fill a mini-batch; what is
+shown of the model (`weights`, `scores`) always includes them. Classes and features may appear at any time.
 """
 
 from __future__ import annotations
@@ -119,8 +119,7 @@ class LinearLearner(TargetCoder):
         if self.pending is not None:
             rows, self.pending = self.pending, None
             self._shown = self._norms = None
-            if self.eta0 is None:
-                calibrate(self, rows)
+            self.settle(rows)
             self._process(rows, progress)
         return progress
 
@@ -143,12 +142,12 @@ class LinearLearner(TargetCoder):
         return n_rows >= self._rows_needed()
 
     def _rows_needed(self) -> int:
-        return CALIBRATION_ROWS if self.eta0 is None else self.unit
+        return CALIBRATION_ROWS if self.unsettled else self.unit
 
     def _learn_ready(self, rows: Chunk, progress: Progress) -> None:
-        """Rows that need not wait: calibrate first if that is due; an incomplete mini-batch waits again."""
-        if self.eta0 is None:
-            calibrate(self, rows.span(0, CALIBRATION_ROWS).packed())
+        """Rows that need not wait: "auto" is settled first if that is due; an incomplete mini-batch waits again."""
+        if self.unsettled:
+            self.settle(rows.span(0, CALIBRATION_ROWS).packed())
         whole = rows.n_rows - rows.n_rows % self.unit
         self._process(rows.span(0, whole), progress)
         if whole < rows.n_rows:
@@ -303,9 +302,23 @@ class LinearLearner(TargetCoder):
 
     # ------------------------------------------------------------------------------------------------ calibration
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether the first rows have yet to show what "auto" stands for."""
+        return self.eta0 is None or self.loss_is_open
+
+    def settle(self, rows: Chunk) -> None:
+        """Decides by the first rows what is open: the loss, then the step size."""
+        if self.loss_is_open:
+            self._announce_labels(rows)
+            self.decide_loss()
+        if self.eta0 is None:
+            calibrate(self, rows)
+
     def trial(self, settings: LinearSettings, n_features: int) -> LinearLearner:
         """A learner with these settings that knows nothing but this one's classes and bias."""
         trial = LinearLearner(settings, 0)
+        trial.loss, trial.loss_is_open = self.loss, False
         trial.n_features, trial.n_outputs = n_features, self.n_outputs
         trial.several_targets, trial.bias_scale = self.several_targets, self.bias_scale
         trial.may_have_slots, trial.n_threads = False, self.n_threads

@@ -17,7 +17,7 @@ from steepest.data.chunk import DataError
 from steepest.data.parameters import ParameterError, at_least, choice, inside, more_than, number, whole
 from steepest.learners.base import weights_as_pairs, weights_from_pairs
 from steepest.learners.batch import BATCH_SOLVERS, refusal
-from steepest.learners.losses import LOSSES
+from steepest.learners.losses import LOSSES, loss_for
 from steepest.learners.penalties import Penalty, check_alpha, get_penalty
 from steepest.learners.schedules import schedule_code, typical_eta0
 
@@ -34,7 +34,7 @@ class LinearSettings:
     """The choices that make a linear learner; all of them plain values that stand in the model file."""
 
     task: str = "classify"  # or "regress"
-    loss: str = "log"
+    loss: str = "log"  # or "auto": the learner decides by its first rows
     loss_parameter: float = 0.0
     rule: str = "sgd"
     schedule: int = 2
@@ -82,7 +82,8 @@ class LinearSettings:
 def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -> LinearSettings:
     """Settings from an estimator's parameters; `n_rows` is needed for C only."""
     kinds = ("binary",) if task == "classify" else ("real", "count")
-    loss = choice("loss", params["loss"], tuple(name for name, loss in LOSSES.items() if loss.kind in kinds))
+    known = tuple(name for name, loss in LOSSES.items() if loss.kind in kinds)
+    loss = _loss(params, ("auto", *known) if task == "classify" else known)
     alpha = _alpha(params, n_rows)
     l1, l2, p = _strengths(params, alpha)
     if params["solver"] in BATCH_SOLVERS:
@@ -116,6 +117,13 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         class_hash=kernels.class_hash_id if multi_class == "hashed" else "",
         p=p,
     )
+
+
+def _loss(params: Mapping[str, Any], known: tuple[str, ...]) -> str:
+    """Open until rows show the classes, unless it belongs to a soft maximum or the first step follows from it."""
+    wish = choice("loss", params["loss"], known)
+    settled = params.get("multi_class", "ovr") == "softmax" or params["schedule"] == "optimal"
+    return loss_for(wish, 1) if settled else wish
 
 
 def more_than_zero_or_infinite(value: Any) -> float:
@@ -152,7 +160,7 @@ def _kind(l1: float, l2: float, p: float) -> str:
 
 
 def _refuse_pairs(params: Mapping[str, Any], loss: str, l1: float, l2: float, p: float) -> None:
-    reason = refusal(params["solver"], loss, _kind(l1, l2, p), p)
+    reason = refusal(params["solver"], loss_for(loss, 1), _kind(l1, l2, p), p)
     if reason is not None:
         raise ParameterError(reason)
 

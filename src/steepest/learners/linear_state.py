@@ -18,7 +18,7 @@ from steepest.data.chunk import Array, Chunk, DataError
 from steepest.learners.base import State, pending_rows, pending_state
 from steepest.learners.labels import LabelBook
 from steepest.learners.linear_settings import ACCUMULATORS, ADAPTIVE, AVERAGES, LinearSettings
-from steepest.learners.losses import LOSSES, Loss
+from steepest.learners.losses import LOSSES, Loss, loss_for
 from steepest.learners.slots import Slots
 
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
@@ -52,12 +52,14 @@ class LinearState:
 
     def __init__(self, settings: LinearSettings, n_features: int = 0, labels: Sequence[Any] = ()) -> None:
         self.settings = settings
-        self.loss: Loss = LOSSES[settings.loss]
+        self.loss: Loss = LOSSES[loss_for(settings.loss, 1)]
+        self.loss_is_open = settings.loss == "auto"  # until the first rows show how many outputs there are
         self.book = LabelBook(labels)
         self.n_features = n_features
         self.shared = settings.table_bits > 0  # all outputs share one table of fixed size
         self.n_outputs = self._count_outputs()
         self.several_targets = False  # y has a column per output: multi-label or multi-output
+        self.has_bare_rows = False  # multi-label rows without any label
         self.eta0 = settings.eta0
         self.bias_scale = -1.0 if not settings.fit_intercept else 0.0
         self.rows_learned = 0
@@ -97,6 +99,8 @@ class LinearState:
                 self.rows_learned,
                 self.rollbacks,
                 float(self.several_targets),
+                float(self.has_bare_rows),
+                math.nan if self.loss_is_open else self.loss.code,
             ]
         )
         state["class_counts"] = self.class_counts
@@ -114,12 +118,25 @@ class LinearState:
         learner.bias_scale = float(counters[3])
         learner.rows_learned, learner.rollbacks = int(counters[4]), int(counters[5])
         learner.several_targets = bool(counters[6])
+        learner.has_bare_rows = bool(counters[7]) if len(counters) > 7 else True  # older files do not say
+        if learner.loss_is_open and not math.isnan(counters[8]):
+            learner._take_loss(int(counters[8]))
         learner.class_counts = np.array(state["class_counts"])
         learner.arrays = learner._copied({name: state[name] for name in learner.arrays})
         if "owners" in state:
             learner.slots = Slots(learner.n_features, np.asarray(state["owners"]))
         learner.pending = pending_rows(state, learner.n_features)
         return learner
+
+    def decide_loss(self) -> None:
+        """What loss="auto" stands for, by the classes or targets known so far."""
+        if self.loss_is_open:
+            n_problems = self.n_outputs if self.several_targets or len(self.book) > 2 else 1
+            self._take_loss(LOSSES[loss_for("auto", n_problems)].code)
+
+    def _take_loss(self, code: int) -> None:
+        self.loss = next(loss for loss in LOSSES.values() if loss.code == code)
+        self.loss_is_open = False
 
     def clone(self) -> Self:
         """An independent copy."""

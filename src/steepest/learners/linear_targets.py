@@ -22,6 +22,7 @@ class TargetCoder(LinearWeights):
         if self._coded is not None and self._coded[0] is rows.y and self._coded[1] is rows.weight:
             return rows.with_targets(self._coded[2], self._coded[3]), rows.n_rows
         if self.settings.task == "regress" or rows.y.ndim == 2:
+            self._look_for_bare_rows(rows)
             return self._code_targets(rows), rows.n_rows
         codes = self.book.codes(rows.y)
         if codes.min(initial=0) < 0 and len(unknown := np.flatnonzero(rows.visited(codes) < 0)):
@@ -118,12 +119,17 @@ class TargetCoder(LinearWeights):
 
     def _announce_labels(self, rows: Chunk) -> None:
         """Rows that wait show their classes at once, in the order in which they would be learned."""
+        self._look_for_bare_rows(rows)
         if rows.y is not None and rows.y.ndim == 2 and not self.several_targets:
             self._open_targets(rows.y.shape[1])
         if self.settings.task == "classify" and rows.y is not None and rows.y.ndim == 1:
             known = set(self.book.labels)
             labels = by_appearance(rows.visited(rows.y))
             self._add_classes([label for label in labels if label not in known])
+
+    def _look_for_bare_rows(self, rows: Chunk) -> None:
+        if self.settings.task == "classify" and rows.y is not None and rows.y.ndim == 2 and not self.has_bare_rows:
+            self.has_bare_rows = not (rows.y > 0).any(axis=1).all()
 
     def code_for_scoring(self, rows: Chunk) -> Chunk:
         """Rows with coded targets, for measuring only: unknown classes are refused, class weights not applied."""

@@ -106,6 +106,12 @@ def _squared_hinge_slope(score: Any, y: Any, _: float = 0.0) -> Array:
     return -2.0 * np.asarray(y) * _hinge(score, y)
 
 
+# The minimum is at z = 2 P - 1, but P = (1 + z) / 2 is 0 or 1 beyond the margins, where most rows end. This curve was
+# nearest to held-out rows of several data sets (decisions/0021).
+def _squared_hinge_probability(score: Array) -> Array:
+    return _sigmoid(5.0 * score)
+
+
 # log(1 + exp(-m)), from an exponential that cannot overflow
 def _log(score: Any, y: Any, _: float = 0.0) -> Array:
     m = _margin(score, y)
@@ -208,7 +214,16 @@ LOSSES: dict[str, Loss] = {
     loss.name: loss
     for loss in (
         Loss("hinge", 0, "binary", _hinge, _hinge_slope, bounds_zero_one=1.0),
-        Loss("squared_hinge", 1, "binary", _squared_hinge, _squared_hinge_slope, bounds_zero_one=1.0, curvature=2.0),
+        Loss(
+            "squared_hinge",
+            1,
+            "binary",
+            _squared_hinge,
+            _squared_hinge_slope,
+            bounds_zero_one=1.0,
+            curvature=2.0,
+            link=_squared_hinge_probability,
+        ),
         Loss(
             "log",
             2,
@@ -264,6 +279,17 @@ LOSSES: dict[str, Loss] = {
         Loss("poisson", 10, "count", _poisson, _poisson_slope, plot_range=(-3.0, 2.0), inverse_link=_exp),
     )
 }
+
+
+def loss_for(name: str, n_problems: int) -> str:
+    """What loss="auto" stands for: of several problems the squared hinge, which tells rare classes better apart.
+
+    >>> loss_for("auto", 1), loss_for("auto", 20), loss_for("hinge", 20)
+    ('log', 'squared_hinge', 'hinge')
+    """
+    if name != "auto":
+        return name
+    return "squared_hinge" if n_problems > 1 else "log"
 
 
 def get_loss(name: str) -> Loss:

@@ -70,6 +70,7 @@ class BatchData:
             total = sum(counts.values())
             factors = {label: total / (len(counts) * max(count, 1e-300)) for label, count in counts.items()}
             learner.settings = replace(learner.settings, class_weight=factors)
+        learner.decide_loss()
 
     def _coded(self, chunk: Chunk) -> Chunk:
         self.learner._coded = None

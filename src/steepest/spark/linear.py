@@ -526,6 +526,7 @@ def _fit_batch(estimator: Any, shards: Shards, source: FarSource, rounds: int | 
         raise ParameterError("early_stopping holds out rows on one machine only; on Spark choose max_iter, or give tol")
     learner = estimator._new_learner(settings, source)
     refuse_small_driver(settings, 6 * learner.n_features, learner.n_outputs, 1, "uniform")
+    learner.decide_loss()
     learner.rows_learned = shards.survey.n_rows
     estimator._check_learned(learner)
     objective = FarObjective(shards, learner)
