@@ -11,7 +11,19 @@ namespace steepest {
 namespace {
 
 constexpr uint64_t kCharacterMark = 0x3C3E;  // "<>": words and character n-grams of the same letters differ
-constexpr uint32_t kSmallCounts = 1024;      // document counts whose logarithm is looked up
+constexpr uint32_t kSmallCounts = 1 << 15;   // document counts whose logarithm is looked up
+constexpr size_t kCountsAhead = 24;          // prefetched: a trip to memory takes as long as so many entries
+
+// 1 + log(times), the weight of a word that comes so often in its row; few come more than some dozen times.
+float damped(float times) {
+  constexpr size_t kOften = 256;
+  static const std::vector<float> known = [] {
+    std::vector<float> made(kOften);
+    for (size_t k = 1; k < kOften; ++k) made[k] = 1 + logf(static_cast<float>(k));
+    return made;
+  }();
+  return times < kOften ? known[static_cast<size_t>(times)] : 1 + logf(times);
+}
 
 // To length 1, or so that c copies are together as long as one feature.
 void scale(const HashOptions& options, float* x, size_t n) {
@@ -81,7 +93,9 @@ const std::vector<double>& small_logs() {
 void count_and_weigh(const Plan& plan, int64_t row, const int32_t* index, float* x, size_t n) {
   uint32_t* const counts = plan.task.count_documents;
   const double log_rows = 1 + log1p(plan.task.n_documents + static_cast<double>(row + 1));
+  for (size_t k = 0; k < std::min(n, kCountsAhead); ++k) PREFETCH(counts + index[k]);
   for (size_t k = 0; k < n; ++k) {
+    if (k + kCountsAhead < n) PREFETCH(counts + index[k + kCountsAhead]);
     const uint32_t count = ++counts[index[k]];
     x[k] = static_cast<float>(x[k] * (log_rows - plan.log_count(count)));
   }
@@ -287,7 +301,7 @@ void RowHasher::weigh(int64_t row) {
     for (size_t k = 0; k < n; ++k) x[k] = static_cast<float>((x[k] > 0) - (x[k] < 0));
   if (options_.weighting == kLog)
     for (size_t k = 0; k < n; ++k)
-      if (x[k] != 0 && fabsf(x[k]) != 1) x[k] = copysignf(1 + logf(fabsf(x[k])), x[k]);
+      if (x[k] != 0 && fabsf(x[k]) != 1) x[k] = copysignf(damped(fabsf(x[k])), x[k]);
   if (plan_.counts_and_weighs()) {
     if (plan_.n_parts == 1) count_and_weigh(plan_, row, index, x, n);  // else when all rows are there
     return;

@@ -225,6 +225,37 @@ def test_a_damaged_packed_file_is_explained(tmp_path, packing):
         list(TextFile(write(tmp_path / "hurt", bytes(data))).stream())
 
 
+def unpacked(path: str) -> bytes | str:
+    """The text, or what is wrong with the file; how far it could be read depends on the library."""
+    try:
+        return b"".join(bytes(block.text) for block in TextFile(path).stream())
+    except DataError as error:
+        return str(error).split(" after about line")[0].replace("is cut short", "is damaged")
+
+
+CUTS = {
+    "whole": lambda data: data,
+    "two parts": lambda data: data + data,
+    "filled up": lambda data: data + bytes(200_000),
+    "cut": lambda data: data[: len(data) // 2],
+    "cut in the checksum": lambda data: data[:-3],
+    "another checksum": lambda data: data[:-8] + bytes(8),
+    "something behind": lambda data: data + b"more",
+    "head alone": lambda data: data[:3],
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("level", [0, 9])
+def test_both_libraries_unpack_gzip_alike_and_find_the_same_faults(tmp_path, monkeypatch, cut, level):
+    pytest.importorskip("isal")
+    path = write(tmp_path / "packed.gz", CUTS[cut](gzip.compress(30 * TEXT, level)))
+    by_isal = unpacked(path)
+    monkeypatch.setattr(files, "_isal", lambda: None)
+    assert unpacked(path) == by_isal
+    assert isinstance(by_isal, bytes) == (cut in ("whole", "two parts", "filled up"))
+
+
 def test_a_missing_zstandard_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     file = TextFile(write(tmp_path / "x.zst", PACK["zst"](TEXT)))

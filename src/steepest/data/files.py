@@ -34,6 +34,8 @@ LINE_LIMIT = 256 << 20
 _SPARE_BYTES = 1 << 14
 # Taken from a stream at once.
 _PIECE_BYTES = 1 << 18
+# Packed bytes taken at once.
+_PACKED_BYTES = 1 << 16
 # zstd unpacks what it is given in one go; repeated bytes may grow thirty-thousandfold.
 _ZSTD_PIECE_BYTES = 1 << 12
 
@@ -347,8 +349,40 @@ def _unpacked(raw: Any, packing: str, name: str) -> Iterator[bytes]:
         return _unpack_zstd(raw, name)
     if packing == "":
         return iter(lambda: raw.read(_PIECE_BYTES), b"")
+    if packing == "gz" and (isal := _isal()) is not None:
+        return _unpack_isal(raw, isal)
     file: Any = gzip.GzipFile(fileobj=raw) if packing == "gz" else bz2.BZ2File(raw)
     return iter(lambda: file.read1(_PIECE_BYTES), b"")  # all that there is, up to where a file is cut short
+
+
+def _isal() -> Any:
+    """A library that unpacks gzip in a third of the time, if it is there."""
+    try:
+        from isal import igzip_lib
+    except ImportError:
+        return None
+    return igzip_lib
+
+
+def _unpack_isal(raw: Any, isal: Any) -> Iterator[bytes]:
+    packed = raw.read(_PACKED_BYTES)
+    while packed:
+        unpacker = isal.IgzipDecompressor(flag=isal.DECOMP_GZIP)
+        while not unpacker.eof:
+            try:
+                piece = unpacker.decompress(packed, _PIECE_BYTES)
+            except isal.IsalError as error:
+                raise zlib.error(str(error)) from None
+            if piece:
+                yield piece
+            packed = b""
+            if unpacker.needs_input and not unpacker.eof:
+                packed = raw.read(_PACKED_BYTES)
+                if not packed:
+                    raise EOFError
+        packed = unpacker.unused_data or raw.read(_PACKED_BYTES)  # another part may follow
+        while packed and not (packed := packed.lstrip(b"\0")):  # or zeros, which fill up a tape
+            packed = raw.read(_PACKED_BYTES)
 
 
 def _unpack_zstd(raw: Any, name: str) -> Iterator[bytes]:

@@ -72,6 +72,11 @@ class RawSource(Source):
     def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
         """All rows of one epoch; batches come in the order given, rows inside a batch as they stand."""
 
+    def first_batch(self) -> RawBatch | None:
+        """Some of the first rows in file order; None if there are none."""
+        with closing(self.batches(Order(), 0)) as batches:
+            return next(batches, None)
+
     @abstractmethod
     def describe(self) -> str:
         """Where the rows come from, in short."""
@@ -183,8 +188,7 @@ def first_columns(source: Source) -> Any:
         source = source.parent
     if not isinstance(source, RawSource) or any(file.once for file in getattr(source, "files", ())):
         return None
-    with closing(source.batches(Order(), 0)) as batches:
-        batch = next(batches, None)
+    batch = source.first_batch()
     return None if batch is None else batch.columns
 
 
@@ -350,6 +354,16 @@ class RawLines(RawSource, BlockSource):
                     yield batch
         if not any_row and not self._parts:
             raise self._no_rows()
+
+    def first_batch(self) -> RawBatch | None:
+        """The rows of the first block that has any; no other block is read for them."""
+        self.prepare()
+        for file in self.files:
+            for block in self._blocks([file], Order(), 0):
+                batch, _ = self._split_group(Group([block], (file.position, 0)))
+                if batch.n_rows:
+                    return batch
+        return None
 
     def _split_group(self, group: Group) -> tuple[RawBatch, list[BadLines]]:
         blocks = group.blocks
