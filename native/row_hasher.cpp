@@ -107,6 +107,7 @@ void RowHasher::add_row(int64_t row, NameLog* log) {
   row_.clear();
   has_number_ = false;
   for (size_t k = 0; k < features_.size(); ++k) read(k, row);
+  insert_singles();
   for (const auto& pair : plan_.task.crosses)
     if (!is_number(pair)) cross(features_[pair.first], features_[pair.second], 1);
   write_out();
@@ -159,8 +160,9 @@ void RowHasher::read(size_t k, int64_t row) {
   if (reader.field->kind == kNumber) return read_number(reader, features, reader.field->numbers[row]);
   const Span value = reader.field->spans[row];
   if (!value.data) return read_missing(reader, features);
-  if (reader.field->kind == kText) return read_text(reader, features, value);
-  read_category(reader, features, value);
+  if (reader.field->kind != kText) return read_category(reader, features, value);
+  insert_singles();
+  read_text(reader, features, value);
 }
 
 // Hands over the first n hashes of grams_.
@@ -239,11 +241,30 @@ void RowHasher::read_category(const ColumnReader& reader, Features& features, Sp
   const std::string& label = reader.label;
   const size_t size = label.size() + static_cast<size_t>(value.size);
   if (scratch_.size() < size + 16) scratch_.resize(size + 16);
-  std::copy(label.begin(), label.end(), scratch_.begin());
-  std::copy(value.data, value.data + value.size, scratch_.begin() + label.size());
-  grams_.assign(1, hash_bytes(scratch_.data(), size, reader.seed_key));
-  emit(reader, features, 1,
-       named([&](size_t) { return std::string(reinterpret_cast<const char*>(scratch_.data()), size); }));
+  memcpy(scratch_.data(), label.data(), label.size());
+  memcpy(scratch_.data() + label.size(), value.data, static_cast<size_t>(value.size));
+  emit_single(reader, features, hash_bytes(scratch_.data(), size, reader.seed_key), named([&](size_t) {
+                return std::string(reinterpret_cast<const char*>(scratch_.data()), size);
+              }));
+}
+
+// Features that come alone wait for their neighbours: to insert one costs almost as much as to insert ten.
+template <typename Namer>
+void RowHasher::emit_single(const ColumnReader& reader, Features& features, uint64_t hash,
+                            const Namer& name) {
+  if (log_ || options_.copies > 1) {
+    grams_.assign(1, hash);
+    return emit(reader, features, 1, name);
+  }
+  singles_.push_back(hash);
+  if (reader.crossed) features.hashes.push_back(hash);
+}
+
+void RowHasher::insert_singles() {
+  if (singles_.empty()) return;
+  row_.make_room(singles_.size());
+  row_.add<false>(singles_.data(), singles_.size(), 1, nullptr);
+  singles_.clear();
 }
 
 void RowHasher::read_number(const ColumnReader& reader, Features& features, double number) {
@@ -256,8 +277,7 @@ void RowHasher::read_number(const ColumnReader& reader, Features& features, doub
 }
 
 void RowHasher::read_missing(const ColumnReader& reader, Features& features) {
-  grams_.assign(1, reader.missing);
-  emit(reader, features, 1, named([&](size_t) { return reader.label + kMissing; }));
+  emit_single(reader, features, reader.missing, named([&](size_t) { return reader.label + kMissing; }));
 }
 
 void RowHasher::cross(const Features& a, const Features& b, float factor) {

@@ -137,6 +137,9 @@ class RowHasher {
   template <typename Namer>
   void emit(const ColumnReader& reader, Features& features, size_t n, const Namer& name);
   template <typename Namer>
+  void emit_single(const ColumnReader& reader, Features& features, uint64_t hash, const Namer& name);
+  void insert_singles();
+  template <typename Namer>
   void insert(const std::vector<uint64_t>& hashes, size_t n, float value, const Namer& name);
   void add_numbers();
   void write_out();
@@ -148,7 +151,7 @@ class RowHasher {
   const Plan& plan_;
   const HashOptions& options_;
   Words words_;
-  std::vector<uint64_t> word_hashes_, grams_, copied_;
+  std::vector<uint64_t> word_hashes_, grams_, singles_, copied_;
   std::vector<uint32_t> letters_;
   std::vector<uint8_t> scratch_, is_new_;
   std::vector<Features> features_;
