@@ -286,8 +286,8 @@ def test_help_tells_of_the_parameters_of_the_task():
 def test_help_leaves_no_parameter_without_a_word(task):
     from steepest.cli import flags, train
 
-    shown = train.TASKS[task]
-    about = flags.descriptions([shown, *train.TASKS.values()])
+    shown = train.estimator_of(task)
+    about = flags.descriptions([shown, *map(train.estimator_of, train.TASKS)])
     known = [name for name in inspect.signature(shown).parameters if name not in flags.ELSEWHERE]
     assert [name for name in known if not about.get(name)] == []
 

@@ -38,6 +38,15 @@ IN_THE_SHELL = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one verb and returns the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    helps = not {"-h", "--help"}.isdisjoint(arguments)
+    options, unknown = _parser(arguments, every_flag=helps).parse_known_args(arguments)
+    if unknown:  # flags of another task, to say so, or mistakes
+        options = _parser(arguments, every_flag=True).parse_args(arguments)
+    return _guarded(options)
+
+
+def _parser(arguments: Sequence[str], every_flag: bool) -> argparse.ArgumentParser:
+    """The parser of the verb that is asked for, with the flags of its task, or with those of all tasks."""
     parser = argparse.ArgumentParser(
         prog="steepest", description="Learn from big sparse data.", epilog="steepest VERB --help explains a verb."
     )
@@ -49,11 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
         if verb == wanted:  # the others' modules need not be imported
             module = importlib.import_module(f"steepest.cli.{verb}")
-            sub.set_defaults(task_of_help=_task(arguments))
+            sub.set_defaults(task_of_help=_task(arguments), every_flag=every_flag)
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
-    options = parser.parse_args(arguments)
-    return _guarded(options)
+    return parser
 
 
 def _task(arguments: Sequence[str]) -> str | None:

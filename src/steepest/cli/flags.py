@@ -32,15 +32,18 @@ def add_estimator_flags(
     shown: Sequence[type[Estimator]],
     others: Sequence[type[Estimator]] = (),
     defaults: Mapping[str, Any] = NO_DEFAULTS,
+    *,
+    with_help: bool = True,
 ) -> None:
     """One flag for every constructor parameter that any of the estimators has; no default means the estimator's own.
 
     The help tells of those shown, with defaults that are not Python's where the shell has its own; the flags of others
     are taken, too, to say what is wrong with them, and their docstrings fill gaps, since a name means the same in all.
+    To read docstrings takes longer than all else here, so it is left out where nobody asks for help.
     """
     seen = set(ELSEWHERE)
     for estimator in (*shown, *others):
-        about = descriptions([estimator, *others]) if estimator in shown else None
+        about = descriptions([estimator, *others]) if with_help and estimator in shown else None
         group: Any = parser
         if about is not None:
             group = parser.add_argument_group(f"parameters of {estimator.__name__}, as in Python")

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import steepest as st
 from steepest.cli import flags
@@ -19,18 +19,20 @@ from steepest.data.groups import holdout_groups
 from steepest.data.raw import root_of
 from steepest.data.source import Source
 
-Linear = st.LinearClassifier | st.LinearRegressor | st.LinearRanker
-Network = st.NetworkClassifier | st.NetworkRegressor | st.TextClassifier
-Model = Linear | Network | st.KMeans | st.MatrixFactorization
+if TYPE_CHECKING:
+    Linear = st.LinearClassifier | st.LinearRegressor | st.LinearRanker
+    Network = st.NetworkClassifier | st.NetworkRegressor | st.TextClassifier
+    Model = Linear | Network | st.KMeans | st.MatrixFactorization
 ROLES = ("text", "categorical", "numeric")  # also flags of reading, which are None if not given
-TASKS: dict[str, type[Model]] = {
-    "classify": st.LinearClassifier,
-    "regress": st.LinearRegressor,
-    "rank": st.LinearRanker,
-    "cluster": st.KMeans,
-    "rate": st.MatrixFactorization,
-    "network": st.NetworkClassifier,
-    "text": st.TextClassifier,
+# Estimators by name: only the one that is asked for need be imported.
+TASKS = {
+    "classify": "LinearClassifier",
+    "regress": "LinearRegressor",
+    "rank": "LinearRanker",
+    "cluster": "KMeans",
+    "rate": "MatrixFactorization",
+    "network": "NetworkClassifier",
+    "text": "TextClassifier",
 }
 DEFAULTS = {"random_state": 0, "names": 10_000}  # that differ from Python's: a command gives the same each time
 METHODS = ("ipm", "mix", "vote", "batch", "lloyd", "dsgd", "als")  # of fit_spark
@@ -62,11 +64,19 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_arguments(parser)
     parser.add_argument("--task", choices=tuple(TASKS), default="classify")
     parser.add_argument("--class-weight", choices=("balanced",), default=None)
-    shown: list[type[Any]] = [TASKS.get(parser.get_default("task_of_help"), st.LinearClassifier)]
+    shown = [estimator_of(parser.get_default("task_of_help"))]
     if "hasher" in inspect.signature(shown[0]).parameters:
         shown.append(st.Hasher)
+    every_flag = bool(parser.get_default("every_flag"))
+    others = [*map(estimator_of, TASKS), st.Hasher] if every_flag else []
     parser.epilog = f"Help for another task: steepest VERB --task {{{','.join(TASKS)}}} --help."
-    flags.add_estimator_flags(parser, shown, [*TASKS.values(), st.Hasher], DEFAULTS)
+    flags.add_estimator_flags(parser, shown, others, DEFAULTS, with_help=every_flag)
+
+
+def estimator_of(task: str | None) -> type[Any]:
+    """The class of a task."""
+    kind: type[Any] = getattr(st, TASKS.get(task or "", "LinearClassifier"))
+    return kind
 
 
 def run(options: argparse.Namespace) -> int:
@@ -106,9 +116,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _save(estimator: Model, options: argparse.Namespace, source: Source, validation: Source | None) -> dict[str, float]:
     """Saves the model; of a small file, tells what it costs in accuracy: on held-out rows, or else on those learned."""
-    if not isinstance(estimator, st.TextClassifier) or not (options.quantize or options.size):
+    if not (options.quantize or options.size):
         estimator.save(options.model)
         return {}
+    assert isinstance(estimator, st.TextClassifier)  # as was made sure of
     once = validation is None and any(file.once for file in getattr(root_of(source), "files", ()))
     check = None if once else validation or source
     told = estimator.save(options.model, quantize=options.quantize, size=options.size, check=check)
@@ -195,18 +206,20 @@ def _estimator_class(options: argparse.Namespace) -> type[Model]:
     """What the task asks for; a network learns numbers if its loss is one of numbers."""
     if options.task == "network" and str(vars(options).get("loss")) in NUMBER_LOSSES:
         return st.NetworkRegressor
-    return TASKS[options.task]
+    return estimator_of(options.task)
 
 
 def new_estimator(options: argparse.Namespace, leave_out: Container[str] = ()) -> Model:
     """The estimator that the flags describe, those named aside."""
     estimator_class = _estimator_class(options)
-    foreign = flags.foreign_arguments(options, estimator_class, list(TASKS.values()))
+    given_for = TASKS if options.every_flag else (options.task,)  # tasks whose flags could have been given
+    foreign = flags.foreign_arguments(options, estimator_class, list(map(estimator_of, given_for)))
     if foreign:
         raise st.ParameterError(f"--{foreign[0].replace('_', '-')} has no meaning with --task {options.task}")
     given = flags.estimator_arguments(options, estimator_class)
     given = {name: value for name, value in given.items() if name not in leave_out}
-    return _estimator(estimator_class, {"random_state": DEFAULTS["random_state"], **given}, options)
+    estimator: Model = _estimator(estimator_class, {"random_state": DEFAULTS["random_state"], **given}, options)
+    return estimator
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
@@ -220,8 +233,8 @@ def reading(options: argparse.Namespace) -> dict[str, Any]:
     return {"with_labels": False}
 
 
-def _estimator(kind: type[Model], arguments: dict[str, Any], options: argparse.Namespace) -> Model:
-    if not issubclass(kind, st.MatrixFactorization | st.TextClassifier):
+def _estimator(kind: type[Any], arguments: dict[str, Any], options: argparse.Namespace) -> Any:
+    if options.task not in ("rate", "text"):
         return kind(**arguments, hasher=_hasher(options))
     why = "ids are not hashed" if options.task == "rate" else "it makes its own features"
     wishes = flags.estimator_arguments(options, st.Hasher)
@@ -266,11 +279,13 @@ def _summarise(
     estimator: Model, options: argparse.Namespace, seconds: float, told: Mapping[str, float] = NOTHING_MORE
 ) -> None:
     size = Path(options.model).stat().st_size
-    if isinstance(estimator, st.MatrixFactorization):
-        learned = f"{len(estimator.user_ids_):,} users, {len(estimator.item_ids_):,} items"
-    else:
-        learned = f"{estimator.n_features_in_:,} features, {estimator.n_nonzero_:,} non-zero weights"
     if options.json:
         print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds, **told}))
     elif sys.stderr.isatty() and not options.quiet:
-        print(f"{options.model}: {learned}, {size:,} bytes, {seconds:.2f} s", file=sys.stderr)
+        print(f"{options.model}: {_learned(estimator)}, {size:,} bytes, {seconds:.2f} s", file=sys.stderr)
+
+
+def _learned(estimator: Model) -> str:
+    if isinstance(estimator, st.MatrixFactorization):
+        return f"{len(estimator.user_ids_):,} users, {len(estimator.item_ids_):,} items"
+    return f"{estimator.n_features_in_:,} features, {estimator.n_nonzero_:,} non-zero weights"

@@ -14,7 +14,7 @@ from typing import Any
 import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import RATINGS, READING, open_data, tell_skipped
-from steepest.cli.train import TASKS, add_model_arguments, check_writable, new_estimator
+from steepest.cli.train import add_model_arguments, check_writable, estimator_of, new_estimator
 from steepest.data.raw import is_raw
 from steepest.tuning import DEFAULT_TRIALS, Trial, default_space, shown
 
@@ -44,7 +44,10 @@ def run(options: argparse.Namespace) -> int:
     if options.model is not None:
         check_writable(options.model)
     source = open_data(options)
-    given = {**flags.estimator_arguments(options, TASKS[options.task]), **flags.estimator_arguments(options, st.Hasher)}
+    given = {
+        **flags.estimator_arguments(options, estimator_of(options.task)),
+        **flags.estimator_arguments(options, st.Hasher),
+    }
     free = {name: values for name, values in default_space(estimator, is_raw(source)).items() if name not in given}
     result = st.tune(
         estimator,
@@ -81,7 +84,10 @@ def _tell(trial: Trial) -> None:
 
 def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
     """The command that trains the best model on all rows."""
-    given = {**flags.estimator_arguments(options, TASKS[options.task]), **flags.estimator_arguments(options, st.Hasher)}
+    given = {
+        **flags.estimator_arguments(options, estimator_of(options.task)),
+        **flags.estimator_arguments(options, st.Hasher),
+    }
     reading = {name: getattr(options, name) for name in ("format", *READING, "cache", "limit")}
     reading |= {f"{role}_column": getattr(options, f"{role}_column") for role in RATINGS}
     if reading["format"] == "auto":
