@@ -16,9 +16,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -34,6 +33,9 @@ from steepest.learners.calibration import CALIBRATION_ROWS
 from steepest.learners.linear import LinearLearner
 from steepest.learners.linear_settings import ADAPTIVE
 from steepest.learners.linear_state import CLOCK, WIDE
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 MIXES = ("evidence", "uniform")
 SENDS = ("full", "delta", "topk", "float16")
@@ -385,6 +387,8 @@ class LocalTeam:
             return list(pool.map(lambda shard: gather_evidence(shard.read(Order(), 0), n_features), self.shards))
 
     def _pool(self) -> ThreadPoolExecutor:
+        from concurrent.futures import ThreadPoolExecutor  # a slow import, which most fits do without
+
         # Rows that are read and hashed on the way come one shard after the other: a hasher learns names as it goes.
         return ThreadPoolExecutor(self.n_threads if all(isinstance(shard, ArraySource) for shard in self.shards) else 1)
 
