@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from conftest import sparse_problem
 from steepest.cli import main
 from steepest.data import cache, cache_file, files, lines
 from steepest.data.cache import CachedSource
+from steepest.data.checksum import crc32
 from steepest.data.chunk import Chunk, DataError, concatenate
 from steepest.data.source import BLOCK_ROWS, SHUFFLES, ArraySource, Order, Source, from_arrays
 
@@ -638,3 +640,11 @@ def test_copies_share_the_open_file(data, place):
     place.unlink()
     assert sorted(rows(shuffled)) == expected
     assert not place.exists()
+
+
+def test_checksums_are_those_of_zlib_with_and_without_a_faster_library(monkeypatch):
+    pieces = [np.random.default_rng(0).bytes(n) for n in (0, 1, 100_001)]
+    found = [crc32(piece, before) for piece in pieces for before in (0, 1 << 31)]
+    assert found == [zlib.crc32(piece, before) for piece in pieces for before in (0, 1 << 31)]
+    monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    assert found == [crc32(piece, before) for piece in pieces for before in (0, 1 << 31)]

@@ -27,6 +27,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from steepest.data.checksum import crc32
 from steepest.data.chunk import Array, DataError
 
 try:
@@ -135,7 +136,7 @@ def _crc_of_file(file: IO[bytes], place: int, n_bytes: int) -> int:
     """Read, not mapped: pages that are only checked need not stay in the address space."""
     crc, end = 0, place + n_bytes
     while place < end and (piece := _read_at(file, place, min(end - place, _PIECE_BYTES))):
-        crc = zlib.crc32(piece, crc)
+        crc = crc32(piece, crc)
         place += len(piece)
     return crc
 
@@ -254,7 +255,7 @@ class _Column:
             raise DataError(f"targets have {array.shape[1:]} columns after {self.row_shape}; keep their number")
         data = np.ascontiguousarray(array, self.dtype).reshape(-1).view(np.uint8)
         self.file.write(data.data)
-        self.crc = zlib.crc32(data.data, self.crc)
+        self.crc = crc32(data.data, self.crc)
         self.n += len(array)
 
 
