@@ -2,7 +2,8 @@
 
 imdb, debian-packages, 20newsgroups: seconds are time on the wall from the packed JSON lines to the saved model, in a
 new process, with all imports; peers get Python's reader and, for their own text formats, a temporary file, since that
-is what their users have to do. Then the accuracy on the test file. All take words and pairs of words; peers with their
+is what their users have to do. Then the accuracy on the test file, whose reading and prediction `tested` adds to the
+seconds. All take words and pairs of words; peers with their
 documented settings, two threads where they have them.
 
 The data is not part of the project: STEEPEST_DATA names the folder that holds it. Without it nothing is measured.
@@ -64,7 +65,8 @@ def from_start(data: TextData, train: Callable[[Path], Callable[[list[str]], Any
         predict = train(Path(folder))
         seconds = time.perf_counter() - start
         texts, labels = data.read("test")
-        return {"seconds": seconds, "accuracy": share_right(predict(texts), labels), "MB": _megabytes(Path(folder))}
+        accuracy, tested = share_right(predict(texts), labels), time.perf_counter() - start
+        return {"seconds": seconds, "accuracy": accuracy, "MB": _megabytes(Path(folder)), "s tested": tested}
 
 
 def _megabytes(folder: Path) -> float:
@@ -79,9 +81,10 @@ def steepest(settings: Settings, data: TextData, *options: str) -> Result:
         _steepest("train", data.path("train"), "-m", model, "--label", data.label, *_columns(data), *options, "--quiet")
         seconds = time.perf_counter() - start
         found = json.loads(_steepest("evaluate", model, data.path("test"), "--json", "--on-bad-line", "skip"))
+        tested = time.perf_counter() - start
         # Rows with a label that is in the test file only are skipped; they count as errors, as they do for the peers.
-        share_known = found["rows"] / len(data.read("test")[1])
-        return {"seconds": seconds, "accuracy": found["accuracy"] * share_known, "MB": _megabytes(Path(folder))}
+        accuracy = found["accuracy"] * found["rows"] / len(data.read("test")[1])
+        return {"seconds": seconds, "accuracy": accuracy, "MB": _megabytes(Path(folder)), "s tested": tested}
 
 
 def _columns(data: TextData) -> Iterator[str]:
@@ -187,14 +190,15 @@ def text_job(data: TextData) -> Job:
     runners: dict[str, Callable[[Settings], Result]] = {ours: partial(_ours, data=data)}
     runners |= {name: partial(peer, data=data) for name, peer in PEERS.items()}
 
-    def ratio(results: dict[str, Result], peer: str) -> float:
-        return float(results[peer]["seconds"] / results[ours]["seconds"])
+    def ratio(results: dict[str, Result], peer: str, time: str) -> float:
+        return float(results[peer][time] / results[ours][time])
 
     def ahead(results: dict[str, Result]) -> float:
         return float(results[ours]["accuracy"] - max(results[peer]["accuracy"] for peer in PEERS))
 
     targets = [
-        Target(f"times faster than {peer}", partial(ratio, peer=peer), "at least", bound)
+        Target(f"times faster than {peer}, {end}", partial(ratio, peer=peer, time=time), "at least", bound)
+        for time, end in (("seconds", "to the model"), ("s tested", "to the test accuracy"))
         for peer, bound in (("scikit-learn hashed", 10), ("fastText", 10), ("vw", 2))
     ]
     return Job(runners, [*targets, Target("accuracy above the best peer's", ahead, "at least", 0)])
