@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "hash.h"
+#include "row_hasher.h"
 #include "text.h"
 
 namespace nb = nanobind;
@@ -144,21 +146,16 @@ std::vector<Span> spans_of_texts(nb::object texts, Owners& owners) {
   return spans;
 }
 
-// (kind, name, prefix, values)
-Field field_of(nb::tuple parts, Owners& owners) {
-  require(parts.size() == 4, "a field is (kind, name, prefix, values)");
+Field field_of(int32_t kind, nb::handle values, Owners& owners) {
   Field field;
-  field.kind = nb::cast<int32_t>(parts[0]);
-  field.name = nb::cast<std::string>(parts[1]);
-  field.prefix = nb::cast<std::string>(parts[2]);
-  require(field.kind >= kText && field.kind <= kNumber, "unknown kind of field");
-  if (field.kind == kNumber) {
-    const auto numbers = nb::cast<In<double>>(parts[3], false);
-    owners.push_back(parts[3]);
+  field.kind = kind;
+  if (kind == kNumber) {
+    const auto numbers = nb::cast<In<double>>(values, false);
+    owners.push_back(nb::borrow(values));
     field.numbers = numbers.data();
     field.n_numbers = static_cast<int64_t>(numbers.size());
   } else {
-    field.spans = spans_of_texts(parts[3], owners);
+    field.spans = spans_of_texts(nb::borrow(values), owners);
   }
   return field;
 }
@@ -176,27 +173,36 @@ void check(const HashOptions& options) {
   check_range(options.character_low, options.character_high);
 }
 
-nb::tuple hash_rows_of(nb::list fields, std::vector<std::pair<int32_t, int32_t>> crosses,
-                       std::vector<std::string> stop_words, const HashOptions& options,
-                       std::optional<Out<uint32_t>> count_documents,
+// Each column is (kind, name, prefix).
+void make_recipe(Recipe* self, const std::vector<std::tuple<int32_t, std::string, std::string>>& columns,
+                 const Crosses& crosses, const std::vector<std::string>& stop_words,
+                 const HashOptions& options) {
+  check(options);
+  require(!columns.empty(), "there must be a column");
+  std::vector<Column> known;
+  for (const auto& [kind, name, prefix] : columns) {
+    require(kind >= kText && kind <= kNumber, "unknown kind of column");
+    known.push_back({kind, name, prefix});
+  }
+  const int32_t n_columns = static_cast<int32_t>(known.size());
+  for (const auto& pair : crosses)
+    require(std::min(pair.first, pair.second) >= 0 && std::max(pair.first, pair.second) < n_columns,
+            "a cross names a column that is not there");
+  new (self) Recipe(options, known, crosses, stop_words);
+}
+
+nb::tuple hash_rows_of(const Recipe& recipe, nb::list columns, std::optional<Out<uint32_t>> count_documents,
                        std::optional<In<uint32_t>> document_counts, double n_documents, NameBook* book,
                        int n_threads) {
   Owners owners;
-  HashTask task;
-  check(options);
-  task.options = options;
-  for (nb::handle field : fields) task.fields.push_back(field_of(nb::cast<nb::tuple>(field), owners));
-  require(!task.fields.empty(), "there must be a field");
+  HashTask task(recipe);
+  require(columns.size() == recipe.readers.size(), "the recipe has another number of columns");
+  for (size_t k = 0; k < columns.size(); ++k)
+    task.fields.push_back(field_of(recipe.readers[k].column.kind, columns[k], owners));
   task.n_rows = task.fields[0].n_rows();
   for (const Field& field : task.fields)
-    require(field.n_rows() == task.n_rows, "the fields differ in length");
-  const int32_t n_fields = static_cast<int32_t>(task.fields.size());
-  for (const auto& pair : crosses)
-    require(std::min(pair.first, pair.second) >= 0 && std::max(pair.first, pair.second) < n_fields,
-            "a cross names a field that is not there");
-  task.crosses = std::move(crosses);
-  task.stop_words = std::move(stop_words);
-  const size_t n_buckets = size_t{1} << options.n_bits;
+    require(field.n_rows() == task.n_rows, "the columns differ in length");
+  const size_t n_buckets = size_t{1} << recipe.options.n_bits;
   require(!count_documents || count_documents->size() == n_buckets,
           "document counts need one number a bucket");
   require(!document_counts || document_counts->size() == n_buckets,
@@ -438,9 +444,10 @@ void bind_text(nb::module_& module) {
       .def("prune", prune, "importance"_a)
       .def("state", state_of)
       .def("restore", restore, "numbers"_a, "texts"_a, "seen_once"_a, "touched"_a, "rows"_a);
-  module.def("hash_rows", hash_rows_of, "fields"_a, "crosses"_a, "stop_words"_a, "options"_a,
-             "count_documents"_a.none(), "document_counts"_a.none(), "n_documents"_a, "book"_a.none(),
-             "n_threads"_a);
+  nb::class_<Recipe>(module, "HashRecipe")
+      .def("__init__", make_recipe, "columns"_a, "crosses"_a, "stop_words"_a, "options"_a);
+  module.def("hash_rows", hash_rows_of, "recipe"_a, "columns"_a, "count_documents"_a.none(),
+             "document_counts"_a.none(), "n_documents"_a, "book"_a.none(), "n_threads"_a);
   module.def("hash_texts", hash_texts, "texts"_a, "key"_a);
   module.def("mix_hashes", mix_hashes, "a"_a, "b"_a);
   module.def(

@@ -296,9 +296,10 @@ LAYOUTS = [
 
 
 def run_kernel(columns, table, crosses, recipe, n_threads=1, book=None):
+    heads = [(kind, name, "") for kind, name in columns]
     fields = [
-        (kind, name, "", np.array([np.nan if v is None else v for v in values]) if kind == reference.NUMBER else values)
-        for (kind, name), values in zip(columns, table, strict=True)
+        np.array([np.nan if v is None else v for v in values]) if kind == reference.NUMBER else values
+        for (kind, _), values in zip(columns, table, strict=True)
     ]
     options = kernels.HashOptions(
         n_bits=recipe.n_bits,
@@ -312,7 +313,8 @@ def run_kernel(columns, table, crosses, recipe, n_threads=1, book=None):
         normalise=recipe.normalise,
         seed=recipe.seed,
     )
-    return kernels.hash_rows(fields, crosses, list(recipe.stop_words), options, None, None, 0.0, book, n_threads)
+    prepared = kernels.HashRecipe(heads, crosses, list(recipe.stop_words), options)
+    return kernels.hash_rows(prepared, fields, None, None, 0.0, book, n_threads)
 
 
 @settings(deadline=None)
@@ -371,7 +373,7 @@ def test_damaged_arguments_are_refused():
         kernels.hash_texts((data, np.array([0, 3, 1, 2]), None), 0)
     with pytest.raises(ValueError, match="one flag a text"):
         kernels.hash_texts((data, np.array([0, 3]), np.ones(2, np.uint8)), 0)
-    with pytest.raises(ValueError, match="a cross names a field"):
+    with pytest.raises(ValueError, match="a cross names a column"):
         run_kernel([(reference.TEXT, "")], [["a"]], [(0, 1)], reference.Recipe())
 
 

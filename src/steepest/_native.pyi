@@ -389,7 +389,7 @@ def parse_vw(
 # ---------------------------------------------------------------------------------------------------------------- text
 
 Texts = list[Any] | tuple[npt.NDArray[np.uint8], npt.NDArray[Any], npt.NDArray[np.uint8] | None]
-Field = tuple[int, str, str, Texts | npt.NDArray[np.float64]]
+Column = Texts | npt.NDArray[np.float64]
 
 hash_id: str
 sampled_buckets: int
@@ -435,11 +435,18 @@ class NameTable:
         rows: int,
     ) -> None: ...
 
+class HashRecipe:
+    def __init__(
+        self,
+        columns: Sequence[tuple[int, str, str]],
+        crosses: Sequence[tuple[int, int]],
+        stop_words: Sequence[str],
+        options: HashOptions,
+    ) -> None: ...
+
 def hash_rows(
-    fields: list[Field],
-    crosses: Sequence[tuple[int, int]],
-    stop_words: Sequence[str],
-    options: HashOptions,
+    recipe: HashRecipe,
+    columns: list[Column],
     count_documents: npt.NDArray[np.uint32] | None,
     document_counts: npt.NDArray[np.uint32] | None,
     n_documents: float,

@@ -384,7 +384,7 @@ class LinearLearner(TargetCoder):
             table,
             scale,
             np.ascontiguousarray(bias),
-            out[: chunk.n_rows],
+            out,
             n_threads,
             self.settings.table_bits,
             known_features,
