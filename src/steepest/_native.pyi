@@ -453,6 +453,20 @@ def hash_rows(
     book: NameTable | None,
     n_threads: int,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]: ...
+def score_rows(
+    recipe: HashRecipe,
+    columns: list[Column],
+    document_counts: npt.NDArray[np.uint32] | None,
+    n_documents: float,
+    hashing_threads: int,
+    weights: Table,
+    scale: float,
+    bias: Floats,
+    slots: Indices | None,
+    n_threads: int,
+    table_bits: int = 0,
+    n_columns: int = 0,
+) -> Floats | None: ...
 def hash_texts(texts: Texts, key: int) -> npt.NDArray[np.uint64]: ...
 def mix_hashes(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]: ...
 def hash_key(name: str, seed: int) -> int: ...

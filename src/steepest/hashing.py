@@ -238,6 +238,10 @@ class Hasher(FeatureNames):
         indptr, indices, values = self._hash(table, learn=learn)
         return Chunk(indptr, indices, values, self.n_features, targets, weight)
 
+    def score_task(self, X: Any) -> tuple[kernels.HashRecipe, list[Any], Array | None, float, int]:
+        """X as `kernels.score_rows` takes it, for learners that go from raw rows to scores at once."""
+        return *self._hash_task(self._read(X)), _threads(self.n_jobs)
+
     def signature(self, *, learn: bool = False) -> str:
         """What shapes the rows, for a cache; a cache also keeps what is learned while it is built.
 
@@ -339,26 +343,35 @@ class Hasher(FeatureNames):
     ) -> tuple[Array, Array, Array]:
         if learn:
             self._make_state()
-        plan = self._plan
-        assert plan is not None  # made when the table was read
         count = learn and self.counts_rows if count is None else count
-        use_counts = plan.uses_counts and weigh
-        if use_counts and not hasattr(self, "document_counts_"):
-            raise self._not_fitted(
-                "weighting='tfidf' needs the number of rows with each feature: call fit or partial_fit first"
-            )
+        recipe, columns, counts, n_documents = self._hash_task(table, weigh=weigh)
         rows = kernels.hash_rows(
-            recipe=plan.recipe,
-            columns=[encode(table.column(name), kind, name) for name, kind in plan.columns],
+            recipe,
+            columns,
             count_documents=self.document_counts_ if count else None,
-            document_counts=self.document_counts_ if use_counts else None,
-            n_documents=float(self.n_documents_) if use_counts else 0.0,
+            document_counts=counts,
+            n_documents=n_documents,
             book=self.names_.table if learn and self.names else None,
             n_threads=_threads(self.n_jobs),
         )
         if count:
             self.n_documents_ += table.n_rows
         return rows
+
+    def _hash_task(
+        self, table: Table, *, weigh: bool = True
+    ) -> tuple[kernels.HashRecipe, list[Any], Array | None, float]:
+        """What the kernels are told of rows that were read; with `weigh`, also how many rows have each feature."""
+        plan = self._plan
+        assert plan is not None  # made when the table was read
+        columns = [encode(table.column(name), kind, name) for name, kind in plan.columns]
+        if not (plan.uses_counts and weigh):
+            return plan.recipe, columns, None, 0.0
+        if not hasattr(self, "document_counts_"):
+            raise self._not_fitted(
+                "weighting='tfidf' needs the number of rows with each feature: call fit or partial_fit first"
+            )
+        return plan.recipe, columns, self.document_counts_, float(self.n_documents_)
 
     def _make_state(self) -> None:
         if self.names and not hasattr(self, "names_"):
