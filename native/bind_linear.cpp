@@ -18,8 +18,8 @@
 #include "by_outputs.h"
 #include "class_hash.h"
 #include "kernel_table.h"
-#include "parts.h"
 #include "replicas.h"
+#include "score.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -93,28 +93,6 @@ T* optional_data(std::optional<Out<T>>& array, size_t size, const char* message)
   if (!array) return nullptr;
   require(array->size() == size, message);
   return array->data();
-}
-
-// Columns of a table (features, [accumulators,] outputs): there may be room for more outputs than there are.
-template <typename AnyTable>
-int64_t width_of(const AnyTable& table, int64_t n_outputs, size_t accumulators, int32_t table_bits) {
-  if (table_bits || table.ndim() != accumulators + 1) return n_outputs;
-  return static_cast<int64_t>(table.shape(table.ndim() - 1));
-}
-
-// Features whose weights the table holds, or that may look for them in a table that all share.
-int64_t count_features(size_t table_size, int64_t n_outputs, int64_t width, int64_t accumulators,
-                       int32_t table_bits, int64_t n_columns) {
-  const int64_t size = static_cast<int64_t>(table_size);
-  if (table_bits == 0) {
-    require(0 < n_outputs && n_outputs <= width && size % (width * accumulators) == 0,
-            "the weights do not fit the bias");
-    return size / width / accumulators;
-  }
-  require(kLeastTableBits <= table_bits && table_bits <= kMostTableBits, "table_bits must be 6 to 30");
-  require(n_outputs > 0 && size == table_entries(table_bits) * accumulators, "the table has another size");
-  require(0 <= n_columns && n_columns <= std::numeric_limits<int32_t>::max(), "n_columns is out of range");
-  return n_columns;
 }
 
 bool is_paired(const FloatTable& v, int64_t entries_per_weight, const Choices& choices, bool has_average) {
@@ -212,42 +190,15 @@ nb::tuple learn(LearnFunction const (&rule)[2], int64_t entries_per_weight, cons
   return nb::make_tuple(outcome.rows_done, outcome.status, outcome.loss_sum, outcome.weight_sum);
 }
 
-// The first row with a score that is no number, or n.
-int64_t first_not_finite(const double* scores, int64_t n, int64_t n_outputs) {
-  const double* const bad =
-      std::find_if(scores, scores + n * n_outputs, [](double score) { return !std::isfinite(score); });
-  return (bad - scores) / n_outputs;
-}
-
-// scale * w.x + bias. Rows are scored in contiguous parts, one a thread; each row's score does not depend on
-// the split. Returns the first row with an index out of range and the first with a score that is no number.
-std::pair<int64_t, int64_t> score(const Block& block, ConstFloatTable weights, double scale, In<double> bias,
-                                  Out<double> scores, int n_threads, int table_bits, int64_t n_columns) {
-  const int type = float_type(weights);
-  const int64_t n_outputs = static_cast<int64_t>(bias.size());
-  const int64_t width = width_of(weights, n_outputs, 1, table_bits);
-  const int64_t n_features = count_features(weights.size(), n_outputs, width, 1, table_bits, n_columns);
-  const Rows rows = rows_of(block, n_features, n_outputs, width, width, kTargets, table_bits);
-  require(static_cast<int64_t>(scores.size()) == rows.n * n_outputs, "scores has another size");
-  const int64_t parts = parts_for(rows.n, n_threads, 1024);
-  std::vector<int64_t> stopped(parts), overflown(parts);
+std::pair<int64_t, int64_t> score_block(const Block& block, ConstFloatTable weights, double scale,
+                                        In<double> bias, Out<double> scores, int n_threads, int table_bits,
+                                        int64_t n_columns) {
+  const ScoreTable table(weights, scale, bias.data(), bias.size(), table_bits, n_columns);
+  const Rows rows =
+      rows_of(block, table.n_features, table.n_outputs, table.width, table.width, kTargets, table_bits);
+  require(static_cast<int64_t>(scores.size()) == rows.n * table.n_outputs, "scores has another size");
   nb::gil_scoped_release release;
-  run_parts(parts, [&](int64_t part) {
-    const int64_t first = rows.n * part / parts, last = rows.n * (part + 1) / parts;
-    Rows mine = rows;
-    mine.n = last - first;
-    if (mine.order)
-      mine.order += first;
-    else
-      mine.indptr += first;
-    double* const own = scores.data() + first * n_outputs;
-    const int64_t done = kernels().scores[type](mine, weights.data(), scale, bias.data(), own);
-    const int64_t finite = first_not_finite(own, done, n_outputs);
-    stopped[part] = done == mine.n ? rows.n : first + done;
-    overflown[part] = finite == done ? rows.n : first + finite;
-  });
-  return {*std::min_element(stopped.begin(), stopped.end()),
-          *std::min_element(overflown.begin(), overflown.end())};
+  return score(rows, table, scores.data(), n_threads);
 }
 
 void settle(FloatTable v, std::optional<Out<double>> shrunk, Out<double> clock, int64_t n_outputs,
@@ -404,8 +355,8 @@ void bind_linear(nb::module_& module) {
       [](In<int64_t> indptr, In<int32_t> indices, In<float> values, std::optional<In<int64_t>> order,
          ConstFloatTable weights, double scale, In<double> bias, Out<double> scores, int n_threads,
          int table_bits, int64_t n_columns) {
-        return score({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, scale, bias,
-                     scores, n_threads, table_bits, n_columns);
+        return score_block({indptr, indices, values, std::nullopt, std::nullopt, order}, weights, scale, bias,
+                           scores, n_threads, table_bits, n_columns);
       },
       "indptr"_a, "indices"_a, "values"_a, "order"_a.none(), "weights"_a, "scale"_a, "bias"_a,
       "scores"_a.noconvert(), "n_threads"_a, "table_bits"_a = 0, "n_columns"_a = 0);

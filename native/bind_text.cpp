@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -18,6 +19,8 @@
 #include <vector>
 
 #include "hash.h"
+#include "row_hasher.h"
+#include "score.h"
 #include "text.h"
 
 namespace nb = nanobind;
@@ -32,10 +35,6 @@ template <typename T>
 using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Result = nb::ndarray<nb::numpy, T>;
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
 
 template <typename T>
 Result<T> hand_over(T* data, std::initializer_list<size_t> shape) {
@@ -144,21 +143,16 @@ std::vector<Span> spans_of_texts(nb::object texts, Owners& owners) {
   return spans;
 }
 
-// (kind, name, prefix, values)
-Field field_of(nb::tuple parts, Owners& owners) {
-  require(parts.size() == 4, "a field is (kind, name, prefix, values)");
+Field field_of(int32_t kind, nb::handle values, Owners& owners) {
   Field field;
-  field.kind = nb::cast<int32_t>(parts[0]);
-  field.name = nb::cast<std::string>(parts[1]);
-  field.prefix = nb::cast<std::string>(parts[2]);
-  require(field.kind >= kText && field.kind <= kNumber, "unknown kind of field");
-  if (field.kind == kNumber) {
-    const auto numbers = nb::cast<In<double>>(parts[3], false);
-    owners.push_back(parts[3]);
+  field.kind = kind;
+  if (kind == kNumber) {
+    const auto numbers = nb::cast<In<double>>(values, false);
+    owners.push_back(nb::borrow(values));
     field.numbers = numbers.data();
     field.n_numbers = static_cast<int64_t>(numbers.size());
   } else {
-    field.spans = spans_of_texts(parts[3], owners);
+    field.spans = spans_of_texts(nb::borrow(values), owners);
   }
   return field;
 }
@@ -176,34 +170,50 @@ void check(const HashOptions& options) {
   check_range(options.character_low, options.character_high);
 }
 
-nb::tuple hash_rows_of(nb::list fields, std::vector<std::pair<int32_t, int32_t>> crosses,
-                       std::vector<std::string> stop_words, const HashOptions& options,
-                       std::optional<Out<uint32_t>> count_documents,
+// Each column is (kind, name, prefix).
+void make_recipe(Recipe* self, const std::vector<std::tuple<int32_t, std::string, std::string>>& columns,
+                 const Crosses& crosses, const std::vector<std::string>& stop_words,
+                 const HashOptions& options) {
+  check(options);
+  require(!columns.empty(), "there must be a column");
+  std::vector<Column> known;
+  for (const auto& [kind, name, prefix] : columns) {
+    require(kind >= kText && kind <= kNumber, "unknown kind of column");
+    known.push_back({kind, name, prefix});
+  }
+  const int32_t n_columns = static_cast<int32_t>(known.size());
+  for (const auto& pair : crosses)
+    require(std::min(pair.first, pair.second) >= 0 && std::max(pair.first, pair.second) < n_columns,
+            "a cross names a column that is not there");
+  new (self) Recipe(options, known, crosses, stop_words);
+}
+
+size_t n_buckets(const Recipe& recipe) { return size_t{1} << recipe.options.n_bits; }
+
+HashTask task_of(const Recipe& recipe, nb::list columns, const std::optional<In<uint32_t>>& document_counts,
+                 double n_documents, Owners& owners) {
+  HashTask task(recipe);
+  require(columns.size() == recipe.readers.size(), "the recipe has another number of columns");
+  for (size_t k = 0; k < columns.size(); ++k)
+    task.fields.push_back(field_of(recipe.readers[k].column.kind, columns[k], owners));
+  task.n_rows = task.fields[0].n_rows();
+  for (const Field& field : task.fields)
+    require(field.n_rows() == task.n_rows, "the columns differ in length");
+  require(!document_counts || document_counts->size() == n_buckets(recipe),
+          "document counts need one number a bucket");
+  task.document_counts = document_counts ? document_counts->data() : nullptr;
+  task.n_documents = n_documents;
+  return task;
+}
+
+nb::tuple hash_rows_of(const Recipe& recipe, nb::list columns, std::optional<Out<uint32_t>> count_documents,
                        std::optional<In<uint32_t>> document_counts, double n_documents, NameBook* book,
                        int n_threads) {
   Owners owners;
-  HashTask task;
-  check(options);
-  task.options = options;
-  for (nb::handle field : fields) task.fields.push_back(field_of(nb::cast<nb::tuple>(field), owners));
-  require(!task.fields.empty(), "there must be a field");
-  task.n_rows = task.fields[0].n_rows();
-  for (const Field& field : task.fields)
-    require(field.n_rows() == task.n_rows, "the fields differ in length");
-  const int32_t n_fields = static_cast<int32_t>(task.fields.size());
-  for (const auto& pair : crosses)
-    require(std::min(pair.first, pair.second) >= 0 && std::max(pair.first, pair.second) < n_fields,
-            "a cross names a field that is not there");
-  task.crosses = std::move(crosses);
-  task.stop_words = std::move(stop_words);
-  const size_t n_buckets = size_t{1} << options.n_bits;
-  require(!count_documents || count_documents->size() == n_buckets,
-          "document counts need one number a bucket");
-  require(!document_counts || document_counts->size() == n_buckets,
+  HashTask task = task_of(recipe, columns, document_counts, n_documents, owners);
+  require(!count_documents || count_documents->size() == n_buckets(recipe),
           "document counts need one number a bucket");
   task.count_documents = count_documents ? count_documents->data() : nullptr;
-  task.document_counts = document_counts ? document_counts->data() : nullptr;
-  task.n_documents = n_documents;
   task.book = book;
   HashedRows rows;
   int64_t* indptr = new_array<int64_t>(static_cast<size_t>(task.n_rows) + 1);
@@ -216,6 +226,64 @@ nb::tuple hash_rows_of(nb::list fields, std::vector<std::pair<int32_t, int32_t>>
   }
   return nb::make_tuple(result, hand_over(rows.indices.release(rows.size), {rows.size}),
                         hand_over(rows.values.release(rows.size), {rows.size}));
+}
+
+// Slots for indices, as place_features finds them; features without one are left out, unless their value is
+// not finite, which the scores must show.
+void take_slots(HashedRows& rows, const int32_t* slots) {
+  int32_t* const index = rows.indices.data();
+  float* const x = rows.values.data();
+  int64_t k = 0, filled = 0;
+  for (int64_t& end : rows.ends) {
+    for (; k < end; ++k) {
+      const int32_t slot = slots[index[k]];
+      index[filled] = slot ? slot - 1 : 0;
+      x[filled] = x[k];
+      filled += slot != 0 || !std::isfinite(x[k]);
+    }
+    end = filled;
+  }
+}
+
+// Whether all scores are numbers.
+bool score_hashed(HashedRows& rows, const int32_t* slots, const ScoreTable& table, double* scores,
+                  int n_threads) {
+  if (slots) take_slots(rows, slots);
+  rows.ends.insert(rows.ends.begin(), 0);
+  Rows all = {};
+  all.indptr = rows.ends.data();
+  all.indices = rows.indices.data();
+  all.values = rows.values.data();
+  all.n = static_cast<int64_t>(rows.ends.size()) - 1;
+  all.n_features = table.n_features;
+  all.n_outputs = all.n_targets = table.n_outputs;
+  all.width = all.stride = table.width;
+  all.table_bits = table.table_bits;
+  const std::pair<int64_t, int64_t> good = score(all, table, scores, n_threads);
+  return std::min(good.first, good.second) == all.n;
+}
+
+// hash_rows and linear_scores in one, without arrays between them: they would cost as much as a short text.
+// None if there is a bucket that the table does not know, or a score that is no number.
+nb::object score_rows(const Recipe& recipe, nb::list columns, std::optional<In<uint32_t>> document_counts,
+                      double n_documents, int hashing_threads, ConstFloatTable weights, double scale,
+                      In<double> bias, std::optional<In<int32_t>> slots, int n_threads, int table_bits,
+                      int64_t n_columns) {
+  Owners owners;
+  const HashTask task = task_of(recipe, columns, document_counts, n_documents, owners);
+  const ScoreTable table(weights, scale, bias.data(), bias.size(), table_bits, n_columns);
+  const size_t n_known = slots ? slots->size() : static_cast<size_t>(table.n_features);
+  if (n_known < n_buckets(recipe)) return nb::none();
+  const size_t n_rows = static_cast<size_t>(task.n_rows), n_outputs = bias.size();
+  double* const scores = new_array<double>(n_rows * n_outputs);
+  const auto result = hand_over(scores, {n_rows, n_outputs});
+  bool good;
+  {
+    nb::gil_scoped_release release;
+    HashedRows rows = hash_rows(task, hashing_threads);
+    good = score_hashed(rows, slots ? slots->data() : nullptr, table, scores, n_threads);
+  }
+  return good ? nb::cast(result) : nb::none();
 }
 
 Result<uint64_t> hash_texts(nb::object texts, uint64_t key) {
@@ -438,9 +506,13 @@ void bind_text(nb::module_& module) {
       .def("prune", prune, "importance"_a)
       .def("state", state_of)
       .def("restore", restore, "numbers"_a, "texts"_a, "seen_once"_a, "touched"_a, "rows"_a);
-  module.def("hash_rows", hash_rows_of, "fields"_a, "crosses"_a, "stop_words"_a, "options"_a,
-             "count_documents"_a.none(), "document_counts"_a.none(), "n_documents"_a, "book"_a.none(),
-             "n_threads"_a);
+  nb::class_<Recipe>(module, "HashRecipe")
+      .def("__init__", make_recipe, "columns"_a, "crosses"_a, "stop_words"_a, "options"_a);
+  module.def("hash_rows", hash_rows_of, "recipe"_a, "columns"_a, "count_documents"_a.none(),
+             "document_counts"_a.none(), "n_documents"_a, "book"_a.none(), "n_threads"_a);
+  module.def("score_rows", score_rows, "recipe"_a, "columns"_a, "document_counts"_a.none(), "n_documents"_a,
+             "hashing_threads"_a, "weights"_a, "scale"_a, "bias"_a, "slots"_a.none(), "n_threads"_a,
+             "table_bits"_a = 0, "n_columns"_a = 0);
   module.def("hash_texts", hash_texts, "texts"_a, "key"_a);
   module.def("mix_hashes", mix_hashes, "a"_a, "b"_a);
   module.def(

@@ -13,6 +13,8 @@ namespace {
 constexpr uint64_t kCharacterMark = 0x3C3E;  // "<>": words and character n-grams of the same letters differ
 constexpr uint32_t kSmallCounts = 1 << 15;   // document counts whose logarithm is looked up
 constexpr size_t kCountsAhead = 24;          // prefetched: a trip to memory takes as long as so many entries
+constexpr size_t kMostIdle = 16;             // hashers that a recipe keeps
+constexpr size_t kMostIdleBytes = 1 << 20;   // of each: one that has read a huge text goes
 
 // 1 + log(times), the weight of a word that comes so often in its row; few come more than some dozen times.
 float damped(float times) {
@@ -102,18 +104,69 @@ void count_and_weigh(const Plan& plan, int64_t row, const int32_t* index, float*
   scale(plan.task.options, x, n);
 }
 
+Recipe::Recipe(const HashOptions& options, const std::vector<Column>& columns, Crosses crosses,
+               const std::vector<std::string>& stop_words)
+    : options(options), crosses(std::move(crosses)) {
+  for (size_t k = 0; k < columns.size(); ++k) {
+    auto names_it = [&](const auto& pair) {
+      return pair.first == static_cast<int32_t>(k) || pair.second == static_cast<int32_t>(k);
+    };
+    const bool crossed = std::any_of(this->crosses.begin(), this->crosses.end(), names_it);
+    readers.emplace_back(columns[k], options.seed, stop_words, crossed);
+  }
+  idle_.reserve(kMostIdle);
+}
+
+Recipe::~Recipe() = default;
+
+// Nobody waits for the lock: a hasher is made or dropped instead. So a process forked at a bad moment, in
+// which the lock stays closed, can go on.
+Recipe::Borrowed Recipe::borrow() const {
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (!lock || idle_.empty()) return Borrowed(new RowHasher(*this), {this});
+  Borrowed hasher(idle_.back().release(), {this});
+  idle_.pop_back();
+  return hasher;
+}
+
+void Recipe::Return::operator()(RowHasher* hasher) const {
+  std::unique_ptr<RowHasher> own(hasher);
+  own->forget_rows();
+  if (own->n_bytes() > kMostIdleBytes) return;
+  std::unique_lock<std::mutex> lock(recipe->mutex_, std::try_to_lock);
+  if (lock && recipe->idle_.size() < kMostIdle) recipe->idle_.push_back(std::move(own));
+}
+
+HashTask::HashTask(const Recipe& recipe) : recipe(recipe), options(recipe.options), crosses(recipe.crosses) {}
+
+void RowHasher::begin(const Plan& plan, size_t likely) {
+  plan_ = &plan;
+  touched_.assign(plan.task.book ? NameBook::kSampledBuckets / 64 : 0, 0);
+  row_.expect(likely);
+  rows_.indices.reserve(likely);
+  rows_.values.reserve(likely);
+}
+
+// All else is in proportion to these.
+size_t RowHasher::n_bytes() const {
+  const size_t n_hashes =
+      word_hashes_.capacity() + grams_.capacity() + singles_.capacity() + copied_.capacity();
+  return words_.n_bytes() + scratch_.capacity() + n_hashes * sizeof(uint64_t) + row_.n_bytes();
+}
+
 void RowHasher::add_row(int64_t row, NameLog* log) {
   log_ = log;
   row_.clear();
+  singles_.clear();
   has_number_ = false;
   for (size_t k = 0; k < features_.size(); ++k) read(k, row);
   insert_singles();
-  for (const auto& pair : plan_.task.crosses)
+  for (const auto& pair : recipe_.crosses)
     if (!is_number(pair)) cross(features_[pair.first], features_[pair.second], 1);
   write_out();
   weigh(row);
   if (has_number_) add_numbers();
-  if (plan_.task.book) {
+  if (plan_->task.book) {
     const int32_t* const index = indices();
     for (size_t k = 0; k < row_.size(); ++k)
       if (const uint32_t j = static_cast<uint32_t>(index[k]); j < NameBook::kSampledBuckets)
@@ -135,9 +188,9 @@ void RowHasher::add_numbers() {
     const Features& own = features_[k];
     if (!own.is_number) continue;
     insert(own.hashes, own.hashes.size(), own.value * factor,
-           named([&](size_t) { return plan_.readers[k].field->name; }));
+           named([&](size_t) { return recipe_.readers[k].column.name; }));
   }
-  for (const auto& pair : plan_.task.crosses)
+  for (const auto& pair : recipe_.crosses)
     if (is_number(pair)) cross(features_[pair.first], features_[pair.second], factor);
   write_out();
 }
@@ -154,13 +207,14 @@ void RowHasher::write_out() {
 }
 
 void RowHasher::read(size_t k, int64_t row) {
-  const ColumnReader& reader = plan_.readers[k];
+  const ColumnReader& reader = recipe_.readers[k];
   Features& features = features_[k];
   features.clear();
-  if (reader.field->kind == kNumber) return read_number(reader, features, reader.field->numbers[row]);
-  const Span value = reader.field->spans[row];
+  const Field& field = plan_->task.fields[k];
+  if (field.kind == kNumber) return read_number(reader, features, field.numbers[row]);
+  const Span value = field.spans[row];
   if (!value.data) return read_missing(reader, features);
-  if (reader.field->kind != kText) return read_category(reader, features, value);
+  if (field.kind != kText) return read_category(reader, features, value);
   insert_singles();
   read_text(reader, features, value);
 }
@@ -187,7 +241,7 @@ void RowHasher::read_text(const ColumnReader& reader, Features& features, Span d
   }
   if (log_) {
     const char* const text = reinterpret_cast<const char*>(words_.bytes());
-    log_->begin_page(reader.field->prefix, text, words_.bounds(), words_.count());
+    log_->begin_page(reader.column.prefix, text, words_.bounds(), words_.count());
   }
   read_word_grams(reader, features);
   if (options_.character_high > 0) read_character_grams(reader, features);
@@ -201,7 +255,7 @@ void RowHasher::read_word_grams(const ColumnReader& reader, Features& features) 
     const size_t count = n_words - n + 1;
     for (size_t i = 0; n > 1 && i < count; ++i) grams_[i] = mix(grams_[i], word_hashes_[i + n - 1]);
     if (n < static_cast<size_t>(options_.word_low)) continue;
-    emit(reader, features, count, WordNamer{words_, reader.field->prefix, static_cast<uint32_t>(n)});
+    emit(reader, features, count, WordNamer{words_, reader.column.prefix, static_cast<uint32_t>(n)});
   }
 }
 
@@ -232,7 +286,7 @@ void RowHasher::read_character_grams(const ColumnReader& reader, Features& featu
       }
     emit(reader, features, grams_.size(), named([&](size_t k) {
            const char* const text = reinterpret_cast<const char*>(word) + runs[k].first;
-           return reader.field->prefix + "'" + std::string(text, runs[k].second) + "'";
+           return reader.column.prefix + "'" + std::string(text, runs[k].second) + "'";
          }));
   }
 }
@@ -273,7 +327,7 @@ void RowHasher::read_number(const ColumnReader& reader, Features& features, doub
   features.value = static_cast<float>(number);
   if (number == 0) return;
   features.hashes.push_back(reader.number);
-  if (log_) features.names.push_back(reader.field->name);
+  if (log_) features.names.push_back(reader.column.name);
 }
 
 void RowHasher::read_missing(const ColumnReader& reader, Features& features) {
@@ -299,6 +353,10 @@ void RowHasher::insert(const std::vector<uint64_t>& hashes, size_t n, float valu
       these = copied_.data();
     }
     row_.make_room(n);
+    // The row is weighed soon. Asked for now, the counts come while features are added up.
+    const uint32_t* const counts = plan_->counts_and_weighs() ? nullptr : plan_->task.document_counts;
+    if (counts)
+      for (size_t i = 0; i < n; ++i) PREFETCH(counts + bucket_of(these[i], options_.n_bits));
     if (!log_) {
       row_.add<false>(these, n, value, nullptr);
       continue;
@@ -322,22 +380,20 @@ void RowHasher::weigh(int64_t row) {
   if (options_.weighting == kLog)
     for (size_t k = 0; k < n; ++k)
       if (x[k] != 0 && fabsf(x[k]) != 1) x[k] = copysignf(damped(fabsf(x[k])), x[k]);
-  if (plan_.counts_and_weighs()) {
-    if (plan_.n_parts == 1) count_and_weigh(plan_, row, index, x, n);  // else when all rows are there
+  if (plan_->counts_and_weighs()) {
+    if (plan_->n_parts == 1) count_and_weigh(*plan_, row, index, x, n);  // else when all rows are there
     return;
   }
-  if (uint32_t* const counts = plan_.task.count_documents) count_documents(counts, index, n);
-  if (const uint32_t* const counts = plan_.task.document_counts) {
-    for (size_t k = 0; k < n; ++k) PREFETCH(counts + index[k]);
+  if (uint32_t* const counts = plan_->task.count_documents) count_documents(counts, index, n);
+  if (const uint32_t* const counts = plan_->task.document_counts)
     for (size_t k = 0; k < n; ++k)
-      x[k] = static_cast<float>(x[k] * plan_.inverse_frequency(counts[index[k]]));
-  }
+      x[k] = static_cast<float>(x[k] * plan_->inverse_frequency(counts[index[k]]));
   scale(options_, x, n);
 }
 
 // Sums of whole numbers do not depend on the order, so all threads may count in one array.
 void RowHasher::count_documents(uint32_t* counts, const int32_t* index, size_t n) const {
-  if (plan_.n_parts == 1) {
+  if (plan_->n_parts == 1) {
     for (size_t k = 0; k < n; ++k) ++counts[index[k]];
     return;
   }

@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,17 +44,17 @@ class StopWords {
 
 // What is known about a column before the first row.
 struct ColumnReader {
-  ColumnReader(const Field& field, const HashTask& task, bool crossed)
-      : field(&field),
+  ColumnReader(const Column& column, uint64_t seed, const std::vector<std::string>& stop_words, bool crossed)
+      : column(column),
         crossed(crossed),
-        label(field.name.empty() ? "" : field.name + "="),
-        seed_key(key_of_seed(task.options.seed)),
-        key(field_key(field.name, task.options.seed)),
+        label(column.name.empty() ? "" : column.name + "="),
+        seed_key(key_of_seed(seed)),
+        key(field_key(column.name, seed)),
         missing(hash_string(label + kMissing, seed_key)),
-        number(hash_string(field.name, seed_key)),
-        stop_words(field.kind == kText ? task.stop_words : std::vector<std::string>(), key) {}
+        number(hash_string(column.name, seed_key)),
+        stop_words(column.kind == kText ? stop_words : std::vector<std::string>(), key) {}
 
-  const Field* field;
+  Column column;
   bool crossed;
   std::string label;         // stands before values
   uint64_t seed_key, key;    // of values, and of words
@@ -60,19 +62,40 @@ struct ColumnReader {
   StopWords stop_words;
 };
 
+class RowHasher;
+
+// How rows are hashed: all that does not depend on them. It is made once, since for a single short text that
+// takes longer than the text; the hashers in it are used again and again, each by one thread at a time.
+class Recipe {
+ public:
+  struct Return {
+    const Recipe* recipe;
+    void operator()(RowHasher* hasher) const;
+  };
+  typedef std::unique_ptr<RowHasher, Return> Borrowed;
+
+  Recipe(const HashOptions& options, const std::vector<Column>& columns, Crosses crosses,
+         const std::vector<std::string>& stop_words);
+  ~Recipe();
+
+  // A hasher for one thread, which comes back by itself.
+  Borrowed borrow() const;
+
+  const HashOptions options;
+  const Crosses crosses;
+  std::vector<ColumnReader> readers;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<RowHasher>> idle_;
+};
+
 // log(1 + count) of small counts, made once: a thousand logarithms cost more than a text of twenty words.
 const std::vector<double>& small_logs();
 
 struct Plan {
-  Plan(const HashTask& task, int64_t n_parts) : task(task), n_parts(n_parts), logs(small_logs()) {
-    for (size_t k = 0; k < task.fields.size(); ++k) {
-      bool crossed = false;
-      for (const auto& pair : task.crosses)
-        crossed = crossed || pair.first == static_cast<int32_t>(k) || pair.second == static_cast<int32_t>(k);
-      readers.emplace_back(task.fields[k], task, crossed);
-    }
-    log_rows = 1 + log1p(task.n_documents);
-  }
+  Plan(const HashTask& task, int64_t n_parts)
+      : task(task), n_parts(n_parts), logs(small_logs()), log_rows(1 + log1p(task.n_documents)) {}
 
   double inverse_frequency(uint32_t count) const { return log_rows - log_count(count); }
   double log_count(uint32_t count) const { return count < logs.size() ? logs[count] : log1p(count); }
@@ -81,7 +104,6 @@ struct Plan {
 
   const HashTask& task;
   int64_t n_parts;
-  std::vector<ColumnReader> readers;
   const std::vector<double>& logs;  // log(1 + count)
   double log_rows;                  // 1 + log(1 + rows)
 };
@@ -106,23 +128,23 @@ struct Features {
 
 class RowHasher {
  public:
-  // For about so many features in all.
-  RowHasher(const Plan& plan, size_t likely)
-      : plan_(plan),
-        options_(plan.task.options),
+  explicit RowHasher(const Recipe& recipe)
+      : recipe_(recipe),
+        options_(recipe.options),
         words_(options_.lowercase, static_cast<uint32_t>(options_.min_letters)),
-        features_(plan.readers.size()),
-        touched_(plan.task.book ? NameBook::kSampledBuckets / 64 : 0),
-        row_(options_.n_bits, options_.is_signed, likely) {
-    rows_.indices.reserve(likely);
-    rows_.values.reserve(likely);
-  }
+        features_(recipe.readers.size()),
+        row_(options_.n_bits, options_.is_signed) {}
+
+  // Rows of this plan follow, with about so many features in all.
+  void begin(const Plan& plan, size_t likely);
+  void forget_rows() { rows_ = HashedRows(); }
 
   // With a log: its features' names are written there.
   void add_row(int64_t row, NameLog* log);
 
   HashedRows& rows() { return rows_; }
   const uint64_t* touched() const { return touched_.data(); }
+  size_t n_bytes() const;  // that it holds on to
 
  private:
   void read(size_t k, int64_t row);
@@ -148,8 +170,9 @@ class RowHasher {
   int32_t* indices() { return rows_.indices.data() + rows_.size; }
   float* values() { return rows_.values.data() + rows_.size; }
 
-  const Plan& plan_;
+  const Recipe& recipe_;
   const HashOptions& options_;
+  const Plan* plan_ = nullptr;
   Words words_;
   std::vector<uint64_t> word_hashes_, grams_, singles_, copied_;
   std::vector<uint32_t> letters_;

@@ -13,13 +13,17 @@ namespace steepest {
 
 class RowSum {
  public:
-  // A table for rows of `likely` features to begin with; it grows where a row has more.
-  RowSum(int n_bits, bool is_signed, size_t likely)
-      : mask_((1u << n_bits) - 1), sign_(is_signed ? 0x80000000u : 0) {
+  RowSum(int n_bits, bool is_signed) : mask_((1u << n_bits) - 1), sign_(is_signed ? 0x80000000u : 0) {}
+
+  // Rows of `likely` features follow: the table begins with room for them and grows where a row has more.
+  void expect(size_t likely) {
+    clear();
+    least_bits_ = kLeastBits;
     while (least_bits_ < kMostLeastBits && size_t{1} << least_bits_ < 4 * likely) ++least_bits_;
     table_bits_ = least_bits_;
-    table_.resize(size_t{1} << least_bits_);
+    if (table_.size() >> least_bits_ == 0) table_.resize(size_t{1} << least_bits_);
   }
+  size_t n_bytes() const { return table_.capacity() * sizeof(uint64_t); }
 
   size_t size() const { return n_; }
   uint32_t bucket(size_t k) const { return static_cast<uint32_t>(table_[slots_[k]] >> 32) - 1; }
@@ -97,9 +101,9 @@ class RowSum {
   }
 
   const uint32_t mask_, sign_;
-  static constexpr int kMostLeastBits = 13;  // 64 KiB, well inside the second cache
+  static constexpr int kLeastBits = 8, kMostLeastBits = 13;  // 64 KiB, well inside the second cache
 
-  int least_bits_ = 8, table_bits_;
+  int least_bits_ = kLeastBits, table_bits_ = kLeastBits;
   size_t n_ = 0;
   std::vector<uint64_t> table_;
   std::vector<uint32_t> slots_;  // used ones, in the order of first use

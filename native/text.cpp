@@ -92,8 +92,7 @@ struct Segment {
   size_t part, first_row, last_row;
 };
 
-HashedRows join(std::vector<std::unique_ptr<RowHasher>>& parts, const std::vector<Segment>& segments,
-                int64_t n_rows) {
+HashedRows join(std::vector<Recipe::Borrowed>& parts, const std::vector<Segment>& segments, int64_t n_rows) {
   HashedRows all;
   all.ends.reserve(static_cast<size_t>(n_rows));
   std::vector<size_t> places;
@@ -196,9 +195,12 @@ HashedRows hash_rows(const HashTask& task, int n_threads) {
   if (task.count_documents && task.document_counts && has_numbers(task)) n_threads = 1;
   const int64_t n_parts = std::max<int64_t>(1, std::min<int64_t>(n_threads, starts.back() / kBytesPerThread));
   const Plan plan(task, n_parts);
-  std::vector<std::unique_ptr<RowHasher>> parts;
+  std::vector<Recipe::Borrowed> parts;
   const size_t likely = likely_entries(task, starts.back() / n_parts);
-  for (int64_t part = 0; part < n_parts; ++part) parts.push_back(std::make_unique<RowHasher>(plan, likely));
+  for (int64_t part = 0; part < n_parts; ++part) {
+    parts.push_back(task.recipe.borrow());
+    parts.back()->begin(plan, likely);
+  }
   std::vector<NameLog> logs(parts.size());
   std::vector<Segment> segments;
   for (int64_t first = 0, last; first < task.n_rows; first = last) {

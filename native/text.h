@@ -22,10 +22,16 @@ namespace steepest {
 enum FieldKind { kText, kCategory, kNumber };
 enum Weighting { kCount, kBinary, kLog };
 
+// What is known of a column before any row.
+struct Column {
+  int32_t kind;
+  std::string name;    // empty for a text that stands alone
+  std::string prefix;  // of the names of its words: tells two texts apart
+};
+
+// A column's values, one a row.
 struct Field {
   int32_t kind;
-  std::string name;                 // of the column; empty for a text that stands alone
-  std::string prefix;               // of the names of its words: tells two texts apart
   std::vector<Span> spans;          // text and category; no data: missing
   const double* numbers = nullptr;  // number; NaN: missing
   int64_t n_numbers = 0;
@@ -44,12 +50,18 @@ struct HashOptions {
   uint64_t seed;
 };
 
+typedef std::vector<std::pair<int32_t, int32_t>> Crosses;
+
+class Recipe;  // how to hash, prepared for any number of tasks: row_hasher.h
+
 struct HashTask {
-  HashOptions options;
+  explicit HashTask(const Recipe& recipe);
+
+  const Recipe& recipe;
+  const HashOptions& options;
+  const Crosses& crosses;
   int64_t n_rows = 0;
-  std::vector<Field> fields;
-  std::vector<std::pair<int32_t, int32_t>> crosses;
-  std::vector<std::string> stop_words;
+  std::vector<Field> fields;  // one for each column of the recipe
   // Rows in which each bucket occurs. To be counted in this pass, or to be used for tf-idf; null for neither.
   uint32_t* count_documents = nullptr;
   const uint32_t* document_counts = nullptr;

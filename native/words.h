@@ -4,6 +4,7 @@
 // soft hyphens vanish. Runs of ASCII go 16 bytes at a time. Left out: Unicode normalisation, and dividing
 // runs of Thai, Lao, Khmer or kana.
 #pragma once
+#include <stddef.h>
 #include <stdint.h>
 
 #include <vector>
@@ -49,6 +50,9 @@ class Words {
   // The folded bytes. Around each word there is a byte on either side that belongs to no word and may be
   // overwritten, and 16 bytes can be read from the start of each.
   uint8_t* bytes() { return buffer_.data() + kMargin; }
+
+  // That it holds on to.
+  size_t n_bytes() const { return buffer_.capacity() + edges_.capacity() * sizeof(uint32_t); }
 
  private:
   static constexpr int64_t kMargin = 64;

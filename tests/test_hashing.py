@@ -296,9 +296,14 @@ LAYOUTS = [
 
 
 def run_kernel(columns, table, crosses, recipe, n_threads=1, book=None):
+    return kernels.hash_rows(*prepare(columns, table, crosses, recipe), None, None, 0.0, book, n_threads)
+
+
+def prepare(columns, table, crosses, recipe):
+    heads = [(kind, name, "") for kind, name in columns]
     fields = [
-        (kind, name, "", np.array([np.nan if v is None else v for v in values]) if kind == reference.NUMBER else values)
-        for (kind, name), values in zip(columns, table, strict=True)
+        np.array([np.nan if v is None else v for v in values]) if kind == reference.NUMBER else values
+        for (kind, _), values in zip(columns, table, strict=True)
     ]
     options = kernels.HashOptions(
         n_bits=recipe.n_bits,
@@ -312,7 +317,7 @@ def run_kernel(columns, table, crosses, recipe, n_threads=1, book=None):
         normalise=recipe.normalise,
         seed=recipe.seed,
     )
-    return kernels.hash_rows(fields, crosses, list(recipe.stop_words), options, None, None, 0.0, book, n_threads)
+    return kernels.HashRecipe(heads, crosses, list(recipe.stop_words), options), fields
 
 
 @settings(deadline=None)
@@ -363,6 +368,35 @@ def test_threads_do_not_change_a_bit(n_jobs, names):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("has_slots", [False, True])
+def test_scores_of_raw_rows_equal_their_definition(n_outputs, has_slots, dtype):
+    rng = np.random.default_rng(0)
+    recipe = reference.Recipe(n_bits=10, ngrams=(1, 2), weighting="log", normalise=True)
+    (columns, crosses), n_rows = LAYOUTS[1], 40
+    texts = [" ".join(f"w{k}" for k in rng.integers(0, 99, size)) for size in rng.integers(0, 30, n_rows)]
+    table = [texts, [None, "u1", "u2", "u3"] * 10, rng.normal(size=n_rows).tolist()]
+    wide, bias = rng.normal(size=(1 << 10, n_outputs)).astype(dtype), rng.normal(size=n_outputs)
+    weights, slots = wide, None
+    if has_slots:
+        owners = rng.permutation(1 << 10)[:500]
+        slots = np.zeros(1 << 10, np.int32)
+        slots[owners] = np.arange(1, 501)
+        weights, wide = wide[owners], np.where(slots[:, None] > 0, wide, 0)
+    task = (*prepare(columns, table, crosses, recipe), None, 0.0, 1)
+    scores = kernels.score_rows(*task, weights, 2.0, bias, slots, 1)
+    rows = [reference.hash_row(columns, [column[i] for column in table], crosses, recipe) for i in range(n_rows)]
+    expected = [reference.score_row(row, 2.0 * wide.astype(float), bias) for row in rows]
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
+    assert kernels.score_rows(*task, weights, np.inf, bias, slots, 1) is None
+    assert kernels.score_rows(*task, weights[:400], 1.0, bias, slots, 1) is None
+    with pytest.raises(ValueError, match="another number of columns"):
+        kernels.score_rows(task[0], task[1][:2], *task[2:], weights, 1.0, bias, slots, 1)
+    with pytest.raises(ValueError, match="do not fit the bias"):
+        kernels.score_rows(*task, weights, 1.0, np.zeros(7), slots, 1)
+
+
 def test_damaged_arguments_are_refused():
     data, offsets = np.zeros(3, np.uint8), np.array([0, 4])
     with pytest.raises(ValueError, match="beyond the data"):
@@ -371,7 +405,7 @@ def test_damaged_arguments_are_refused():
         kernels.hash_texts((data, np.array([0, 3, 1, 2]), None), 0)
     with pytest.raises(ValueError, match="one flag a text"):
         kernels.hash_texts((data, np.array([0, 3]), np.ones(2, np.uint8)), 0)
-    with pytest.raises(ValueError, match="a cross names a field"):
+    with pytest.raises(ValueError, match="a cross names a column"):
         run_kernel([(reference.TEXT, "")], [["a"]], [(0, 1)], reference.Recipe())
 
 

@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -270,6 +271,102 @@ def test_one_row_at_a_time_gives_the_bits_of_all_at_once(names, n_classes, kind,
     alone = np.concatenate([model.decision_function([row]) for row in rows])
     assert alone.tobytes() == together.tobytes()
     assert [model.predict([row])[0] for row in rows] == model.predict(rows).tolist()
+
+
+def some_texts(n_rows, seed=0):
+    rng = np.random.default_rng(seed)
+    return [" ".join(f"w{k}" for k in rng.zipf(1.3, n) % 500) for n in rng.integers(0, 60, n_rows)]
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "options"),
+    [
+        (2, {}),
+        (2, {"average": False, "dtype": "float64"}),
+        (2, {"solver": "adagrad"}),
+        (2, {"penalty": "l1"}),
+        (2, {"multi_class": "hashed"}),
+        (2, {"parallel": "mixing", "n_shards": 2, "vote": True}),
+        (20, {}),
+        (20, {"average": False}),
+        (20, {"multi_class": "softmax", "n_jobs": 2}),
+        (20, {"multi_class": "hashed"}),
+    ],
+)
+@pytest.mark.parametrize("slotted_weights", [100, 1 << 30])
+@pytest.mark.parametrize("kind", ["text", "dict"])
+def test_raw_rows_have_the_scores_of_their_hashed_rows(n_classes, options, slotted_weights, kind, monkeypatch):
+    monkeypatch.setattr("steepest.learners.linear_state.SLOTTED_WEIGHTS", slotted_weights)
+    texts = some_texts(200)
+    rows = texts if kind == "text" else [{"t": t, "user": i % 7, "n": float(i % 3)} for i, t in enumerate(texts)]
+    columns = {} if kind == "text" else {"text": "t", "categorical": "user", "numeric": "n", "cross": [("t", "user")]}
+    hasher = st.Hasher(12, ngrams=(1, 2), **columns)
+    model = st.LinearClassifier(hasher=hasher, epochs=1, random_state=0, **options)
+    model.fit(rows[:100], np.arange(100) % n_classes)
+    hashed = model.hasher_.to_chunk(rows)
+    expected = model._decisions(model._scores(hashed))
+    assert model.decision_function(rows).tobytes() == expected.tobytes()
+    alone = np.concatenate([model.decision_function([row]) for row in rows])
+    assert alone.tobytes() == expected.tobytes()
+    if kind == "text":  # an empty list has no columns
+        assert model.decision_function([]).shape == expected[:0].shape
+
+
+def test_regressors_and_models_of_several_labels_score_raw_rows_too():
+    texts, rng = some_texts(100), np.random.default_rng(0)
+    regressor = st.LinearRegressor(hasher=st.Hasher(12), epochs=1, random_state=0).fit(texts, rng.normal(size=100))
+    several = st.LinearClassifier(hasher=st.Hasher(12), epochs=1, random_state=0)
+    several.fit(texts, rng.integers(0, 2, (100, 4)))
+    for model, predict in ((regressor, regressor.predict), (several, several.decision_function)):
+        expected = model._scores(model.hasher_.to_chunk(texts))
+        assert np.asarray(predict(texts)).tobytes() == expected.tobytes()
+
+
+def test_a_score_beyond_all_numbers_is_the_same_from_raw_and_from_hashed_rows():
+    rows = [{"n": 1.0}, {"n": 2.0}, {"n": 3.0}]
+    model = st.LinearRegressor(hasher=st.Hasher(10), dtype="float64", average=False, random_state=0)
+    model.fit(rows, [1.0, 2.0, 3.0])
+    model._learner.arrays["v"][...] = np.finfo(float).max
+    expected = model._scores(model.hasher_.to_chunk(rows))[:, 0]
+    assert np.isinf(expected).any()
+    np.testing.assert_array_equal(model.predict(rows), expected)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_threads_that_predict_at_once_get_the_answers_of_one(n_jobs):
+    texts = [*some_texts(300), " ".join(some_texts(2000, seed=1))]  # one that outgrows all work space
+    hasher = st.Hasher(12, ngrams=(1, 2), char_ngrams=(2, 4), n_jobs=n_jobs)
+    model = st.LinearClassifier(hasher=hasher, epochs=1, random_state=0).fit(texts, np.arange(301) % 3)
+    expected = model.decision_function(texts)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(3):
+            found = np.concatenate(list(pool.map(lambda text: model.decision_function([text]), texts)))
+            assert found.tobytes() == expected.tobytes()
+
+
+def test_what_was_prepared_follows_parameters_and_what_is_learned():
+    texts, y = some_texts(100), np.arange(100) % 2
+    model = st.LinearClassifier(hasher=st.Hasher(12, stop_words=["w1"]), epochs=1, random_state=0).fit(texts, y)
+
+    def scores_like_a_fresh_one():
+        fresh = pickle.loads(pickle.dumps(model))
+        scores = model.decision_function(texts)
+        assert scores.tobytes() == fresh.decision_function(texts).tobytes()
+        return scores.tobytes()
+
+    seen = {scores_like_a_fresh_one()}
+    model.partial_fit(texts, y)
+    seen.add(scores_like_a_fresh_one())
+    for params in ({"ngrams": (1, 2)}, {"stop_words": ["w2"]}, {"weighting": "binary"}, {"seed": 7}):
+        model.hasher_.set_params(**params)
+        seen.add(scores_like_a_fresh_one())
+    model.hasher_.document_counts_ = model.hasher_.document_counts_[::-1].copy()
+    model.hasher_.weighting = "tfidf"
+    seen.add(scores_like_a_fresh_one())
+    assert len(seen) == 7
+    model.hasher_.n_bits = 13  # buckets of which this model has no weights
+    model.hasher_.weighting = "count"
+    assert model.decision_function(texts).shape == (100,)
 
 
 def test_a_hasher_notices_that_a_parameter_was_set():

@@ -30,11 +30,9 @@ HashOptions options_of(uint8_t a, uint8_t b) {
   return options;
 }
 
-Field field_of(int32_t kind, const char* name, const std::vector<Text>& texts) {
+Field field_of(int32_t kind, const std::vector<Text>& texts) {
   Field field;
   field.kind = kind;
-  field.name = name;
-  field.prefix = name;
   for (const Text& text : texts)
     field.spans.push_back({reinterpret_cast<const uint8_t*>(text.data), text.size});
   return field;
@@ -89,13 +87,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     lines.add(text, stop - text);
     text = stop + 1;
   }
-  HashTask task;
-  task.options = options;
+  const Recipe recipe(options, {{kText, "t", "t"}, {kCategory, "c", "c"}}, {{0, 1}}, {"the", "a"});
+  HashTask task(recipe);
   task.n_rows = static_cast<int64_t>(lines.texts.size());
-  task.fields = {field_of(kText, "t", lines.texts), field_of(kCategory, "c", lines.texts)};
+  task.fields = {field_of(kText, lines.texts), field_of(kCategory, lines.texts)};
   task.fields[1].spans[0] = {nullptr, 0};  // missing
-  task.crosses = {{0, 1}};
-  task.stop_words = {"the", "a"};
   Words words(options.lowercase, static_cast<uint32_t>(options.min_letters));
   for (const Text& line : lines.texts) check_words(words, line);
   const HashedRows rows = hash_rows(task, 1);

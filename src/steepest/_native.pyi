@@ -389,7 +389,7 @@ def parse_vw(
 # ---------------------------------------------------------------------------------------------------------------- text
 
 Texts = list[Any] | tuple[npt.NDArray[np.uint8], npt.NDArray[Any], npt.NDArray[np.uint8] | None]
-Field = tuple[int, str, str, Texts | npt.NDArray[np.float64]]
+Column = Texts | npt.NDArray[np.float64]
 
 hash_id: str
 sampled_buckets: int
@@ -435,17 +435,38 @@ class NameTable:
         rows: int,
     ) -> None: ...
 
+class HashRecipe:
+    def __init__(
+        self,
+        columns: Sequence[tuple[int, str, str]],
+        crosses: Sequence[tuple[int, int]],
+        stop_words: Sequence[str],
+        options: HashOptions,
+    ) -> None: ...
+
 def hash_rows(
-    fields: list[Field],
-    crosses: Sequence[tuple[int, int]],
-    stop_words: Sequence[str],
-    options: HashOptions,
+    recipe: HashRecipe,
+    columns: list[Column],
     count_documents: npt.NDArray[np.uint32] | None,
     document_counts: npt.NDArray[np.uint32] | None,
     n_documents: float,
     book: NameTable | None,
     n_threads: int,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]: ...
+def score_rows(
+    recipe: HashRecipe,
+    columns: list[Column],
+    document_counts: npt.NDArray[np.uint32] | None,
+    n_documents: float,
+    hashing_threads: int,
+    weights: Table,
+    scale: float,
+    bias: Floats,
+    slots: Indices | None,
+    n_threads: int,
+    table_bits: int = 0,
+    n_columns: int = 0,
+) -> Floats | None: ...
 def hash_texts(texts: Texts, key: int) -> npt.NDArray[np.uint64]: ...
 def mix_hashes(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]: ...
 def hash_key(name: str, seed: int) -> int: ...

@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from operator import attrgetter, is_not
 from typing import Any, Self
 
 import numpy as np
@@ -51,7 +50,6 @@ INTEGERS = (
     ("seed", -(1 << 63), (1 << 64) - 1),
 )
 LEARNED = ("columns_", "names_", "document_counts_", "n_documents_", "n_features_in_")
-DERIVED = ("_checked", "_plan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +57,8 @@ class _Plan:
     """What the kernel is told besides rows; it follows from the parameters and the columns."""
 
     columns: tuple[tuple[str, str], ...]
-    heads: list[tuple[int, str, str]]  # (kind, name, prefix) of each column
-    crosses: list[tuple[int, int]]
-    stop_words: list[str]
-    options: kernels.HashOptions
+    recipe: kernels.HashRecipe
+    uses_counts: bool  # of rows with each feature, for tf-idf
     only_text: str | None  # the name of the column, where it is one and a text
 
 
@@ -145,9 +141,7 @@ class Hasher(FeatureNames):
     categorical: Sequence[str] | str | None
     numeric: Sequence[str] | str | None
     n_jobs: int | None
-    # Parameters that were found good, and what follows from them: a call for one row must not do it all again.
-    _checked: tuple[Any, ...] = ()
-    _plan: _Plan | None = None
+    _plan: _Plan | None = None  # what follows from good parameters: a call for one row must not find it again
 
     def __init__(
         self,
@@ -171,6 +165,12 @@ class Hasher(FeatureNames):
         n_jobs: int | None = None,
     ) -> None:
         self._store(locals())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What followed from the old value goes with it."""
+        super().__setattr__(name, value)
+        if name in SHAPING:
+            self.__dict__.pop("_plan", None)
 
     # ------------------------------------------------------------------------------------------- learning and hashing
 
@@ -238,6 +238,10 @@ class Hasher(FeatureNames):
         indptr, indices, values = self._hash(table, learn=learn)
         return Chunk(indptr, indices, values, self.n_features, targets, weight)
 
+    def score_task(self, X: Any) -> tuple[kernels.HashRecipe, list[Any], Array | None, float, int]:
+        """X as `kernels.score_rows` takes it, for learners that go from raw rows to scores at once."""
+        return *self._hash_task(self._read(X)), _threads(self.n_jobs)
+
     def signature(self, *, learn: bool = False) -> str:
         """What shapes the rows, for a cache; a cache also keeps what is learned while it is built.
 
@@ -279,7 +283,7 @@ class Hasher(FeatureNames):
 
     def forget(self) -> None:
         """Back to what the constructor made."""
-        for name in (*LEARNED, *DERIVED):
+        for name in (*LEARNED, "_plan"):
             self.__dict__.pop(name, None)
 
     def _learn(self, table: Table) -> Self:
@@ -296,10 +300,10 @@ class Hasher(FeatureNames):
 
     def _read(self, X: Any) -> Table:
         """The columns of X; their kinds are settled at the first time."""
-        self._check()
         plan = self._plan
-        if plan is not None and plan.only_text is not None and plan.columns is self.columns_ and is_list_of_texts(X):
+        if plan is not None and plan.only_text is not None and is_list_of_texts(X):
             return Table({plan.only_text: X}, len(X), "list")  # the usual case, a text at a time, and nothing to settle
+        self._check()
         table = read_table(X)
         if "columns_" not in self.__dict__:
             self.columns_ = self._choose_columns(table)
@@ -311,7 +315,7 @@ class Hasher(FeatureNames):
             raise DataError(
                 f"X has {n_columns} features, but Hasher is expecting {self.n_features_in_} features as input"
             )
-        if self._plan is None or self._plan.columns is not self.columns_:
+        if self._plan is None:
             self._plan = self._make_plan()
         return table
 
@@ -339,28 +343,35 @@ class Hasher(FeatureNames):
     ) -> tuple[Array, Array, Array]:
         if learn:
             self._make_state()
-        plan = self._plan
-        assert plan is not None  # made when the table was read
         count = learn and self.counts_rows if count is None else count
-        use_counts = self._uses_counts and weigh
-        if use_counts and not hasattr(self, "document_counts_"):
-            raise self._not_fitted(
-                "weighting='tfidf' needs the number of rows with each feature: call fit or partial_fit first"
-            )
+        recipe, columns, counts, n_documents = self._hash_task(table, weigh=weigh)
         rows = kernels.hash_rows(
-            fields=self._fields(plan, table),
-            crosses=plan.crosses,
-            stop_words=plan.stop_words,
-            options=plan.options,
+            recipe,
+            columns,
             count_documents=self.document_counts_ if count else None,
-            document_counts=self.document_counts_ if use_counts else None,
-            n_documents=float(self.n_documents_) if use_counts else 0.0,
+            document_counts=counts,
+            n_documents=n_documents,
             book=self.names_.table if learn and self.names else None,
             n_threads=_threads(self.n_jobs),
         )
         if count:
             self.n_documents_ += table.n_rows
         return rows
+
+    def _hash_task(
+        self, table: Table, *, weigh: bool = True
+    ) -> tuple[kernels.HashRecipe, list[Any], Array | None, float]:
+        """What the kernels are told of rows that were read; with `weigh`, also how many rows have each feature."""
+        plan = self._plan
+        assert plan is not None  # made when the table was read
+        columns = [encode(table.column(name), kind, name) for name, kind in plan.columns]
+        if not (plan.uses_counts and weigh):
+            return plan.recipe, columns, None, 0.0
+        if not hasattr(self, "document_counts_"):
+            raise self._not_fitted(
+                "weighting='tfidf' needs the number of rows with each feature: call fit or partial_fit first"
+            )
+        return plan.recipe, columns, self.document_counts_, float(self.n_documents_)
 
     def _make_state(self) -> None:
         if self.names and not hasattr(self, "names_"):
@@ -372,17 +383,14 @@ class Hasher(FeatureNames):
 
     def _make_plan(self) -> _Plan:
         places = {name: place for place, (name, _) in enumerate(self.columns_)}
-        return _Plan(
-            columns=self.columns_,
-            heads=[(KINDS.index(kind), name, self._prefix(name)) for name, kind in self.columns_],
+        recipe = kernels.HashRecipe(
+            columns=[(KINDS.index(kind), name, self._prefix(name)) for name, kind in self.columns_],
             crosses=[(places[a], places[b]) for a, b in self.cross],
             stop_words=self._stop_words(),
             options=self._options(),
-            only_text=self.columns_[0][0] if [kind for _, kind in self.columns_] == [TEXT] else None,
         )
-
-    def _fields(self, plan: _Plan, table: Table) -> list[Any]:
-        return [(*head, encode(table.column(head[1]), KINDS[head[0]], head[1])) for head in plan.heads]
+        only_text = self.columns_[0][0] if [kind for _, kind in self.columns_] == [TEXT] else None
+        return _Plan(self.columns_, recipe, self._uses_counts, only_text)
 
     def _prefix(self, name: str) -> str:
         """Words are named by their column where there is more than one text."""
@@ -408,12 +416,9 @@ class Hasher(FeatureNames):
         )
 
     def _check(self) -> None:
-        """Refuses bad parameters. Good ones are not looked at again until one is set to another object."""
-        given = PARAMETERS(self)
-        if self._checked and not any(map(is_not, given, self._checked)):
-            return
-        self._check_each()
-        self._checked, self._plan = given, None
+        """Refuses bad parameters. Those that a plan was made from are good."""
+        if self._plan is None:
+            self._check_each()
 
     def _check_each(self) -> None:
         for name, low, high in INTEGERS:
@@ -477,7 +482,7 @@ class Hasher(FeatureNames):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in DERIVED}
+        return {name: value for name, value in self.__dict__.items() if name != "_plan"}
 
     def __sklearn_is_fitted__(self) -> bool:
         return not self._needs_fit or hasattr(self, "columns_")
@@ -495,7 +500,7 @@ class Hasher(FeatureNames):
         return tags
 
 
-PARAMETERS = attrgetter(*Hasher._parameters())
+SHAPING = frozenset((*Hasher._parameters(), "columns_", "document_counts_"))  # what a plan follows from
 
 
 def _as_csr(chunk: Chunk) -> Any:

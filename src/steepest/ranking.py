@@ -148,7 +148,7 @@ class LinearRanker(LinearModel):
 
     def decision_function(self, X: Any) -> Array:
         """Scores w·x; only their order inside a group means something."""
-        return self._scores(self._chunk(X))[:, 0]
+        return self._scores_of(X)[:, 0]
 
     predict = decision_function
 

@@ -85,7 +85,7 @@ class Classifier(SupervisedModel):
 
     def decision_function(self, X: Any) -> Array:
         """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""
-        return self._decisions(self._scores(self._chunk(X)))
+        return self._decisions(self._scores_of(X))
 
     def _labels_of(self, decisions: Array) -> Array:
         if self._learner.several_targets:
@@ -137,7 +137,11 @@ class Classifier(SupervisedModel):
         if self._learner.several_targets:
             return np.asarray(positive)
         if decisions.ndim == 1:
-            return np.column_stack([1 - positive, positive] if len(self.classes_) > 1 else [np.ones(len(positive))])
+            if len(self.classes_) == 1:
+                return np.ones((len(positive), 1))
+            both = np.empty((len(positive), 2))  # filled by hand: column_stack takes as long as the text
+            both[:, 0], both[:, 1] = 1 - positive, positive
+            return both
         total = positive.sum(axis=1, keepdims=True)
         return np.asarray(np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / decisions.shape[1]))
 
@@ -220,7 +224,7 @@ class Regressor(SupervisedModel):
 
     def predict(self, X: Any) -> Array:
         """Predicted targets."""
-        return self._means(self._scores(self._chunk(X)))
+        return self._means(self._scores_of(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² on these rows."""

@@ -188,6 +188,10 @@ class SupervisedModel(StreamModel):
             self._learner._refuse_bad_row(chunk, row)
         return scores
 
+    def _scores_of(self, X: Any) -> Array:
+        """Scores of rows in memory."""
+        return self._scores(self._chunk(X))
+
     def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
         self._check_fitted()
         for chunk in self._hashed(source, learn=False):

@@ -209,12 +209,11 @@ def encode(column: Any, kind: str, name: str) -> Any:
 
 
 def _texts(column: Any, name: str) -> Any:
+    if type(column) is list and first_no_text(column) < 0:
+        return column
     if _is_arrow(column) and _is_arrow_text(column.type):
         return _arrow_buffers(column)
-    values = _values(column)
-    if first_no_text(values) < 0:
-        return values
-    values = [None if is_missing(value) else value for value in values]
+    values = [None if is_missing(value) else value for value in _values(column)]
     row = first_no_text(values)
     if row >= 0:
         place = f"row {row} of column {name!r}" if name else f"row {row} of X"

@@ -196,3 +196,8 @@ def hash_row(
         if is_number:
             add(row, hashes, value / math.sqrt(recipe.copies), recipe)
     return row
+
+
+def score_row(row: dict[int, float], weights: Sequence[Sequence[float]], bias: Sequence[float]) -> list[float]:
+    """w.x + b of a hashed row for each output; weights by bucket, then by output."""
+    return [b + sum(x * weights[bucket][k] for bucket, x in row.items()) for k, b in enumerate(bias)]

@@ -36,6 +36,8 @@ KERNELS = {
     "coin": kernels.linear_coin,
 }
 MOST_ROLLBACKS = 60
+# Raw rows: recipe, columns, rows with each feature, rows in all, threads that hash.
+ScoreTask = tuple[kernels.HashRecipe, list[Any], Array | None, float, int]
 
 
 class LinearLearner(TargetCoder):
@@ -67,11 +69,13 @@ class LinearLearner(TargetCoder):
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); a row with a bad index or a value that is no number is refused."""
-        if self._shows_itself():
-            table, scale, slots = self._used_arrays()["v"], self._clock("scale"), self.slots
-            return self._table_scores(chunk, table, scale, self.arrays["bias"], slots, n_threads)
-        weights, bias, slots = self._shown_weights()
-        return self._table_scores(chunk, weights, 1.0, bias, slots, n_threads)
+        return self._table_scores(chunk, *self._score_table(), n_threads)
+
+    def scores_of_raw(self, task: ScoreTask, n_threads: int = 1) -> Array | None:
+        """The same bits from raw rows, as `Hasher.score_task` gives them; None if `scores` has to look at them."""
+        weights, scale, bias, slots = self._score_table()
+        number, bits = None if slots is None else slots.number, self.settings.table_bits
+        return kernels.score_rows(*task, weights, scale, bias, number, n_threads, bits, self.n_features)
 
     def take_weights(self, weights: Array, bias: Array) -> None:
         """Weights found elsewhere, by a batch solver, become this learner's."""
@@ -359,6 +363,13 @@ class LinearLearner(TargetCoder):
         s = self.settings
         return self.pending is None and s.l1 == 0 and s.average == "no" and s.rule not in ADAPTIVE
 
+    def _score_table(self) -> tuple[Array, float, Array, Slots | None]:
+        """(weights, their scale, bias, slots)"""
+        if self._shows_itself():
+            return self._used_arrays()["v"], self._clock("scale"), self.arrays["bias"], self.slots
+        weights, bias, slots = self._shown_weights()
+        return weights, 1.0, bias, slots
+
     def _table_scores(
         self, chunk: Chunk, table: Array, scale: float, bias: Array, slots: Slots | None, n_threads: int
     ) -> Array:
@@ -384,7 +395,7 @@ class LinearLearner(TargetCoder):
             table,
             scale,
             np.ascontiguousarray(bias),
-            out[: chunk.n_rows],
+            out,
             n_threads,
             self.settings.table_bits,
             known_features,

@@ -31,6 +31,11 @@ class Slots:
         """The feature of each slot."""
         return self._owners[: self.n]
 
+    @property
+    def number(self) -> Array:
+        """The slot of each feature plus one, or 0."""
+        return self._number
+
     def grow(self, n_features: int) -> None:
         """Makes room for more features."""
         if n_features > len(self._number):
