@@ -103,44 +103,54 @@ std::vector<Span> spans_of_list(nb::list list, Owners& owners) {
 }
 
 template <typename Offset>
-std::vector<Span> spans_of_buffers(In<uint8_t> data, In<Offset> offsets, std::optional<In<uint8_t>> valid) {
+Texts texts_in_buffers(In<uint8_t> data, const In<Offset>& offsets, const std::optional<In<uint8_t>>& valid) {
   require(offsets.size() > 0, "offsets must hold one number more than there are texts");
   const size_t n = offsets.size() - 1;
   require(!valid || valid->size() == n, "valid must hold one flag a text");
   const Offset* const at = offsets.data();
   require(at[0] >= 0 && static_cast<uint64_t>(at[n]) <= data.size(), "offsets reach beyond the data");
+  bool ordered = true;  // told in the end, so that the loop can take several at once
+  for (size_t i = 0; i < n; ++i) ordered &= at[i] <= at[i + 1];
+  require(ordered, "offsets must not decrease");
   // A pointer that is not null even where there are no bytes: an empty text is not a missing one.
   static const uint8_t nothing = 0;
-  const uint8_t* const bytes = data.size() ? data.data() : &nothing;
-  std::vector<Span> spans(n);
-  for (size_t i = 0; i < n; ++i) {
-    require(at[i] <= at[i + 1], "offsets must not decrease");
-    const bool missing = valid && !valid->data()[i];
-    spans[i] = missing ? Span{nullptr, 0} : Span{bytes + at[i], static_cast<int64_t>(at[i + 1] - at[i])};
-  }
-  return spans;
+  Texts texts;
+  texts.bytes = data.size() ? data.data() : &nothing;
+  texts.valid = valid ? valid->data() : nullptr;
+  texts.n = static_cast<int64_t>(n);
+  return texts;
 }
 
-std::vector<Span> spans_of_texts(nb::object texts, Owners& owners) {
-  std::vector<Span> spans;
-  if (nb::isinstance<nb::list>(texts)) {
-    spans = spans_of_list(nb::cast<nb::list>(texts), owners);
-  } else {
-    nb::tuple parts = nb::cast<nb::tuple>(texts);
-    require(parts.size() == 3, "texts must be a list, or (data, offsets, valid)");
-    owners.push_back(parts);
-    const auto valid = nb::cast<std::optional<In<uint8_t>>>(parts[2]);
-    In<int32_t> narrow;
-    if (nb::try_cast(parts[1], narrow, false))
-      spans = spans_of_buffers(nb::cast<In<uint8_t>>(parts[0], false), narrow, valid);
-    else
-      spans =
-          spans_of_buffers(nb::cast<In<uint8_t>>(parts[0], false), nb::cast<In<int64_t>>(parts[1]), valid);
+Texts texts_in_parts(nb::tuple parts) {
+  require(parts.size() == 3, "texts must be a list, or (data, offsets, valid)");
+  const auto data = nb::cast<In<uint8_t>>(parts[0], false);
+  const auto valid = nb::cast<std::optional<In<uint8_t>>>(parts[2], false);
+  In<int32_t> narrow;
+  if (nb::try_cast(parts[1], narrow, false)) {
+    Texts texts = texts_in_buffers(data, narrow, valid);
+    texts.narrow = narrow.data();
+    return texts;
   }
-  for (size_t i = 0; i < spans.size(); ++i)
-    if (spans[i].size > kLongestDocument)
+  const auto wide = nb::cast<In<int64_t>>(parts[1], false);
+  Texts texts = texts_in_buffers(data, wide, valid);
+  texts.wide = wide.data();
+  return texts;
+}
+
+// What they are read from stays alive with the owners.
+Texts texts_of(nb::object values, Owners& owners) {
+  Texts texts;
+  if (nb::isinstance<nb::list>(values)) {
+    texts.spans = spans_of_list(nb::cast<nb::list>(values), owners);
+    texts.n = static_cast<int64_t>(texts.spans.size());
+  } else {
+    owners.push_back(values);
+    texts = texts_in_parts(nb::cast<nb::tuple>(values));
+  }
+  for (int64_t i = 0; i < texts.n; ++i)
+    if (texts.at(i).size > kLongestDocument)
       throw std::invalid_argument("row " + std::to_string(i) + " is longer than 1 GiB; split it");
-  return spans;
+  return texts;
 }
 
 Field field_of(int32_t kind, nb::handle values, Owners& owners) {
@@ -152,7 +162,7 @@ Field field_of(int32_t kind, nb::handle values, Owners& owners) {
     field.numbers = numbers.data();
     field.n_numbers = static_cast<int64_t>(numbers.size());
   } else {
-    field.spans = spans_of_texts(nb::borrow(values), owners);
+    field.texts = texts_of(nb::borrow(values), owners);
   }
   return field;
 }
@@ -288,15 +298,17 @@ nb::object score_rows(const Recipe& recipe, nb::list columns, std::optional<In<u
 
 Result<uint64_t> hash_texts(nb::object texts, uint64_t key) {
   Owners owners;
-  const std::vector<Span> spans = spans_of_texts(texts, owners);
-  uint64_t* const hashes = new_array<uint64_t>(spans.size());
-  const auto result = hand_over(hashes, {spans.size()});
+  const Texts read = texts_of(texts, owners);
+  const size_t n = static_cast<size_t>(read.n);
+  uint64_t* const hashes = new_array<uint64_t>(n);
+  const auto result = hand_over(hashes, {n});
   std::vector<uint8_t> padded;
-  for (size_t i = 0; i < spans.size(); ++i) {
-    require(spans[i].data != nullptr, "a missing text has no hash");
-    const size_t size = static_cast<size_t>(spans[i].size);
+  for (size_t i = 0; i < n; ++i) {
+    const Span text = read.at(static_cast<int64_t>(i));
+    require(text.data != nullptr, "a missing text has no hash");
+    const size_t size = static_cast<size_t>(text.size);
     if (padded.size() < size + 16) padded.resize(size + 16);
-    std::copy(spans[i].data, spans[i].data + size, padded.begin());
+    std::copy(text.data, text.data + size, padded.begin());
     hashes[i] = hash_bytes(padded.data(), size, key);
   }
   return result;
@@ -315,10 +327,10 @@ nb::list split_words(nb::object document, bool lowercase, int min_letters) {
   Owners owners;
   nb::list one;
   one.append(document);
-  const std::vector<Span> spans = spans_of_texts(one, owners);
-  require(spans[0].data != nullptr, "there is no document");
+  const Span text = texts_of(one, owners).at(0);
+  require(text.data != nullptr, "there is no document");
   Words words(lowercase, static_cast<uint32_t>(min_letters));
-  words.read(spans[0]);
+  words.read(text);
   nb::list result;
   for (uint32_t i = 0; i < words.count(); ++i)
     result.append(nb::str(reinterpret_cast<const char*>(words.bytes()) + words.start(i), words.size(i)));

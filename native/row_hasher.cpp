@@ -212,7 +212,7 @@ void RowHasher::read(size_t k, int64_t row) {
   features.clear();
   const Field& field = plan_->task.fields[k];
   if (field.kind == kNumber) return read_number(reader, features, field.numbers[row]);
-  const Span value = field.spans[row];
+  const Span value = field.texts.at(row);
   if (!value.data) return read_missing(reader, features);
   if (field.kind != kText) return read_category(reader, features, value);
   insert_singles();

@@ -29,11 +29,10 @@ constexpr int64_t kLoggedPerWave = 1 << 17;   // bytes of text a thread; keeps t
 // Bytes up to each row, by which work is divided.
 std::vector<int64_t> row_starts(const HashTask& task) {
   std::vector<int64_t> starts(static_cast<size_t>(task.n_rows) + 1);
-  for (int64_t i = 0; i < task.n_rows; ++i) {
-    int64_t bytes = 16;
-    for (const Field& field : task.fields) bytes += field.kind == kNumber ? 8 : field.spans[i].size + 8;
-    starts[i + 1] = starts[i] + bytes;
-  }
+  for (const Field& field : task.fields)
+    for (int64_t i = 0; i < task.n_rows; ++i)
+      starts[i + 1] += field.kind == kNumber ? 8 : field.texts.at(i).size + 8;
+  for (int64_t i = 0; i < task.n_rows; ++i) starts[i + 1] += starts[i] + 16;
   return starts;
 }
 

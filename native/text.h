@@ -29,14 +29,31 @@ struct Column {
   std::string prefix;  // of the names of its words: tells two texts apart
 };
 
+// Texts as spans of their own, or one behind the other as Arrow keeps them; no data: missing.
+struct Texts {
+  std::vector<Span> spans;
+  const uint8_t* bytes = nullptr;
+  const int32_t* narrow = nullptr;  // where each text starts, and where the last one ends
+  const int64_t* wide = nullptr;    // the same
+  const uint8_t* valid = nullptr;   // none: all are there
+  int64_t n = 0;
+
+  Span at(int64_t i) const {
+    if (!bytes) return spans[static_cast<size_t>(i)];
+    if (valid && !valid[i]) return {nullptr, 0};
+    if (narrow) return {bytes + narrow[i], int64_t{narrow[i + 1]} - narrow[i]};
+    return {bytes + wide[i], wide[i + 1] - wide[i]};
+  }
+};
+
 // A column's values, one a row.
 struct Field {
   int32_t kind;
-  std::vector<Span> spans;          // text and category; no data: missing
+  Texts texts;                      // text and category
   const double* numbers = nullptr;  // number; NaN: missing
   int64_t n_numbers = 0;
 
-  int64_t n_rows() const { return kind == kNumber ? n_numbers : static_cast<int64_t>(spans.size()); }
+  int64_t n_rows() const { return kind == kNumber ? n_numbers : texts.n; }
 };
 
 struct HashOptions {

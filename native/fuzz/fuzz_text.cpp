@@ -34,7 +34,8 @@ Field field_of(int32_t kind, const std::vector<Text>& texts) {
   Field field;
   field.kind = kind;
   for (const Text& text : texts)
-    field.spans.push_back({reinterpret_cast<const uint8_t*>(text.data), text.size});
+    field.texts.spans.push_back({reinterpret_cast<const uint8_t*>(text.data), text.size});
+  field.texts.n = static_cast<int64_t>(texts.size());
   return field;
 }
 
@@ -91,7 +92,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HashTask task(recipe);
   task.n_rows = static_cast<int64_t>(lines.texts.size());
   task.fields = {field_of(kText, lines.texts), field_of(kCategory, lines.texts)};
-  task.fields[1].spans[0] = {nullptr, 0};  // missing
+  task.fields[1].texts.spans[0] = {nullptr, 0};  // missing
   Words words(options.lowercase, static_cast<uint32_t>(options.min_letters));
   for (const Text& line : lines.texts) check_words(words, line);
   const HashedRows rows = hash_rows(task, 1);
