@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -314,6 +315,65 @@ Result<uint64_t> hash_texts(nb::object texts, uint64_t key) {
   return result;
 }
 
+// Texts to numbers, in the order in which they first come, and the rows in which that is; -1 for a missing
+// one.
+class TextNumbers {
+ public:
+  explicit TextNumbers(const Texts& texts) : texts_(texts), table_(64, -1) {}
+
+  int32_t number(int64_t row) {
+    const Span text = texts_.at(row);
+    if (!text.data) return -1;
+    if (2 * firsts_.size() >= table_.size()) grow();
+    const size_t slot = slot_of(text);
+    if (table_[slot] < 0) {
+      table_[slot] = static_cast<int32_t>(firsts_.size());
+      firsts_.push_back(row);
+    }
+    return table_[slot];
+  }
+  const std::vector<int64_t>& firsts() const { return firsts_; }
+
+ private:
+  // Where the text stands, or the free slot where it belongs.
+  size_t slot_of(Span text) {
+    const size_t size = static_cast<size_t>(text.size);
+    if (padded_.size() < size + 16) padded_.resize(size + 16);
+    memcpy(padded_.data(), text.data, size);
+    const size_t last = table_.size() - 1;
+    size_t slot = static_cast<size_t>(hash_bytes(padded_.data(), size, 0)) & last;
+    for (; table_[slot] >= 0; slot = (slot + 1) & last) {
+      const Span other = texts_.at(firsts_[static_cast<size_t>(table_[slot])]);
+      if (other.size == text.size && memcmp(other.data, text.data, size) == 0) break;
+    }
+    return slot;
+  }
+  void grow() {
+    table_.assign(2 * table_.size(), -1);
+    for (size_t k = 0; k < firsts_.size(); ++k)
+      table_[slot_of(texts_.at(firsts_[k]))] = static_cast<int32_t>(k);
+  }
+
+  const Texts& texts_;
+  std::vector<int32_t> table_;  // numbers, -1: free
+  std::vector<int64_t> firsts_;
+  std::vector<uint8_t> padded_;
+};
+
+nb::tuple number_texts(nb::object values) {
+  Owners owners;
+  const Texts texts = texts_of(values, owners);
+  require(texts.n < (int64_t{1} << 30), "more than a billion texts");
+  int32_t* const numbers = new_array<int32_t>(static_cast<size_t>(texts.n));
+  const auto result = hand_over(numbers, {static_cast<size_t>(texts.n)});
+  TextNumbers known(texts);
+  {
+    nb::gil_scoped_release release;
+    for (int64_t i = 0; i < texts.n; ++i) numbers[i] = known.number(i);
+  }
+  return nb::make_tuple(result, copied(known.firsts()));
+}
+
 Result<uint64_t> mix_hashes(In<uint64_t> a, In<uint64_t> b) {
   require(a.size() == b.size(), "the arrays differ in length");
   uint64_t* const mixed = new_array<uint64_t>(a.size());
@@ -526,6 +586,7 @@ void bind_text(nb::module_& module) {
              "hashing_threads"_a, "weights"_a, "scale"_a, "bias"_a, "slots"_a.none(), "n_threads"_a,
              "table_bits"_a = 0, "n_columns"_a = 0);
   module.def("hash_texts", hash_texts, "texts"_a, "key"_a);
+  module.def("number_texts", number_texts, "texts"_a);
   module.def("mix_hashes", mix_hashes, "a"_a, "b"_a);
   module.def(
       "hash_key", [](const std::string& name, uint64_t seed) { return field_key(name, seed); }, "name"_a,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import subprocess
@@ -15,6 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from steepest import LinearClassifier, kernels, load
+from steepest.data import arrow_arrays
 from steepest.data.chunk import DataError, concatenate
 from steepest.hashing import Hasher, NameBook
 from steepest.kernels import reference_text as reference
@@ -910,3 +912,36 @@ def test_a_text_alone_gets_the_answer_that_it_gets_among_others(n_classes, tmp_p
     np.testing.assert_array_equal(np.concatenate(alone), together)
     alone[0][:] = "other"  # an answer belongs to the caller
     np.testing.assert_array_equal(loaded.predict(texts), together)
+
+
+@given(st.lists(st.one_of(st.none(), st.text("ab\u00e9 ", max_size=20)), max_size=200), st.integers(0, 5))
+def test_texts_are_numbered_in_the_order_in_which_they_come(texts, cut):
+    pa = pytest.importorskip("pyarrow")
+    numbers, firsts = reference.number_texts(texts)
+    array = pa.array(["x", *texts], pa.string())[1:]  # an offset inside a buffer
+    parts = pa.chunked_array([array[:cut], array[cut:]], pa.string())
+    for values in (texts, arrow_arrays.texts(array), arrow_arrays.texts(parts)):
+        found = kernels.number_texts(values)
+        assert (found[0].tolist(), found[1].tolist()) == (numbers, firsts)
+    words, codes = arrow_arrays.coded(parts)
+    assert words == [texts[row] for row in firsts]
+    assert codes.tolist() == numbers
+    assert arrow_arrays.missing(parts).tolist() == [text is None for text in texts]
+
+
+def test_more_texts_than_the_first_table_holds_are_numbered():
+    texts = [str(i % 5000) for i in range(20_000)]
+    numbers, firsts = kernels.number_texts(texts)
+    assert (numbers.tolist(), firsts.tolist()) == ([i % 5000 for i in range(20_000)], list(range(5000)))
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int32", "uint64", "float16", "float32", "float64", "bool"])
+@pytest.mark.parametrize("values", [[1, 0, 1, 1], [None, 1, None, 0], [None, None], []])
+def test_numbers_of_arrow_are_those_that_arrow_itself_gives(kind, values):
+    pa = pytest.importorskip("pyarrow")
+    made = [None if value is None else np.dtype(kind).type(value) for value in values]
+    array = pa.array([np.dtype(kind).type(1), *made], kind)[1:]
+    for column in (array, pa.chunked_array([array[:1], array[1:]], array.type)):
+        expected = [math.nan if value is None else float(value) for value in column.to_pylist()]
+        np.testing.assert_array_equal(arrow_arrays.numbers(column).astype(float), expected)
+    assert arrow_arrays.numbers(pa.array(["x"])) is None

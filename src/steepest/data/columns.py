@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from steepest.data import arrow_arrays
 from steepest.data.chunk import Array, DataError
 from steepest.kernels import first_no_text, first_too_large, write_integers
 
@@ -25,7 +26,6 @@ TEXT_SPACES = 1.0
 # Whole numbers beyond are not exact in float64.
 EXACT_INTEGERS = 2.0**53
 RECORDS = (dict, Mapping)  # the first is found at once
-_COPY = {"zero_copy_only": False}  # an Arrow array with missing values has no other way to NumPy
 
 
 @dataclass(slots=True)  # not frozen, which costs a microsecond for every text that is scored alone
@@ -211,8 +211,8 @@ def encode(column: Any, kind: str, name: str) -> Any:
 def _texts(column: Any, name: str) -> Any:
     if type(column) is list and first_no_text(column) < 0:
         return column
-    if _is_arrow(column) and _is_arrow_text(column.type):
-        return _arrow_buffers(column)
+    if _is_arrow(column) and (found := _arrow_texts(column)) is not None:
+        return found
     values = [None if is_missing(value) else value for value in _values(column)]
     row = first_no_text(values)
     if row >= 0:
@@ -221,36 +221,19 @@ def _texts(column: Any, name: str) -> Any:
     return values
 
 
-def _is_arrow_text(kind: Any) -> bool:
-    return str(kind) in ("string", "large_string", "binary", "large_binary", "string_view", "binary_view")
-
-
-def _arrow_buffers(column: Any) -> tuple[Array, Array, Array | None]:
-    import pyarrow
-
-    large = pyarrow.large_string() if "string" in str(column.type) else pyarrow.large_binary()
-    array = column.cast(large) if "view" in str(column.type) else column
-    if hasattr(array, "chunks"):
-        # Joined as large strings, since the parts of a column may hold more than 2 GiB together.
-        array = array.chunk(0) if array.num_chunks == 1 else array.cast(large).combine_chunks()
-        array = array.chunk(0) if hasattr(array, "chunks") and array.num_chunks else array
-    if len(array) == 0:
-        return np.zeros(0, np.uint8), np.zeros(1, np.int64), None
-    width = np.int64 if "large" in str(array.type) else np.int32
-    _, offsets, data = array.buffers()
-    bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
-    valid = np.asarray(array.is_valid()).astype(np.uint8) if array.null_count else None
-    return (np.frombuffer(data, np.uint8) if data and data.size else np.zeros(0, np.uint8)), bounds, valid
+def _arrow_texts(column: Any) -> Any:
+    kind = str(column.type)
+    return arrow_arrays.texts(column.cast("large_" + kind.removesuffix("_view")) if kind.endswith("_view") else column)
 
 
 def _categories(column: Any) -> Any:
     if _is_arrow(column):
         if str(column.type).startswith("dictionary"):
             column = column.cast(column.type.value_type)
-        if _is_arrow_text(column.type):
-            return _arrow_buffers(column)
+        if (found := _arrow_texts(column)) is not None:
+            return found
         if column.null_count == 0 and str(column.type).lstrip("u").startswith("int"):
-            column = np.asarray(column)
+            column = arrow_arrays.numbers(column)
     if isinstance(column, np.ndarray):
         whole = _whole_numbers(column)
         if whole is not None:
@@ -293,8 +276,9 @@ def category_text(value: Any) -> str | bytes | None:
 
 
 def _numbers(column: Any, name: str) -> Array:
-    if _is_arrow(column) and str(column.type).lstrip("u").startswith(("int", "float", "double", "halffloat")):
-        column = column.cast("float64", safe=False).to_numpy(**({} if hasattr(column, "chunks") else _COPY))
+    if _is_arrow(column):
+        found = arrow_arrays.numbers(column)
+        column = column if found is None else found
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         numbers = np.ascontiguousarray(column, np.float64)
     else:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from steepest.data import arrow_arrays
 from steepest.data.chunk import Array, DataError
 from steepest.data.columns import as_names
 from steepest.data.parameters import ParameterError
@@ -106,7 +107,7 @@ def require(wanted: Iterable[str], names: Sequence[str], file: str) -> None:
 
 def label_faults(column: Any, labels: list[str] | None) -> Array:
     """Which rows have a label that cannot be used: none, no finite number, or one that is not known."""
-    faults = np.asarray(column.is_null()).astype(bool) if column.null_count else np.zeros(len(column), bool)
+    faults = arrow_arrays.missing(column)
     kind = str(column.type)
     if is_list(kind):
         return faults if labels is None else faults | ~_all_known(column, labels)
@@ -117,7 +118,7 @@ def label_faults(column: Any, labels: list[str] | None) -> Array:
 
 def weight_faults(column: Any) -> Array:
     """Which rows have a weight that is missing, negative or infinite."""
-    weights = column.to_numpy()
+    weights = _numbers(column)
     return np.asarray(~((weights >= 0) & np.isfinite(weights)))
 
 
@@ -131,28 +132,16 @@ def targets_of(column: Any, labels: list[str] | None) -> Array:
         return y
     if kind in ("double", "bool"):
         return np.ascontiguousarray(_numbers(column), np.float64)
-    coded = column.combine_chunks().dictionary_encode()
-    if hasattr(coded, "chunks"):
-        coded = coded.combine_chunks() if coded.num_chunks != 1 else coded.chunk(0)
-    words = np.array(coded.dictionary.to_pylist() or [""], np.str_)
-    return np.asarray(words[_numbers(coded.indices)])
+    coded = arrow_arrays.coded(column)
+    assert coded is not None, kind
+    words, codes = coded
+    return np.asarray(np.array(words or [""], np.str_)[codes])
 
 
 def _numbers(column: Any) -> Array:
-    """A column as an array. Arrow's own way imports pandas where it is installed, which takes a quarter of a second."""
-    chunks = column.chunks if hasattr(column, "chunks") else [column]
-    dtype = _PLAIN.get(str(column.type))
-    if dtype is None or column.null_count or not chunks:
-        return np.asarray(column)
-    parts: list[Array] = [
-        np.frombuffer(chunk.buffers()[1], dtype, len(chunk), chunk.offset * dtype.itemsize)
-        for chunk in chunks
-        if len(chunk)
-    ]
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
-
-
-_PLAIN: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "int32": np.dtype(np.int32)}
+    found = arrow_arrays.numbers(column)
+    assert found is not None, column.type
+    return found
 
 
 def labels_in(column: Any) -> set[str]:

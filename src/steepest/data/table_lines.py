@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from steepest.data import arrow_arrays
 from steepest.data.chunk import Array, DataError
 from steepest.data.files import Block, TextFile
 from steepest.data.lines import EXAMPLES, BadLine
@@ -163,7 +164,7 @@ class TableLines(RawLines):
         schema, pa = self._schema, arrow()
         table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
         y = None if schema.label is None else targets_of(table.column(schema.label), schema.labels)
-        weight = None if schema.weight is None else np.ascontiguousarray(table.column(schema.weight).to_numpy())
+        weight = None if schema.weight is None else arrow_arrays.numbers(table.column(schema.weight))
         features = table.drop_columns([name for name in (schema.label, schema.weight) if name is not None])
         rows, n_bad = [part.table.num_rows for part in parts], [part.n_bad for part in parts]
         return RawRows(features, rows, y, weight, bad, n_bad)

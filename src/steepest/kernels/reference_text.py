@@ -201,3 +201,13 @@ def hash_row(
 def score_row(row: dict[int, float], weights: Sequence[Sequence[float]], bias: Sequence[float]) -> list[float]:
     """w.x + b of a hashed row for each output; weights by bucket, then by output."""
     return [b + sum(x * weights[bucket][k] for bucket, x in row.items()) for k, b in enumerate(bias)]
+
+
+def number_texts(texts: list[str | None]) -> tuple[list[int], list[int]]:
+    """(number of each text in the order in which they first come, -1 for a missing one; the rows in which that is)."""
+    firsts: dict[str, int] = {}
+    for row, text in enumerate(texts):
+        if text is not None:
+            firsts.setdefault(text, row)
+    numbers = {text: number for number, text in enumerate(firsts)}
+    return [-1 if text is None else numbers[text] for text in texts], list(firsts.values())
