@@ -439,6 +439,10 @@ class LinearModel(LinearInside, ParallelWishes):
                 return scores
         return super()._scores_of(X)
 
+    def _row_losses(self, coded: Chunk, scores: Array) -> tuple[Array, Array]:
+        """Votes are no scores: the loss is then that of the mixture."""
+        return self._learner.losses(coded, None if getattr(self, "_voters", None) else scores)
+
     def _voted(self, chunk: Chunk, n_threads: int) -> Array:
         loss, vote = self._learner.loss, self.vote == "ensemble"
         link = (lambda scores: np.asarray(loss.probability(scores))) if vote and loss.link is not None else None

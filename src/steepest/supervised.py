@@ -166,7 +166,7 @@ class Classifier(SupervisedModel):
         for chunk, scores in self._known_rows(source):
             metrics = metrics or ClassificationMetrics(self.classes_)
             coded = self._learner.code_for_scoring(chunk)
-            losses, weight = self._learner.losses(coded)
+            losses, weight = self._row_losses(coded, scores)
             assert coded.y is not None
             codes = coded.visited(coded.y).astype(np.int64)
             codes = (codes + 1) // 2 if self._learner.n_outputs == 1 else codes
@@ -194,7 +194,7 @@ class Classifier(SupervisedModel):
         metrics = MultiLabelMetrics()
         for chunk, scores in self._stream_scores(source):
             coded = self._learner.code_for_scoring(chunk)
-            losses, weight = self._learner.losses(coded)
+            losses, weight = self._row_losses(coded, scores)
             assert coded.y is not None
             metrics.add(coded.visited(coded.y) > 0, self._sets_of(scores), losses, weight)
         return metrics.result()
@@ -245,7 +245,7 @@ class Regressor(SupervisedModel):
         metrics = RegressionMetrics()
         for chunk, scores in self._stream_scores(source):
             coded = self._learner.code_for_scoring(chunk)
-            losses, weight = self._learner.losses(coded)
+            losses, weight = self._row_losses(coded, scores)
             assert coded.y is not None
             metrics.add(coded.visited(coded.y), self._means(scores), losses, weight)
         if metrics.rows == 0:

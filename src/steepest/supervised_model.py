@@ -197,6 +197,11 @@ class SupervisedModel(StreamModel):
         for chunk in self._hashed(source, learn=False):
             yield chunk, self._scores(chunk)
 
+    def _row_losses(self, coded: Chunk, scores: Array) -> tuple[Array, Array]:
+        """(loss, weight) of each row, whose scores are these."""
+        found: tuple[Array, Array] = self._learner.losses(coded, scores)
+        return found
+
     # --------------------------------------------------------------------------------------------------- files
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -344,10 +344,10 @@ class LinearLearner(TargetCoder):
         losses, weight = self.losses(coded)
         return float((losses * weight).sum() / max(weight.sum(), 1e-300))
 
-    def losses(self, coded: Chunk) -> tuple[Array, Array]:
-        """(loss of each row visited, its weight), targets coded already."""
+    def losses(self, coded: Chunk, scores: Array | None = None) -> tuple[Array, Array]:
+        """(loss of each row visited, its weight), targets coded already; scores that are known need not be found."""
         assert coded.y is not None
-        z, y = self.scores(coded), coded.visited(coded.y)
+        z, y = self.scores(coded) if scores is None else scores, coded.visited(coded.y)
         weight = np.ones(len(z)) if coded.weight is None else coded.visited(coded.weight)
         kind = self._target_kind()
         if kind == SOFTMAX:

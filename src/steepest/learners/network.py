@@ -121,11 +121,11 @@ class NetworkLearner:
         """Raw scores, shape (rows, outputs); each row's bits are its own, so threads change nothing."""
         return self._finished()._scores(chunk, n_threads)
 
-    def losses(self, coded: Chunk) -> tuple[Array, Array]:
-        """(loss of each row visited, its weight), targets coded already."""
+    def losses(self, coded: Chunk, scores: Array | None = None) -> tuple[Array, Array]:
+        """(loss of each row visited, its weight), targets coded already; scores that are known need not be found."""
         assert coded.y is not None
         weight = np.ones(coded.n_rows) if coded.weight is None else coded.visited(coded.weight)
-        scores, targets = self.scores(coded), self._finished().targets
+        scores, targets = self.scores(coded) if scores is None else scores, self._finished().targets
         y = coded.visited(coded.y)
         return targets.losses(scores, y if targets.has_codes else y.reshape(scores.shape)), weight
 

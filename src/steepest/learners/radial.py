@@ -164,12 +164,12 @@ class RadialLearner:
             out[start : start + BLOCK_ROWS] = learner._voted(learner._distances(rows), solved)
         return out
 
-    def losses(self, coded: Chunk) -> tuple[Array, Array]:
-        """(loss of each row visited, its weight), targets coded already."""
+    def losses(self, coded: Chunk, scores: Array | None = None) -> tuple[Array, Array]:
+        """(loss of each row visited, its weight), targets coded already; scores that are known need not be found."""
         assert coded.y is not None
         weight = np.ones(coded.n_rows) if coded.weight is None else coded.visited(coded.weight)
         y = self._signs(coded.visited(coded.y)) if self.targets.has_codes else coded.visited(coded.y)
-        scores = self.scores(coded)
+        scores = self.scores(coded) if scores is None else scores
         return 0.5 * np.square(scores - y.reshape(scores.shape)).sum(axis=1), weight
 
     def code_for_scoring(self, rows: Chunk) -> Chunk:
