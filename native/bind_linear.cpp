@@ -287,6 +287,58 @@ void mean_weights(ConstFloatTable v, std::optional<ConstFloatTable> average, dou
   }
 }
 
+// The norms of (S v - u) / C, as if it were written out and its blocks of `rows_each` rows added up one after
+// the other.
+template <typename W>
+Norms norms_of_means(const W* v, const W* u, int64_t n_rows, int64_t run, int64_t stride, int64_t rows_each,
+                     double sum_of_scales, double total, int n_threads) {
+  const int type = sizeof(W) == sizeof(float) ? 0 : 1;
+  const int64_t n_blocks = (n_rows + rows_each - 1) / rows_each, parts = parts_for(n_blocks, n_threads, 4);
+  std::vector<Norms> found(n_blocks);
+  run_parts(parts, [&](int64_t part) {
+    std::vector<W> means(rows_each * run);
+    for (int64_t block = n_blocks * part / parts; block < n_blocks * (part + 1) / parts; ++block) {
+      const int64_t first = block * rows_each, n = std::min(rows_each, n_rows - first) * run;
+      write_means(v + first * stride, u + first * stride, n, run, stride, sum_of_scales, total, means.data());
+      found[block] = kernels().norms[type](means.data(), n);
+    }
+  });
+  Norms sum = {0, 0, 0};
+  for (const Norms& block : found) {
+    sum.absolute += block.absolute;
+    sum.square += block.square;
+    sum.nonzeros += block.nonzeros;
+  }
+  return sum;
+}
+
+nb::tuple mean_norms(ConstFloatTable v, std::optional<ConstFloatTable> average, int64_t n_outputs,
+                     double sum_of_scales, double total, int64_t rows_each, int n_threads) {
+  const int type = float_type(v);
+  const int64_t width = static_cast<int64_t>(v.shape(v.ndim() - 1)), stride = average ? width : 2 * width;
+  require(0 < n_outputs && n_outputs <= width && rows_each > 0, "the outputs do not fit the weights");
+  require(average ? float_type(*average) == type && average->size() == v.size()
+                  : v.ndim() == 3 && v.shape(1) == 2,
+          "the average does not fit");
+  const int64_t n_rows = size_of(v) / stride;
+  Norms norms;
+  {
+    nb::gil_scoped_release release;
+    if (type == 0) {
+      const float* first = static_cast<const float*>(v.data());
+      const float* second = average ? static_cast<const float*>(average->data()) : first + width;
+      norms = norms_of_means(first, second, n_rows, n_outputs, stride, rows_each, sum_of_scales, total,
+                             n_threads);
+    } else {
+      const double* first = static_cast<const double*>(v.data());
+      const double* second = average ? static_cast<const double*>(average->data()) : first + width;
+      norms = norms_of_means(first, second, n_rows, n_outputs, stride, rows_each, sum_of_scales, total,
+                             n_threads);
+    }
+  }
+  return nb::make_tuple(norms.absolute, norms.square, norms.nonzeros);
+}
+
 // One pass without a copy.
 nb::tuple table_norms(ConstFloatTable table) {
   const int type = float_type(table);
@@ -367,6 +419,8 @@ void bind_linear(nb::module_& module) {
   module.def("table_norms", &table_norms, "table"_a);
   module.def("mean_weights", &mean_weights, "v"_a, "average"_a.none(), "sum_of_scales"_a, "total"_a,
              "out"_a.noconvert());
+  module.def("mean_norms", &mean_norms, "v"_a, "average"_a.none(), "n_outputs"_a, "sum_of_scales"_a,
+             "total"_a, "rows_each"_a, "n_threads"_a = 1);
   module.def("loss_value_slope", &loss_value_slope, "loss"_a, "parameter"_a, "scores"_a, "y"_a);
   module.def("linear_settle", &settle, "v"_a.noconvert(), "shrunk"_a.noconvert().none(),
              "clock"_a.noconvert(), "n_outputs"_a, "choices"_a, "average"_a.noconvert().none() = nb::none());

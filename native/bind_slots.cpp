@@ -10,6 +10,8 @@
 #include <memory>
 #include <optional>
 
+#include "compiler.h"
+
 namespace nb = nanobind;
 using namespace nb::literals;
 
@@ -48,15 +50,22 @@ Placed place(const int64_t* indptr, const int32_t* indices, const float* values,
   out.indptr.reset(new int64_t[n_visits + 1]);
   out.indices.reset(new int32_t[n_entries + 1]);
   out.values.reset(new float[n_entries + 1]);
+  // Whether the indices of a row are in range; their numbers, which may stand anywhere, are fetched on the
+  // way.
+  const auto look_at = [&](int64_t q) {
+    const int64_t row = order ? order[q] : q;
+    for (int64_t e = indptr[row]; e < indptr[row + 1]; ++e) {
+      if (static_cast<uint32_t>(indices[e]) >= static_cast<uint64_t>(n_features)) return false;
+      PREFETCH(number + indices[e]);
+    }
+    return true;
+  };
   int64_t filled = 0;
   out.indptr[0] = 0;
-  for (int64_t q = 0; q < n_visits; ++q) {
+  bool fits = n_visits > 0 && look_at(0);
+  for (int64_t q = 0; q < n_visits && fits; ++q) {
+    fits = q + 1 == n_visits || look_at(q + 1);
     const int64_t row = order ? order[q] : q;
-    for (int64_t e = indptr[row]; e < indptr[row + 1]; ++e)
-      if (static_cast<uint32_t>(indices[e]) >= static_cast<uint64_t>(n_features)) {
-        out.n_slots = n_slots;
-        return out;
-      }
     for (int64_t e = indptr[row]; e < indptr[row + 1]; ++e) {
       int32_t& slot = number[indices[e]];
       if (slot == 0 && owners) {

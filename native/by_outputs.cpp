@@ -26,7 +26,8 @@ Outcome first_refused(const Rows& rows) {
 }
 
 int64_t count_parts(const Rows& rows, int64_t n_threads) {
-  return std::min(n_threads, rows.n_outputs / kOutputsAThread);
+  const bool large = rows.n_features * rows.stride >= kLargeEntries;
+  return std::min(n_threads, rows.n_outputs / (large ? kOutputsAThreadOfLarge : kOutputsAThread));
 }
 
 void* moved(void* table, int type, int64_t entries) {

@@ -10,7 +10,7 @@
 namespace steepest {
 namespace STEEPEST_ISA {
 
-// Tables beyond this many bytes leave the second-level cache: measured, prefetching pays from there on.
+// Measured: fetching ahead pays for tables beyond this many bytes.
 constexpr int64_t kPrefetchBytes = int64_t{1} << 21;
 // A heavy row is learned in steps of weight one, as its copies would be, but in at most this many.
 constexpr double kMostRepeats = 128;
@@ -18,6 +18,12 @@ constexpr double kMostRepeats = 128;
 static inline Extent extent_of(const Rows& rows) {
   if (rows.table_bits) return {table_entries(rows.table_bits), 1, 1};
   return {rows.n_features, rows.n_outputs, rows.stride};
+}
+
+// Whether the weights leave the second-level cache, so that fetching them ahead pays.
+template <typename W>
+static inline bool is_large(const Rows& rows) {
+  return !rows.table_bits && rows.n_features * rows.stride * static_cast<int64_t>(sizeof(W)) > kPrefetchBytes;
 }
 
 static inline bool one_column(const Rows& rows) { return rows.width == 1 && !rows.table_bits; }
@@ -47,7 +53,7 @@ template <typename W>
 struct Ahead {
   const Rows& rows;
   const W* table;
-  const W* average;  // null if there is none, or if it comes with the table
+  const W* average;  // of one output; null if there is none, or if it comes with the table
   // What a feature has in the table: all its entries, or of each kind those of the outputs learned here.
   int64_t pieces, piece;
   bool large;
@@ -55,10 +61,10 @@ struct Ahead {
   Ahead(const Rows& r, const W* t, const W* a)
       : rows(r),
         table(t),
-        average(r.stride == 2 * r.width ? nullptr : a),
+        average(r.stride == 2 * r.width || !one_column(r) ? nullptr : a),
         pieces(r.n_outputs == r.width ? 1 : r.stride / r.width),
         piece(r.n_outputs == r.width ? r.stride : r.n_outputs),
-        large(!r.table_bits && r.n_features * r.stride * static_cast<int64_t>(sizeof(W)) > kPrefetchBytes) {}
+        large(is_large<W>(r)) {}
 
   // Both are inlined by force: to gcc a function that only prefetches has no effect, and it drops the call.
   // The weights are asked for in two halves, before and after the row is scored: all at once they would
@@ -80,11 +86,12 @@ struct Ahead {
     const int64_t line = 64 / sizeof(W), middle = row.n / 2;
     for (int64_t k = half ? middle : 0; k < (half ? row.n : middle); ++k) {
       const int64_t first = row.index[k] * rows.stride;
-      for (int64_t p = 0; p < pieces; ++p)
-        for (int64_t o = 0; o < piece; o += line) {
-          PREFETCH(table + first + p * rows.width + o);
-          if (average) PREFETCH(average + first + o);
-        }
+      if (average) PREFETCH(average + first);
+      for (int64_t p = 0; p < pieces; ++p) {
+        const W* const start = table + first + p * rows.width;
+        for (int64_t o = 0; o < piece; o += line) PREFETCH(start + o);
+        PREFETCH(start + piece - 1);  // pieces do not start with a cache line, so they may end in one more
+      }
     }
   }
 };

@@ -161,41 +161,61 @@ static inline void settle_row(const Choices& c, const LinearState& s, const Row&
   }
 }
 
+// What a row adds to the weights of a window: a number for each of its outputs, and which are not zero. After
+// a while most slopes of a hinge are zero, and only the others are visited.
 template <typename W>
-static inline void add_active(W* v, const Spots<W>& spots, const int32_t* active, int64_t n_active,
-                              const W* step) {
-  for (int64_t e = 0; e < spots.n; ++e) {
-    W* w = v + spots.at[e];
-    for (int64_t a = 0; a < n_active; ++a) w[active[a]] += step[active[a]] * spots.x[e];
-  }
-}
+struct Steps {
+  W by_output[kWindow];
+  int32_t active[kWindow];
+  int64_t n, n_active = 0;
 
-// V[j][k] += step slope_k x_j, and U[j][k] += average_step slope_k x_j unless U is null. After a while most
-// slopes of a hinge are zero, and only the others are visited.
+  Steps(const double* slopes, int64_t n, double step) : n(n) {
+    for (int64_t k = 0; k < n; ++k) {
+      by_output[k] = static_cast<W>(step * slopes[k]);
+      active[n_active] = static_cast<int32_t>(k);
+      n_active += slopes[k] != 0;
+    }
+  }
+  bool dense() const { return n_active * 4 > n; }
+
+  void add_to(W* v, const Spots<W>& spots) const {
+    if (dense()) return run_window<AddVectors>(v, spots, n, by_output);
+    for (int64_t e = 0; e < spots.n; ++e) {
+      W* w = v + spots.at[e];
+      for (int64_t a = 0; a < n_active; ++a) w[active[a]] += by_output[active[a]] * spots.x[e];
+    }
+  }
+  // Inlined by force, see Ahead.
+  ALWAYS_INLINE void fetch(const W* v, const Spots<W>& spots) const {
+    constexpr int64_t line = 64 / sizeof(W);
+    for (int64_t e = 0; e < spots.n; ++e) {
+      const W* w = v + spots.at[e];
+      for (int64_t k = 0; dense() && k < n; k += line) PREFETCH(w + k);
+      for (int64_t a = 0; !dense() && a < n_active; ++a) PREFETCH(w + active[a]);
+    }
+  }
+};
+
+// V[j][k] += step slope_k x_j, and U[j][k] += average_step slope_k x_j unless U is null. Of U nothing is read
+// to score a row, so that it is fetched here, where the outputs to move are known, while V is moved.
 template <typename W>
 static inline void add_row_many(const Layout& layout, W* v, W* u, const Row& row, int64_t n_outputs,
-                                const double* slopes, double step, double average_step) {
+                                const double* slopes, double step, double average_step, bool fetch) {
   Spots<W> spots;
   for (int64_t first = 0; first < n_outputs; first += kWindow) {
-    const int64_t n = smaller(kWindow, n_outputs - first);
-    W dv[kWindow], du[kWindow];
-    int32_t active[kWindow];
-    int64_t n_active = 0;
-    for (int64_t k = 0; k < n; ++k) {
-      dv[k] = static_cast<W>(step * slopes[first + k]);
-      du[k] = static_cast<W>(average_step * slopes[first + k]);
-      active[n_active] = static_cast<int32_t>(k);
-      n_active += slopes[first + k] != 0;
+    const int64_t n = smaller(kWindow, n_outputs - first), window = first / kWindow;
+    const Steps<W> steps(slopes + first, n, step);
+    if (steps.n_active == 0) continue;
+    for (int64_t e = 0; e < row.n; e += kSpots) {
+      layout.find(row.index + e, row.value + e, smaller(kSpots, row.n - e), window, spots);
+      if (u && fetch) steps.fetch(u, spots);
+      steps.add_to(v, spots);
     }
-    for (int64_t e = 0; n_active > 0 && e < row.n; e += kSpots) {
-      layout.find(row.index + e, row.value + e, smaller(kSpots, row.n - e), first / kWindow, spots);
-      if (n_active * 4 > n) {
-        run_window<AddVectors>(v, spots, n, dv);
-        if (u) run_window<AddVectors>(u, spots, n, du);
-      } else {
-        add_active(v, spots, active, n_active, dv);
-        if (u) add_active(u, spots, active, n_active, du);
-      }
+    if (!u) continue;
+    const Steps<W> average_steps(slopes + first, n, average_step);
+    for (int64_t e = 0; e < row.n; e += kSpots) {
+      layout.find(row.index + e, row.value + e, smaller(kSpots, row.n - e), window, spots);
+      average_steps.add_to(u, spots);
     }
   }
 }
@@ -227,10 +247,12 @@ struct Sgd {
   const Choices& c;
   const LinearState& s;
   const Layout layout;
+  const bool large;
   double eta = 0;
   double step = 0;
 
-  Sgd(const Rows& rows, const Choices& c, const LinearState& s) : rows(rows), c(c), s(s), layout(rows) {}
+  Sgd(const Rows& rows, const Choices& c, const LinearState& s)
+      : rows(rows), c(c), s(s), layout(rows), large(is_large<W>(rows)) {}
 
   void begin() {
     eta = step_size(c, s.clock->t);
@@ -244,7 +266,7 @@ struct Sgd {
     W* v = static_cast<W*>(s.v);
     W* u = static_cast<W*>(s.average);
     if (kMany) {
-      add_row_many(layout, v, u, row, rows.n_outputs, slopes, step, step * s.clock->average_scale);
+      add_row_many(layout, v, u, row, rows.n_outputs, slopes, step, step * s.clock->average_scale, large);
     } else if (slopes[0] != 0) {
       const double own = step * slopes[0], average_step = own * s.clock->average_scale;
       if (kPaired)

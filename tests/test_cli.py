@@ -49,6 +49,21 @@ def test_train_twice_gives_the_same_file(files, capsys):
     np.testing.assert_array_equal(a.coef_, b.coef_)
 
 
+@pytest.mark.parametrize("flags", [[], ["--jobs", "1"], ["--parallel", "auto"]])
+def test_train_uses_all_cores_unless_told_otherwise_and_the_model_does_not(files, monkeypatch, flags):
+    seen = []
+    fit_stream = st.LinearClassifier.fit_stream
+
+    def watch(model, *arguments, **options):
+        seen.append(model.n_jobs)
+        return fit_stream(model, *arguments, **options)
+
+    monkeypatch.setattr(st.LinearClassifier, "fit_stream", watch)
+    assert main(["train", str(files / "train.svm"), "-m", str(files / "cores"), "--epochs", "1", *flags]) == 0
+    assert seen == [1 if flags else -1]
+    assert st.load(files / "cores").n_jobs == 1
+
+
 def test_json_is_one_object_a_line(files, capsys):
     arguments = [
         "train",

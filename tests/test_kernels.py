@@ -280,6 +280,14 @@ def test_threads_that_share_out_the_outputs_change_no_bit(rule, kind, loss, l2):
         assert_same_bits(share_out(setup, rows, n_threads), alone)
 
 
+@pytest.mark.parametrize("loss", ["squared_hinge", "log"])  # few outputs of a row move, and all
+def test_threads_that_share_out_few_outputs_of_a_large_table_change_no_bit(loss):
+    setup = Setup(loss=loss, target_kind="one_vs_rest", eta0=0.1, l2=1e-3, average="polynomial", bias_scale=0.2)
+    rows = make_rows(8, n=600, n_features=80_000, n_outputs=53, kind="one_vs_rest", loss=loss)
+    assert rows.n_features * rows.n_outputs > 1 << 22
+    assert_same_bits(share_out(setup, rows, 2), share_out(setup, rows, 1))
+
+
 @pytest.mark.parametrize("what", ["an index too large", "a negative index", "a value that is no number"])
 def test_no_output_is_learned_beyond_a_row_that_is_refused(what):
     setup = Setup(target_kind="one_vs_rest", average="uniform")

@@ -29,6 +29,7 @@ from steepest.data.chunk import DataError
 from steepest.model_file import FORMAT_VERSION, ModelFileError, read, write
 
 GOLDEN = Path(__file__).parent / "golden" / "model-format-1.steepest"
+GOLDEN_2 = GOLDEN.with_name("model-format-2.steepest")
 SOURCES = str(Path(model_file.__file__).parents[1])
 DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
 DENSE = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([True, False])}
@@ -98,6 +99,22 @@ def test_the_golden_file_of_format_1_is_read_exactly():
     assert same_content(read(GOLDEN), golden_content())
     assert stored_head(GOLDEN)["__metadata__"]["format_version"] == "1"
     assert {"sparse.index", "nothing.index"} < stored_tensors(GOLDEN).keys()
+
+
+def masked_content() -> tuple[dict, dict[str, np.ndarray]]:
+    """What the golden file of format 2 holds: the same, and arrays with a third of their elements set."""
+    header, arrays = golden_content()
+    for width in (1, 2, 4, 8):
+        bits = np.zeros(1031, f"u{width}")
+        bits[1::3] = np.frombuffer(hashlib.shake_128(b"third").digest(width * 344), f"u{width}") | 1
+        arrays[f"third {width}"] = bits
+    return header, arrays
+
+
+def test_the_golden_file_of_format_2_is_read_exactly():
+    assert same_content(read(GOLDEN_2), masked_content())
+    assert stored_head(GOLDEN_2)["__metadata__"]["format_version"] == "2"
+    assert {"sparse.index", *(f"third {width}.mask" for width in (1, 2, 4, 8))} < stored_tensors(GOLDEN_2).keys()
 
 
 # ---- round trips
@@ -221,20 +238,22 @@ def test_the_library_reads_what_we_write(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("array", "sparse"),
+    ("array", "parts"),
     [
-        (mostly_zero(1023, 0), False),  # too small
-        (mostly_zero(1024, 0), True),
-        (mostly_zero(2000, 800), False),  # exactly 60 % zeros
-        (mostly_zero(2000, 799), True),
-        (mostly_zero(2000, 799, "i1"), False),  # five bytes for each one-byte element would not save room
-        (mostly_zero(2000, 399, "i1"), True),
-        (np.full(2000, -0.0), False),  # minus zero has a bit set
+        (mostly_zero(1023, 0), {"w"}),  # too small
+        (mostly_zero(1024, 0), {"w.index", "w.value"}),
+        (mostly_zero(2000, 62), {"w.index", "w.value"}),  # 248 bytes of places, as a mask has 250
+        (mostly_zero(2000, 63), {"w.mask", "w.value"}),
+        (mostly_zero(2000, 799), {"w.mask", "w.value"}),
+        (mostly_zero(2001, 799, "i1"), {"w.mask", "w.value"}),
+        (mostly_zero(2000, 800), {"w"}),  # exactly 60 % zeros
+        (np.full(2000, -0.0), {"w"}),  # minus zero has a bit set
     ],
 )
-def test_mostly_zero_arrays_are_stored_sparse(tmp_path, array, sparse):
+def test_mostly_zero_arrays_are_stored_sparse(tmp_path, array, parts):
     write(tmp_path / "m", {}, {"w": array})
-    assert ("w.index" in stored_tensors(tmp_path / "m")) == sparse
+    assert stored_tensors(tmp_path / "m").keys() == parts
+    assert stored_head(tmp_path / "m")["__metadata__"]["format_version"] == ("2" if "w.mask" in parts else "1")
     assert same_bits(read(tmp_path / "m")[1]["w"], array)
 
 
@@ -253,6 +272,10 @@ def test_names_that_look_like_halves_of_a_sparse_array_do_not_collide(tmp_path):
         "v.value": np.arange(3),
         "u": mostly_zero(2000, 3),
         "w.index.value": np.ones(1),
+        "t": mostly_zero(2000, 500),
+        "t.mask": np.arange(3),
+        "s": mostly_zero(2000, 5),
+        "s.mask": mostly_zero(2000, 500),
     }
     write(tmp_path / "m", {}, arrays)
     assert same_content(read(tmp_path / "m"), ({}, arrays))
@@ -628,6 +651,17 @@ def sparse_bytes(
     return model_bytes(head, stored + values, **{"sparse": json.dumps({"w": shape}), **metadata})
 
 
+def masked_bytes(shape: object, mask: bytes, value: list[float], code: str = "U8", **metadata: object) -> bytes:
+    values = np.array(value, "<f4").tobytes()
+    width = {"U8": 1, "U16": 2}[code]
+    head = {
+        "w.value": tensor("F32", [len(value)], 0, len(values)),
+        "w.mask": tensor(code, [len(mask) // width], len(values), len(values) + len(mask)),
+    }
+    texts = {"format_version": "2", "sparse": json.dumps({"w": shape}), **metadata}
+    return model_bytes(head, values + mask, **texts)
+
+
 def zipped() -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "z"
@@ -671,7 +705,7 @@ HOSTILE = {
         (99_999_999).to_bytes(8, "little") + b'{"__metadata__":{}}',
         r"is damaged \(cut short, 27 bytes of at least 100000007\)",
     ),
-    "newer": (model_bytes({}, format_version="7"), r"newer steepest \(format 7, this one reads up to 1\): upgrade$"),
+    "newer": (model_bytes({}, format_version="7"), r"newer steepest \(format 7, this one reads up to 2\): upgrade$"),
     "newer with other entries": (model_bytes({}, format_version="12", extra="x"), r"newer steepest \(format 12, this"),
     "version 0": (model_bytes({}, format_version="0"), "is damaged .format version '0'"),
     "version x": (model_bytes({}, format_version="x" * 1000), "is damaged .format version 'xxxxxxxxxxxxxxxxxxxx'"),
@@ -761,10 +795,16 @@ HOSTILE = {
     "sparse of 2^64": (sparse_bytes([1 << 32, 1 << 32], [], []), "sparse array 'w' has an impossible size"),
     "sparse negative": (sparse_bytes([-10], [], []), "sparse array 'w' has an impossible shape"),
     "sparse no shape": (sparse_bytes({"a": 1}, [], []), "sparse array 'w' has an impossible shape"),
-    "sparse missing": (model_bytes({}, sparse='{"w":[10]}'), "sparse array 'w' lacks its index or its value"),
+    "mask too short": (masked_bytes([17], b"\x01\x00", [1]), "sparse array 'w' has an impossible mask"),
+    "mask too long": (masked_bytes([8], b"\x01\x00", [1]), "sparse array 'w' has an impossible mask"),
+    "mask of more bits": (masked_bytes([16], b"\x03\x00", [1]), "sparse array 'w' has an impossible mask"),
+    "mask of fewer bits": (masked_bytes([16], b"\x01\x00", [1, 2]), "sparse array 'w' has an impossible mask"),
+    "mask beyond the end": (masked_bytes([12], b"\x00\x10", [1]), "sparse array 'w' has an impossible mask"),
+    "mask of another type": (masked_bytes([16], b"\x01\x00", [1], "U16"), "sparse array 'w' has an impossible mask"),
+    "sparse missing": (model_bytes({}, sparse='{"w":[10]}'), "sparse array 'w' lacks its index or mask, or its value"),
     "sparse half missing": (
         model_bytes({"w.index": tensor("I32", [0], 0, 0)}, sparse='{"w":[10]}'),
-        "sparse array 'w' lacks its index or its value",
+        "sparse array 'w' lacks its index or mask, or its value",
     ),
     "sparse is a list": (model_bytes({}, sparse='["w"]'), "the list of sparse arrays is not an object"),
     "sparse and dense": (sparse_bytes([10], [], [], sparse='{"w.index":[10]}'), "stored both dense and sparse"),
@@ -910,4 +950,4 @@ print(sorted({name.split(".")[0] for name in sys.modules} & {"safetensors", "sci
 
 def test_the_version_is_one():
     """Raise it only together with a reader for both versions and a second golden file."""
-    assert FORMAT_VERSION == 1
+    assert FORMAT_VERSION == 2

@@ -11,6 +11,7 @@ from steepest import kernels
 from steepest.data.chunk import DataError
 from steepest.kernels import reference
 from steepest.learners import linear_state
+from steepest.learners.base import Progress
 
 N_FEATURES = 1 << 12
 
@@ -132,6 +133,21 @@ def test_divergence_goes_back_to_the_same_state(monkeypatch, data):
     plain, model = both(monkeypatch, lambda: st.LinearClassifier("hinge", random_state=0).fit(X, y))
     assert model._learner.rollbacks == plain._learner.rollbacks > 0
     np.testing.assert_array_equal(model.coef_, plain.coef_)
+
+
+@pytest.mark.usefixtures("slotted")
+@pytest.mark.parametrize("average", [True, False])
+def test_the_state_to_go_back_to_is_kept_bit_for_bit(data, average):
+    X, y = data
+    learner = st.LinearClassifier(random_state=0, average=average).fit(X, y)._learner
+    learner._good = None
+    learner.keep_good_state()
+    before = {name: np.array(array) for name, array in learner._used_arrays().items()}
+    for array in learner.arrays.values():
+        array[...] = np.nan
+    learner._roll_back(Progress())
+    for name, array in learner._used_arrays().items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 @pytest.mark.usefixtures("slotted")

@@ -14,6 +14,7 @@ Indices = npt.NDArray[np.int32]
 Values = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 Table = npt.NDArray[Any]  # float32 or float64
+Bytes = npt.NDArray[np.uint8]
 
 isa: str
 
@@ -182,6 +183,15 @@ def linear_settle(
     average: Table | None = None,
 ) -> None: ...
 def table_norms(table: Table) -> tuple[float, float, int]: ...
+def mean_norms(
+    v: Table,
+    average: Table | None,
+    n_outputs: int,
+    sum_of_scales: float,
+    total: float,
+    rows_each: int,
+    n_threads: int = 1,
+) -> tuple[float, float, int]: ...
 def mean_weights(v: Table, average: Table | None, sum_of_scales: float, total: float, out: Table) -> None: ...
 def loss_value_slope(loss: int, parameter: float, scores: Floats, y: Floats) -> tuple[Floats, Floats]: ...
 
@@ -261,6 +271,9 @@ def place_features(
     owners: Indices | None,
     n_slots: int,
 ) -> tuple[Ints, Indices, Values, int]: ...
+def mark_nonzeros(elements: npt.NDArray[Any], mask: Bytes, n_threads: int = 1) -> int: ...
+def pick_nonzeros(elements: npt.NDArray[Any], mask: Bytes, values: npt.NDArray[Any], n_threads: int = 1) -> None: ...
+def spread_nonzeros(mask: Bytes, values: npt.NDArray[Any], elements: npt.NDArray[Any], n_threads: int = 1) -> bool: ...
 def sparse_rows(matrix: Table) -> tuple[Ints, Indices, Values] | int: ...
 def network_forward(
     indptr: Ints,

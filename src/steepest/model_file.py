@@ -3,6 +3,7 @@
 Format 1: `__metadata__` holds four texts, `format_version`; `steepest`, the header as canonical JSON; `sparse`, the
 {name: shape} of arrays kept as `name.index` (flat, ascending) and `name.value`; and `checksum`, the CRC-32 of the JSON
 [version, header, sparse, [[name, type, shape], ...]] followed by the tensors' bytes, all in the order of the names.
+Format 2: a sparse array may have `name.mask`, a bit for each element from the lowest on, in place of `name.index`.
 CRC-32 is the fastest in the standard library (3.2 GB/s; SHA-256 1.4, BLAKE2b 0.7) and finds every error within 32
 neighbouring bits; it guards against damage and is no signature.
 Invariant: `read` gives back bit for bit what `write` stored, and a path holds a complete old or a complete new file.
@@ -27,9 +28,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from steepest import kernels
 from steepest.data.chunk import Array, DataError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # the newest that is read; what needs no mask is written as format 1
 
 _METADATA = "__metadata__"
 _METADATA_KEYS = {"format_version", "steepest", "sparse", "checksum"}
@@ -58,6 +60,7 @@ _SPARSE_ELEMENTS = 1024  # below this an array is too small to be worth two tens
 # granted only up to a fixed sum per file, and `write` stores dense what `read` would not grant.
 _SPARSE_GROWTH = 1024
 _SPARSE_ALLOWANCE = 1 << 30
+_THREADS = 2  # that look for zeros: a second one gains what there is to gain, more would wait for memory
 
 
 class ModelFileError(DataError):
@@ -114,10 +117,10 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _checksum(header: str, sparse: str, tensors: Mapping[str, Array]) -> str:
+def _checksum(version: int, header: str, sparse: str, tensors: Mapping[str, Array]) -> str:
     names = sorted(tensors)
     table = [[name, _CODES[tensors[name].dtype.str], list(tensors[name].shape)] for name in names]
-    crc = zlib.crc32(_canonical([FORMAT_VERSION, header, sparse, table]).encode())
+    crc = zlib.crc32(_canonical([version, header, sparse, table]).encode())
     for name in names:
         if tensors[name].size:
             crc = zlib.crc32(tensors[name].reshape(-1).view(np.uint8).data, crc)
@@ -149,17 +152,22 @@ def _pack(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, list
     grown = 0
     for name in sorted(arrays, key=str):
         array = _storable(name, arrays[name])
-        halves = (f"{name}.index", f"{name}.value")
-        split = None if arrays.keys() & set(halves) else _split(array)
+        taken = arrays.keys() & {f"{name}.{part}" for part in ("index", "mask", "value")}
+        split = None if taken else _split(array)
         if split is not None:
-            growth = _unaffordable(array.nbytes, split[0].nbytes + split[1].nbytes)
+            growth = _unaffordable(array.nbytes, sum(part.nbytes for part in split.values()))
             if grown + growth <= _SPARSE_ALLOWANCE:
                 grown += growth
                 sparse[name] = list(array.shape)
-                tensors.update(zip(halves, split, strict=True))
+                tensors |= {f"{name}.{part}": tensor for part, tensor in split.items()}
                 continue
         tensors[name] = array
     return tensors, sparse
+
+
+def _needed_version(sparse: Mapping[str, Any], tensors: Mapping[str, Array]) -> int:
+    """The oldest format that has what is stored: programs that know no other one read it too."""
+    return 2 if any(f"{name}.mask" in tensors for name in sparse) else 1
 
 
 def _storable(name: str, value: Array) -> Array:
@@ -179,18 +187,22 @@ def _storable(name: str, value: Array) -> Array:
     return array
 
 
-def _split(array: Array) -> tuple[Array, Array] | None:
-    """Indices and values of the elements with any bit set, if these are few enough to save room."""
+def _split(array: Array) -> dict[str, Array] | None:
+    """Places and values of the elements with any bit set, if these are few enough to save room."""
     if array.size < _SPARSE_ELEMENTS:
         return None
     bits = _bits(array)
-    n_set = int(np.count_nonzero(bits))
+    mask = np.empty(-(-array.size // 8), np.uint8)
+    n_set = kernels.mark_nonzeros(bits, mask, _THREADS)
     index_type = np.dtype("<i4" if array.size <= 1 << 31 else "<i8")
-    saves_room = n_set * (index_type.itemsize + array.itemsize) < array.nbytes
-    if 10 * n_set >= 4 * array.size or not saves_room:
+    by_index = n_set * index_type.itemsize <= mask.nbytes
+    places = n_set * index_type.itemsize if by_index else mask.nbytes
+    if 10 * n_set >= 4 * array.size or places + n_set * array.itemsize >= array.nbytes:
         return None
-    index = np.flatnonzero(bits)
-    return index.astype(index_type), bits[index].view(array.dtype)
+    values = np.empty(n_set, bits.dtype)
+    kernels.pick_nonzeros(bits, mask, values, _THREADS)
+    split = {"index": np.flatnonzero(bits).astype(index_type)} if by_index else {"mask": mask}
+    return split | {"value": values.view(array.dtype)}
 
 
 def _describe(header: dict[str, Any], sparse: dict[str, list[int]], tensors: dict[str, Array]) -> dict[str, str]:
@@ -203,11 +215,12 @@ def _describe(header: dict[str, Any], sparse: dict[str, list[int]], tensors: dic
     except ValueError as error:  # an integer too long to be read again
         raise _RefusedError(f"the header is not storable ({error}): use plain values") from None
     sparse_text = _canonical(sparse)
+    version = _needed_version(sparse, tensors)
     return {
-        "format_version": str(FORMAT_VERSION),
+        "format_version": str(version),
         "steepest": header_text,
         "sparse": sparse_text,
-        "checksum": _checksum(header_text, sparse_text, tensors),
+        "checksum": _checksum(version, header_text, sparse_text, tensors),
     }
 
 
@@ -331,7 +344,8 @@ def _unpack(content: mmap.mmap, verify: bool) -> tuple[dict[str, Any], dict[str,
     places = _check_places(head, len(content) - first)
     tensors = {name: _view(content, first, place) for name, place in places.items()}
     if verify:
-        computed = _checksum(metadata["steepest"], metadata["sparse"], tensors)
+        version = int(metadata["format_version"])
+        computed = _checksum(version, metadata["steepest"], metadata["sparse"], tensors)
         if computed != metadata["checksum"]:
             _damaged(f"checksum {metadata['checksum'][:20]!r} in the file, {computed!r} of its content")
     for name, tensor in tensors.items():
@@ -456,24 +470,40 @@ def _frozen(array: Array) -> Array:
 
 
 def _restore_sparse(shapes: dict[str, Any], tensors: dict[str, Array]) -> dict[str, Array]:
-    """The tensors with each pair of index and value replaced by its dense array."""
+    """The tensors with each pair of places and values replaced by its dense array."""
     if shapes.keys() & tensors.keys():
         _damaged("an array is stored both dense and sparse")
     arrays, grown = dict(tensors), 0
     for name, shape in shapes.items():
         wrong = f"sparse array {name[:80]!r} has an impossible"
-        index, value = arrays.pop(f"{name}.index", None), arrays.pop(f"{name}.value", None)
-        if index is None or value is None:
-            _damaged(f"sparse array {name[:80]!r} lacks its index or its value")
+        by_index = f"{name}.index" in arrays
+        places, value = arrays.pop(f"{name}.{'index' if by_index else 'mask'}", None), arrays.pop(f"{name}.value", None)
+        if places is None or value is None:
+            _damaged(f"sparse array {name[:80]!r} lacks its index or mask, or its value")
         dense_bytes = _count_bytes(shape, value.dtype.str, wrong)
-        grown += _unaffordable(dense_bytes, index.nbytes + value.nbytes)
+        grown += _unaffordable(dense_bytes, places.nbytes + value.nbytes)
         if grown > _SPARSE_ALLOWANCE:
-            _damaged(f"{wrong} size, {dense_bytes} bytes from {index.nbytes + value.nbytes}")
-        _check_index(index, value, dense_bytes // value.itemsize, wrong)
-        dense = np.zeros(shape, value.dtype)
-        _bits(dense)[index] = _bits(value)
-        arrays[name] = _frozen(dense)
+            _damaged(f"{wrong} size, {dense_bytes} bytes from {places.nbytes + value.nbytes}")
+        spread = _spread_by_index if by_index else _spread_by_mask
+        arrays[name] = _frozen(spread(places, value, shape, wrong))
     return arrays
+
+
+def _spread_by_index(index: Array, value: Array, shape: list[int], wrong: str) -> Array:
+    _check_index(index, value, math.prod(shape), wrong)
+    dense = np.zeros(shape, value.dtype)
+    _bits(dense)[index] = _bits(value)
+    return dense
+
+
+def _spread_by_mask(mask: Array, value: Array, shape: list[int], wrong: str) -> Array:
+    size = math.prod(shape)
+    if mask.dtype != np.uint8 or mask.shape != (-(-size // 8),) or value.ndim != 1:
+        _damaged(f"{wrong} mask")
+    dense = np.empty(shape, value.dtype)
+    if not kernels.spread_nonzeros(mask, _bits(value), _bits(dense), _THREADS):
+        _damaged(f"{wrong} mask")
+    return dense
 
 
 def _check_index(index: Array, value: Array, size: int, wrong: str) -> None:

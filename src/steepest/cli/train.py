@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
 import json
 import sys
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,13 +106,28 @@ def run(options: argparse.Namespace) -> int:
         hold_out = holdout_groups if options.task == "rank" else type(source).holdout
         source, validation = hold_out(source, options.holdout, int(estimator.random_state or 0))
     monitor = choose_monitor(options.json, options.quiet)
-    estimator.fit_stream(source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume)
+    with _all_cores(estimator, options):
+        estimator.fit_stream(source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume)
     told = _save(estimator, options, source, validation)
     if options.report is not None:
         _report(estimator, options, validation)
     tell_skipped(source)
     _summarise(estimator, options, time.perf_counter() - started, told)
     return 0
+
+
+@contextlib.contextmanager
+def _all_cores(estimator: Model, options: argparse.Namespace) -> Iterator[None]:
+    """Threads that change no bit of a linear model, unless a flag says how many; the model keeps Python's default."""
+    given = vars(options)
+    if not isinstance(estimator, Linear) or "n_jobs" in given or given.get("parallel", "serial") != "serial":
+        yield
+        return
+    usual, estimator.n_jobs = estimator.n_jobs, -1
+    try:
+        yield
+    finally:
+        estimator.n_jobs = usual
 
 
 def _save(estimator: Model, options: argparse.Namespace, source: Source, validation: Source | None) -> dict[str, float]:

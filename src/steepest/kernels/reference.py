@@ -323,3 +323,30 @@ def place_features(
                 placed.append(values[e])
         starts.append(len(slots))
     return np.array(starts), np.array(slots, np.int32), np.array(placed, np.float32), n_slots
+
+
+def mark_nonzeros(elements: Array) -> Array:
+    """A bit for each element, from the lowest of the first byte on: whether it is not zero."""
+    return np.packbits(elements != 0, bitorder="little")
+
+
+def pick_nonzeros(elements: Array, mask: Array) -> Array:
+    """The elements whose bit is set."""
+    picked: Array = elements[np.unpackbits(mask, count=len(elements), bitorder="little") == 1]
+    return picked
+
+
+def spread_nonzeros(mask: Array, values: Array, n: int) -> Array | None:
+    """n elements, those whose bit is set from the values; None if there are not as many values as bits."""
+    bits = np.unpackbits(mask, bitorder="little") == 1
+    if bits.sum() != len(values) or bits[n:].any():
+        return None
+    elements = np.zeros(n, values.dtype)
+    elements[bits[:n]] = values
+    return elements
+
+
+def mean_norms(v: Array, u: Array, sum_of_scales: float, total: float) -> tuple[float, float, int]:
+    """(sum |w|, sum w^2, how many are not zero) of the mean weights w = (S v - u) / C."""
+    w = ((sum_of_scales * v.astype(np.float64) - u) / total).astype(v.dtype).astype(np.float64)
+    return float(np.abs(w).sum()), float((w * w).sum()), int(np.count_nonzero(w))

@@ -24,6 +24,7 @@ from steepest.learners.calibration import CALIBRATION_ROWS, calibrate
 from steepest.learners.linear_settings import ADAPTIVE, LinearSettings
 from steepest.learners.linear_state import CLOCK, ONE_VS_REST, SOFTMAX, WIDE, Snapshot, kernel_tables
 from steepest.learners.linear_targets import TargetCoder
+from steepest.learners.packed import Packed
 from steepest.learners.schedules import step_size_by_code
 from steepest.learners.slots import Slots
 
@@ -270,7 +271,7 @@ class LinearLearner(TargetCoder):
             for name in ("bias", "bias_start", "bias_average"):
                 self.arrays[name][...] = start
         else:
-            self.arrays = self._copied(self._good.arrays)
+            self.arrays = self._copied(self._good.unpacked())
             self._grow_features(self.n_features)
             self._make_room()
             self._grow_biases()
@@ -290,19 +291,27 @@ class LinearLearner(TargetCoder):
     def keep_good_state(self) -> None:
         """Remembers the state to return to if learning diverges; an overflowed one is not worth it."""
         arrays = self._used_arrays()
-        if not _all_finite(arrays["v"]):
+        if not self._is_finite(arrays["v"]):
             self._roll_back(Progress())
             return
         good = self._good
         if good is not None and good.n_outputs == self.n_outputs and self.rows_learned < 2 * good.rows_learned:
             return
-        kept = {} if good is None else good.arrays
+        kept: dict[str, Array | Packed] = {} if good is None else good.arrays
         for name, array in arrays.items():
-            if name in kept and kept[name].shape == array.shape:
-                np.copyto(kept[name], array)  # into memory that is there already
+            old = kept.get(name)
+            if self.slots is not None and name in WIDE:
+                kept[name] = (old if isinstance(old, Packed) else Packed()).take(array, self.n_threads)
+            elif isinstance(old, np.ndarray) and old.shape == array.shape:
+                np.copyto(old, array)  # into memory that is there already
             else:
                 kept[name] = array.copy()
         self._good = Snapshot(kept, self.n_outputs, self.rows_learned)
+
+    def _is_finite(self, table: Array) -> bool:
+        """Whether all numbers of a table are. Norms that were just computed tell, unless weights are quotients."""
+        told = self._norms if self.pending is None and self.settings.rule not in ADAPTIVE else None
+        return (told is not None and math.isfinite(told[0])) or _all_finite(table)
 
     # ------------------------------------------------------------------------------------------------ calibration
 

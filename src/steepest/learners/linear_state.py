@@ -19,6 +19,7 @@ from steepest.learners.base import State, pending_rows, pending_state
 from steepest.learners.labels import LabelBook
 from steepest.learners.linear_settings import ACCUMULATORS, ADAPTIVE, AVERAGES, LinearSettings
 from steepest.learners.losses import LOSSES, Loss, loss_for
+from steepest.learners.packed import Packed
 from steepest.learners.slots import Slots
 
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
@@ -40,11 +41,15 @@ CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "avera
 
 @dataclass(slots=True)
 class Snapshot:
-    """A state to return to."""
+    """A state to return to; tables with rows by slot are packed."""
 
-    arrays: dict[str, Array]
+    arrays: dict[str, Array | Packed]
     n_outputs: int
     rows_learned: int
+
+    def unpacked(self) -> dict[str, Array]:
+        """The arrays, of which those that were not packed are the snapshot's own."""
+        return {name: kept.unpacked() if isinstance(kept, Packed) else kept for name, kept in self.arrays.items()}
 
 
 class LinearState:

@@ -108,8 +108,11 @@ class LinearWeights(LinearState):
 
     def _blocks(self, n: int) -> Iterator[slice]:
         """Parts of a table that fit in the cache: a large one needs no copy in float64."""
-        rows = BLOCK if self.shared else max(1, BLOCK // self.n_outputs)
+        rows = self._rows_a_block()
         return (slice(first, min(n, first + rows)) for first in range(0, n, rows))
+
+    def _rows_a_block(self) -> int:
+        return BLOCK if self.shared else max(1, BLOCK // self.n_outputs)
 
     def heaviness(self, columns: Array) -> Array:
         """How heavy the weights of some columns are, the heaviest of all outputs each, up to a common factor."""
@@ -172,15 +175,24 @@ class LinearWeights(LinearState):
             averaged = self.settings.average != "no" and self._clock("average_weight") > 0 and not adaptive
             scale = self._clock("scale") if not (adaptive or l1 or averaged) else 1.0
             if self.pending is not None or adaptive or (l1 and not averaged):
-                scale, parts = 1.0, iter([np.ascontiguousarray(self._shown_weights()[0])])
+                scale = 1.0
+                absolute, square, nonzeros = kernels.table_norms(np.ascontiguousarray(self._shown_weights()[0]))
             elif averaged:
-                parts = (part for _, part in self._average_parts())
+                absolute, square, nonzeros = self._average_norms()
             else:
-                parts = iter([self._used_arrays()["v"]])
-            sums = [kernels.table_norms(part) for part in parts]
-            absolute, square, nonzeros = (sum(column) for column in zip(*sums, strict=True)) if sums else (0.0, 0.0, 0)
-            self._norms = scale * absolute, scale**2 * square, int(nonzeros)
+                absolute, square, nonzeros = kernels.table_norms(self._used_arrays()["v"])
+            self._norms = scale * absolute, scale**2 * square, nonzeros
         return self._norms
+
+    def _average_norms(self) -> tuple[float, float, int]:
+        """The same of the average, without writing it out."""
+        v, average = kernel_tables(self._used_arrays())
+        if self.shared:
+            v, average = v.reshape(-1, 1), None if average is None else average.reshape(-1, 1)
+        n_rows, k = len(self._live(self.arrays["v"])), 1 if self.shared else self.n_outputs
+        s, c = self._clock("average_scale"), self._clock("average_weight")
+        average = None if average is None else average[:n_rows]
+        return kernels.mean_norms(v[:n_rows], average, k, s, c, self._rows_a_block(), self.n_threads)
 
 
 def bets(coins: Array, eta0: float) -> Array:
