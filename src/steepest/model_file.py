@@ -22,13 +22,13 @@ import mmap
 import os
 import re
 import stat
-import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from steepest import kernels
+from steepest.data.checksum import crc32
 from steepest.data.chunk import Array, DataError
 
 FORMAT_VERSION = 2  # the newest that is read; what needs no mask is written as format 1
@@ -120,10 +120,10 @@ def _canonical(value: Any) -> str:
 def _checksum(version: int, header: str, sparse: str, tensors: Mapping[str, Array]) -> str:
     names = sorted(tensors)
     table = [[name, _CODES[tensors[name].dtype.str], list(tensors[name].shape)] for name in names]
-    crc = zlib.crc32(_canonical([version, header, sparse, table]).encode())
+    crc = crc32(_canonical([version, header, sparse, table]).encode())
     for name in names:
         if tensors[name].size:
-            crc = zlib.crc32(tensors[name].reshape(-1).view(np.uint8).data, crc)
+            crc = crc32(tensors[name].reshape(-1).view(np.uint8).data, crc)
     return f"crc32:{crc:08x}"
 
 

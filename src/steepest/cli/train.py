@@ -35,6 +35,7 @@ TASKS = {
     "network": "NetworkClassifier",
     "text": "TextClassifier",
 }
+LINEAR_TASKS = ("classify", "regress", "rank")
 DEFAULTS = {"random_state": 0, "names": 10_000}  # that differ from Python's: a command gives the same each time
 METHODS = ("ipm", "mix", "vote", "batch", "lloyd", "dsgd", "als")  # of fit_spark
 NOTHING_MORE: Mapping[str, float] = {}
@@ -117,10 +118,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _all_cores(estimator: Model, options: argparse.Namespace) -> Iterator[None]:
+def _all_cores(estimator: Any, options: argparse.Namespace) -> Iterator[None]:
     """Threads that change no bit of a linear model, unless a flag says how many; the model keeps Python's default."""
     given = vars(options)
-    if not isinstance(estimator, Linear) or "n_jobs" in given or given.get("parallel", "serial") != "serial":
+    if options.task not in LINEAR_TASKS or "n_jobs" in given or given.get("parallel", "serial") != "serial":
         yield
         return
     usual, estimator.n_jobs = estimator.n_jobs, -1
