@@ -235,7 +235,8 @@ def test_saga_finds_the_optimum_of_counts():
     X, y = problem(loss="poisson")
     model = st.LinearRegressor("poisson", solver="saga", alpha=0.05, dtype="float64", tol=1e-8, random_state=0)
     model.fit(X, y)
-    peer = linear_model.PoissonRegressor(alpha=0.05, tol=1e-12, max_iter=10_000).fit(X.toarray(), y)
+    peer = linear_model.PoissonRegressor(alpha=0.05, tol=1e-12, max_iter=10_000)
+    peer.fit(X.toarray().astype(np.float64), y)
     np.testing.assert_allclose(model.coef_.ravel(), peer.coef_, atol=1e-4)
 
 
