@@ -84,6 +84,7 @@ class Ended(NamedTuple):
 
 def run_process(command: Sequence[Any]) -> Ended:
     """Runs a command to its end."""
+    os.sync()  # or this process might have to wait until what the one before has written is on the disk
     with tempfile.TemporaryFile() as output:
         start = time.perf_counter()
         process = subprocess.Popen(
