@@ -75,8 +75,8 @@ def test_native_equals_numpy(name, parameter):
         for ours, theirs in zip(
             numpy_loss(name, parameter, scores, y), native_loss(name, parameter, scores, y), strict=True
         ):
-            # The kernels' log(1 + e) is good to 1e-12, see losses.h; all else is the same arithmetic. But NumPy's exp has
-            # another last bit on some processors, which counts where the rest nearly cancels it.
+            # The kernels' log(1 + e) is good to 1e-12, see losses.h; all else is the same arithmetic. But on some
+            # processors NumPy's exp has another last bit, which counts where the rest nearly cancels it.
             room = 1e-15 * np.exp(np.minimum(scores, 700.0)) if name == "poisson" else 0.0
             bound = (2e-12 if name == "log" else 1e-14) * np.abs(theirs) + room + 1e-300
             with np.errstate(invalid="ignore"):
