@@ -12,153 +12,27 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "bind_texts.h"
 #include "hash.h"
 #include "row_hasher.h"
 #include "score.h"
-#include "text.h"
+#include "text_numbers.h"
 
-namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace steepest {
 namespace {
 
-template <typename T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Result = nb::ndarray<nb::numpy, T>;
-
-template <typename T>
-Result<T> hand_over(T* data, std::initializer_list<size_t> shape) {
-  nb::capsule owner(data, [](void* memory) noexcept { free(memory); });
-  return Result<T>(data, shape, owner);
-}
-
-template <typename T>
-T* new_array(size_t n) {
-  T* const data = static_cast<T*>(malloc(std::max<size_t>(n, 1) * sizeof(T)));
-  if (!data) throw std::bad_alloc();
-  return data;
-}
-
-template <typename T>
-Result<T> copied(const std::vector<T>& from) {
-  T* const data = new_array<T>(from.size());
-  std::copy(from.begin(), from.end(), data);
-  return hand_over(data, {from.size()});
-}
-
-// The objects that own the bytes while a kernel reads them without the interpreter's lock.
-using Owners = std::vector<nb::object>;
-
-Span span_of_str(PyObject* item, Owners& owners) {
-  Py_ssize_t size;
-  if (const char* data = PyUnicode_AsUTF8AndSize(item, &size))
-    return {reinterpret_cast<const uint8_t*>(data), size};
-  // Lone surrogates cannot be written as UTF-8; written all the same, they are invalid and separate words.
-  PyErr_Clear();
-  PyObject* const encoded = PyUnicode_AsEncodedString(item, "utf-8", "surrogatepass");
-  if (!encoded) throw nb::python_error();
-  owners.push_back(nb::steal(encoded));
-  char* bytes;
-  if (PyBytes_AsStringAndSize(encoded, &bytes, &size)) throw nb::python_error();
-  return {reinterpret_cast<const uint8_t*>(bytes), size};
-}
-
-bool is_missing(PyObject* item) {
-  if (item == Py_None) return true;
-  return PyFloat_Check(item) && PyFloat_AsDouble(item) != PyFloat_AsDouble(item);
-}
-
-Span span_of(PyObject* item, size_t row, Owners& owners) {
-  if (PyUnicode_Check(item)) return span_of_str(item, owners);
-  if (PyBytes_Check(item)) {
-    char* bytes;
-    Py_ssize_t size;
-    if (PyBytes_AsStringAndSize(item, &bytes, &size)) throw nb::python_error();
-    return {reinterpret_cast<const uint8_t*>(bytes), size};
-  }
-  if (is_missing(item)) return {nullptr, 0};
-  throw nb::type_error(("row " + std::to_string(row) + " is no text").c_str());
-}
-
-std::vector<Span> spans_of_list(nb::list list, Owners& owners) {
-  // A tuple of our own: another thread may change the list while its strings are read.
-  nb::object items = nb::steal(PySequence_Tuple(list.ptr()));
-  if (!items.is_valid()) throw nb::python_error();
-  owners.push_back(items);
-  const size_t n = static_cast<size_t>(PyTuple_Size(items.ptr()));
-  std::vector<Span> spans(n);
-  for (size_t i = 0; i < n; ++i)
-    spans[i] = span_of(PyTuple_GetItem(items.ptr(), static_cast<Py_ssize_t>(i)), i, owners);
-  return spans;
-}
-
-template <typename Offset>
-Texts texts_in_buffers(In<uint8_t> data, const In<Offset>& offsets, const std::optional<In<uint8_t>>& valid) {
-  require(offsets.size() > 0, "offsets must hold one number more than there are texts");
-  const size_t n = offsets.size() - 1;
-  require(!valid || valid->size() == n, "valid must hold one flag a text");
-  const Offset* const at = offsets.data();
-  require(at[0] >= 0 && static_cast<uint64_t>(at[n]) <= data.size(), "offsets reach beyond the data");
-  bool ordered = true;  // told in the end, so that the loop can take several at once
-  for (size_t i = 0; i < n; ++i) ordered &= at[i] <= at[i + 1];
-  require(ordered, "offsets must not decrease");
-  // A pointer that is not null even where there are no bytes: an empty text is not a missing one.
-  static const uint8_t nothing = 0;
-  Texts texts;
-  texts.bytes = data.size() ? data.data() : &nothing;
-  texts.valid = valid ? valid->data() : nullptr;
-  texts.n = static_cast<int64_t>(n);
-  return texts;
-}
-
-Texts texts_in_parts(nb::tuple parts) {
-  require(parts.size() == 3, "texts must be a list, or (data, offsets, valid)");
-  const auto data = nb::cast<In<uint8_t>>(parts[0], false);
-  const auto valid = nb::cast<std::optional<In<uint8_t>>>(parts[2], false);
-  In<int32_t> narrow;
-  if (nb::try_cast(parts[1], narrow, false)) {
-    Texts texts = texts_in_buffers(data, narrow, valid);
-    texts.narrow = narrow.data();
-    return texts;
-  }
-  const auto wide = nb::cast<In<int64_t>>(parts[1], false);
-  Texts texts = texts_in_buffers(data, wide, valid);
-  texts.wide = wide.data();
-  return texts;
-}
-
-// What they are read from stays alive with the owners.
-Texts texts_of(nb::object values, Owners& owners) {
-  Texts texts;
-  if (nb::isinstance<nb::list>(values)) {
-    texts.spans = spans_of_list(nb::cast<nb::list>(values), owners);
-    texts.n = static_cast<int64_t>(texts.spans.size());
-  } else {
-    owners.push_back(values);
-    texts = texts_in_parts(nb::cast<nb::tuple>(values));
-  }
-  for (int64_t i = 0; i < texts.n; ++i)
-    if (texts.at(i).size > kLongestDocument)
-      throw std::invalid_argument("row " + std::to_string(i) + " is longer than 1 GiB; split it");
-  return texts;
-}
-
 Field field_of(int32_t kind, nb::handle values, Owners& owners) {
   Field field;
   field.kind = kind;
   if (kind == kNumber) {
-    const auto numbers = nb::cast<In<double>>(values, false);
+    const auto numbers = nb::cast<List<double>>(values, false);
     owners.push_back(nb::borrow(values));
     field.numbers = numbers.data();
     field.n_numbers = static_cast<int64_t>(numbers.size());
@@ -201,7 +75,7 @@ void make_recipe(Recipe* self, const std::vector<std::tuple<int32_t, std::string
 
 size_t n_buckets(const Recipe& recipe) { return size_t{1} << recipe.options.n_bits; }
 
-HashTask task_of(const Recipe& recipe, nb::list columns, const std::optional<In<uint32_t>>& document_counts,
+HashTask task_of(const Recipe& recipe, nb::list columns, const std::optional<List<uint32_t>>& document_counts,
                  double n_documents, Owners& owners) {
   HashTask task(recipe);
   require(columns.size() == recipe.readers.size(), "the recipe has another number of columns");
@@ -217,8 +91,9 @@ HashTask task_of(const Recipe& recipe, nb::list columns, const std::optional<In<
   return task;
 }
 
-nb::tuple hash_rows_of(const Recipe& recipe, nb::list columns, std::optional<Out<uint32_t>> count_documents,
-                       std::optional<In<uint32_t>> document_counts, double n_documents, NameBook* book,
+nb::tuple hash_rows_of(const Recipe& recipe, nb::list columns,
+                       std::optional<OutList<uint32_t>> count_documents,
+                       std::optional<List<uint32_t>> document_counts, double n_documents, NameBook* book,
                        int n_threads) {
   Owners owners;
   HashTask task = task_of(recipe, columns, document_counts, n_documents, owners);
@@ -276,9 +151,9 @@ bool score_hashed(HashedRows& rows, const int32_t* slots, const ScoreTable& tabl
 
 // hash_rows and linear_scores in one, without arrays between them: they would cost as much as a short text.
 // None if there is a bucket that the table does not know, or a score that is no number.
-nb::object score_rows(const Recipe& recipe, nb::list columns, std::optional<In<uint32_t>> document_counts,
+nb::object score_rows(const Recipe& recipe, nb::list columns, std::optional<List<uint32_t>> document_counts,
                       double n_documents, int hashing_threads, ConstFloatTable weights, double scale,
-                      In<double> bias, std::optional<In<int32_t>> slots, int n_threads, int table_bits,
+                      List<double> bias, std::optional<List<int32_t>> slots, int n_threads, int table_bits,
                       int64_t n_columns) {
   Owners owners;
   const HashTask task = task_of(recipe, columns, document_counts, n_documents, owners);
@@ -315,51 +190,6 @@ Result<uint64_t> hash_texts(nb::object texts, uint64_t key) {
   return result;
 }
 
-// Texts to numbers, in the order in which they first come, and the rows in which that is; -1 for a missing
-// one.
-class TextNumbers {
- public:
-  explicit TextNumbers(const Texts& texts) : texts_(texts), table_(64, -1) {}
-
-  int32_t number(int64_t row) {
-    const Span text = texts_.at(row);
-    if (!text.data) return -1;
-    if (2 * firsts_.size() >= table_.size()) grow();
-    const size_t slot = slot_of(text);
-    if (table_[slot] < 0) {
-      table_[slot] = static_cast<int32_t>(firsts_.size());
-      firsts_.push_back(row);
-    }
-    return table_[slot];
-  }
-  const std::vector<int64_t>& firsts() const { return firsts_; }
-
- private:
-  // Where the text stands, or the free slot where it belongs.
-  size_t slot_of(Span text) {
-    const size_t size = static_cast<size_t>(text.size);
-    if (padded_.size() < size + 16) padded_.resize(size + 16);
-    memcpy(padded_.data(), text.data, size);
-    const size_t last = table_.size() - 1;
-    size_t slot = static_cast<size_t>(hash_bytes(padded_.data(), size, 0)) & last;
-    for (; table_[slot] >= 0; slot = (slot + 1) & last) {
-      const Span other = texts_.at(firsts_[static_cast<size_t>(table_[slot])]);
-      if (other.size == text.size && memcmp(other.data, text.data, size) == 0) break;
-    }
-    return slot;
-  }
-  void grow() {
-    table_.assign(2 * table_.size(), -1);
-    for (size_t k = 0; k < firsts_.size(); ++k)
-      table_[slot_of(texts_.at(firsts_[k]))] = static_cast<int32_t>(k);
-  }
-
-  const Texts& texts_;
-  std::vector<int32_t> table_;  // numbers, -1: free
-  std::vector<int64_t> firsts_;
-  std::vector<uint8_t> padded_;
-};
-
 nb::tuple number_texts(nb::object values) {
   Owners owners;
   const Texts texts = texts_of(values, owners);
@@ -374,7 +204,7 @@ nb::tuple number_texts(nb::object values) {
   return nb::make_tuple(result, copied(known.firsts()));
 }
 
-Result<uint64_t> mix_hashes(In<uint64_t> a, In<uint64_t> b) {
+Result<uint64_t> mix_hashes(List<uint64_t> a, List<uint64_t> b) {
   require(a.size() == b.size(), "the arrays differ in length");
   uint64_t* const mixed = new_array<uint64_t>(a.size());
   for (size_t i = 0; i < a.size(); ++i) mixed[i] = mix(a.data()[i], b.data()[i]);
@@ -408,7 +238,7 @@ int64_t first_no_text(nb::list texts) {
 }
 
 // The first number that float32 cannot hold, or -1; NaN stands for a missing one and passes.
-int64_t first_too_large(In<double> numbers) {
+int64_t first_too_large(List<double> numbers) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   const double* const end = numbers.data() + numbers.size();
   const double* const bad =
@@ -417,7 +247,7 @@ int64_t first_too_large(In<double> numbers) {
 }
 
 // Whole numbers written out, as (data, offsets).
-nb::tuple write_integers(In<int64_t> numbers) {
+nb::tuple write_integers(List<int64_t> numbers) {
   constexpr size_t kMostDigits = 20;
   const size_t n = numbers.size();
   char* const data = new_array<char>(n * kMostDigits);
@@ -433,113 +263,6 @@ nb::tuple write_integers(In<int64_t> numbers) {
                         result);
 }
 
-nb::object text_of(const char* text, size_t size) {
-  // A name can be cut or come from bytes that are no UTF-8.
-  PyObject* const decoded = PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(size), "replace");
-  if (!decoded) throw nb::python_error();
-  return nb::steal(decoded);
-}
-
-std::vector<size_t> used_places(const NameBook& book) {
-  std::vector<size_t> places;
-  for (size_t place = 0; place < book.n_slots(); ++place)
-    if (book.is_used(place)) places.push_back(place);
-  return places;
-}
-
-// What a parser logged of n_rows rows; the log is empty afterwards.
-void read_log(NameBook& book, NameLog& log, int64_t n_rows) {
-  book.read(log);
-  book.set_rows(book.rows() + n_rows);
-}
-
-nb::list names_of(const NameBook& book, In<int64_t> buckets) {
-  nb::list result;
-  for (size_t i = 0; i < buckets.size(); ++i) {
-    nb::list names;
-    const int64_t bucket = buckets.data()[i];
-    const int64_t place = bucket >= 0 && bucket <= UINT32_MAX ? book.find(static_cast<uint32_t>(bucket)) : -1;
-    if (place >= 0) {
-      const NameBook::Slot slot = book.slot(static_cast<size_t>(place));
-      const uint32_t times[] = {slot.tally.times, slot.names.second_times};
-      const int first = times[1] > times[0];  // the more frequent name leads
-      for (int k : {first, 1 - first})
-        if (times[k]) names.append(text_of(slot.names.texts[k], slot.names.sizes[k]));
-    }
-    result.append(names);
-  }
-  return result;
-}
-
-Result<int64_t> buckets_of(const NameBook& book) {
-  std::vector<int64_t> buckets;
-  for (size_t place : used_places(book)) buckets.push_back(book.slot(place).bucket);
-  return copied(buckets);
-}
-
-void prune(NameBook& book, In<double> importance) {
-  const std::vector<size_t> places = used_places(book);
-  require(importance.size() == places.size(), "importance needs one number for each of buckets()");
-  std::vector<double> by_place(book.n_slots());
-  for (size_t k = 0; k < places.size(); ++k) by_place[places[k]] = importance.data()[k];
-  book.prune(by_place.data());
-}
-
-// A used slot is a row of numbers and a row of text.
-constexpr size_t kNumbers = 11;
-constexpr size_t kTextBytes = NameBook::kNames * NameBook::kNameBytes;
-
-nb::tuple state_of(NameBook& book) {
-  const std::vector<size_t> places = used_places(book);
-  uint32_t* const numbers = new_array<uint32_t>(places.size() * kNumbers);
-  uint8_t* const texts = new_array<uint8_t>(places.size() * kTextBytes);
-  for (size_t k = 0; k < places.size(); ++k) {
-    const NameBook::Slot slot = book.slot(places[k]);
-    const NameBook::Names& names = slot.names;
-    const uint32_t row[kNumbers] = {static_cast<uint32_t>(places[k]),
-                                    slot.bucket,
-                                    slot.tally.fingerprint,
-                                    slot.tally.times,
-                                    slot.tally.seniority,
-                                    slot.tally.tenured,
-                                    names.second_fingerprint,
-                                    names.second_times,
-                                    names.others,
-                                    names.sizes[0],
-                                    names.sizes[1]};
-    std::copy_n(row, kNumbers, numbers + k * kNumbers);
-    std::copy_n(reinterpret_cast<const uint8_t*>(names.texts), kTextBytes, texts + k * kTextBytes);
-  }
-  return nb::make_tuple(hand_over(numbers, {places.size(), kNumbers}),
-                        hand_over(texts, {places.size(), kTextBytes}), copied(book.seen_once()),
-                        copied(book.touched()), book.rows());
-}
-
-template <typename T>
-using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-void restore(NameBook& book, In2<uint32_t> numbers, In2<uint8_t> texts, In<uint64_t> seen_once,
-             In<uint64_t> touched, int64_t rows) {
-  const char* const damaged = "the state of the names is damaged";
-  require(numbers.shape(1) == kNumbers && texts.shape(1) == kTextBytes && numbers.shape(0) == texts.shape(0),
-          damaged);
-  require(seen_once.size() == book.seen_once().size() && touched.size() == book.touched().size(), damaged);
-  require(rows >= 0, damaged);
-  for (size_t k = 0; k < numbers.shape(0); ++k) {
-    const uint32_t* const row = numbers.data() + k * kNumbers;
-    require(row[9] <= NameBook::kNameBytes && row[10] <= NameBook::kNameBytes, damaged);
-    NameBook::Slot slot;
-    slot.bucket = row[1];
-    slot.tally = {row[2], row[3], row[4], row[5]};
-    slot.names = {row[6], row[7], row[8], {static_cast<uint8_t>(row[9]), static_cast<uint8_t>(row[10])}, {}};
-    std::copy_n(texts.data() + k * kTextBytes, kTextBytes, reinterpret_cast<uint8_t*>(slot.names.texts));
-    require(book.restore(row[0], slot), damaged);
-  }
-  book.set_seen_once(std::vector<uint64_t>(seen_once.data(), seen_once.data() + seen_once.size()));
-  std::copy(touched.data(), touched.data() + touched.size(), book.touched().begin());
-  book.set_rows(rows);
-}
-
 }  // namespace
 }  // namespace steepest
 
@@ -547,7 +270,6 @@ using namespace steepest;
 
 void bind_text(nb::module_& module) {
   module.attr("hash_id") = kHashId;
-  module.attr("sampled_buckets") = NameBook::kSampledBuckets;
   nb::class_<HashOptions>(module, "HashOptions")
       .def(
           "__init__",
@@ -560,24 +282,6 @@ void bind_text(nb::module_& module) {
           },
           nb::kw_only(), "n_bits"_a, "ngrams"_a, "char_ngrams"_a, "weighting"_a, "copies"_a, "min_letters"_a,
           "is_signed"_a, "lowercase"_a, "normalise"_a, "seed"_a);
-  nb::class_<NameLog>(module, "NameLog");
-  nb::class_<NameBook>(module, "NameTable")
-      .def(
-          "__init__",
-          [](NameBook* self, int64_t n_names) {
-            require(n_names >= 1 && n_names <= 1 << 26, "the number of names must lie in 1..2^26");
-            new (self) NameBook(n_names);
-          },
-          "n_names"_a)
-      .def_prop_ro("n_bytes", &NameBook::n_bytes)
-      .def_prop_ro("n_rows", &NameBook::rows)
-      .def("names_of", names_of, "buckets"_a)
-      .def("read", read_log, "log"_a, "n_rows"_a)
-      .def("buckets", buckets_of)
-      .def("touched", [](NameBook& self) { return copied(self.touched()); })
-      .def("prune", prune, "importance"_a)
-      .def("state", state_of)
-      .def("restore", restore, "numbers"_a, "texts"_a, "seen_once"_a, "touched"_a, "rows"_a);
   nb::class_<Recipe>(module, "HashRecipe")
       .def("__init__", make_recipe, "columns"_a, "crosses"_a, "stop_words"_a, "options"_a);
   module.def("hash_rows", hash_rows_of, "recipe"_a, "columns"_a, "count_documents"_a.none(),

@@ -14,6 +14,7 @@ void bind_kmeans(nb::module_& module);
 void bind_factors(nb::module_& module);
 void bind_libsvm(nb::module_& module);
 void bind_linear(nb::module_& module);
+void bind_names(nb::module_& module);
 void bind_network(nb::module_& module);
 void bind_nonzeros(nb::module_& module);
 void bind_slots(nb::module_& module);
@@ -31,6 +32,7 @@ NB_MODULE(_native, module) {
   bind_factors(module);
   bind_libsvm(module);
   bind_linear(module);
+  bind_names(module);
   bind_network(module);
   bind_nonzeros(module);
   bind_slots(module);
