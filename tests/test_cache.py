@@ -21,7 +21,7 @@ from sklearn.datasets import dump_svmlight_file
 import steepest as st
 from conftest import sparse_problem
 from steepest.cli import main
-from steepest.data import cache, cache_file, files, lines
+from steepest.data import cache, cache_file, checksum, files, lines
 from steepest.data.cache import CachedSource
 from steepest.data.checksum import crc32
 from steepest.data.chunk import Chunk, DataError, concatenate
@@ -646,5 +646,10 @@ def test_checksums_are_those_of_zlib_with_and_without_a_faster_library(monkeypat
     pieces = [np.random.default_rng(0).bytes(n) for n in (0, 1, 100_001)]
     found = [crc32(piece, before) for piece in pieces for before in (0, 1 << 31)]
     assert found == [zlib.crc32(piece, before) for piece in pieces for before in (0, 1 << 31)]
-    monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    monkeypatch.setattr(checksum, "_fastest", lambda: zlib.crc32)
     assert found == [crc32(piece, before) for piece in pieces for before in (0, 1 << 31)]
+
+
+def test_without_a_faster_library_zlib_computes_checksums(monkeypatch):
+    monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    assert checksum._fastest.__wrapped__() is zlib.crc32

@@ -6,6 +6,7 @@ import gzip
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -371,3 +372,23 @@ def test_probabilities_of_a_loss_without_them_are_refused_by_its_name(files, cap
     assert main(["train", str(files / "train.svm"), "-m", str(files / "hinge"), "--loss", "hinge"]) == 0
     assert main(["predict", str(files / "hinge"), str(files / "test.svm"), "--proba"]) == 2
     assert "is a LinearClassifier with loss 'hinge'" in capsys.readouterr().err
+
+
+def test_help_of_train_says_that_linear_models_use_all_cores(capsys):
+    for verb, task, default in (("train", "classify", "all"), ("train", "cluster", "1"), ("cv", "classify", "1")):
+        with pytest.raises(SystemExit):
+            main([verb, "--task", task, "--help"])
+        told = " ".join(capsys.readouterr().out.split()).partition("--jobs VALUE")[2]
+        assert re.search(r"\(default: (\w+)\)", told)[1] == default
+
+
+def test_training_from_a_table_imports_only_what_it_needs(tmp_path):
+    (tmp_path / "rows.csv").write_text("label,colour,size\n" + "a,red,1.5\nb,blue,2\n" * 50)
+    code = (
+        "import sys; from steepest.cli import main\n"
+        "main(['train', sys.argv[1], '-m', sys.argv[2], '--quiet'])\n"
+        "slow = ('pandas', 'pyarrow.compute', 'scipy', 'sklearn', 'rich', 'concurrent.futures')\n"
+        "print([name for name in (*slow, 'steepest.neural', 'steepest.factorization') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "rows.csv", tmp_path / "model"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "[]\n"

@@ -58,10 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", metavar="FILE.html", help="write a page: losses, measures, heaviest weights")
     parser.add_argument("--json", action="store_true", help="one JSON object an epoch on stdout")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_model_arguments(parser)
+    linear = (parser.get_default("task_of_help") or "classify") in LINEAR_TASKS
+    add_model_arguments(parser, {**DEFAULTS, "n_jobs": "all"} if linear else DEFAULTS)
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+def add_model_arguments(parser: argparse.ArgumentParser, defaults: Mapping[str, Any] = DEFAULTS) -> None:
     """The data and the model: the flags that cv, tune and race share with train."""
     add_data_arguments(parser)
     parser.add_argument("--task", choices=tuple(TASKS), default="classify")
@@ -72,7 +73,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     every_flag = bool(parser.get_default("every_flag"))
     others = [*map(estimator_of, TASKS), st.Hasher] if every_flag else []
     parser.epilog = f"Help for another task: steepest VERB --task {{{','.join(TASKS)}}} --help."
-    flags.add_estimator_flags(parser, shown, others, DEFAULTS, with_help=every_flag)
+    flags.add_estimator_flags(parser, shown, others, defaults, with_help=every_flag)
 
 
 def estimator_of(task: str | None) -> type[Any]:

@@ -44,10 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if options.model is not None:
         check_writable(options.model)
     source = open_data(options)
-    given = {
-        **flags.estimator_arguments(options, estimator_of(options.task)),
-        **flags.estimator_arguments(options, st.Hasher),
-    }
+    given = _given(options)
     free = {name: values for name, values in default_space(estimator, is_raw(source)).items() if name not in given}
     result = st.tune(
         estimator,
@@ -82,12 +79,15 @@ def _tell(trial: Trial) -> None:
     )
 
 
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """Parameters that flags have set."""
+    known = (estimator_of(options.task), st.Hasher)
+    return {name: value for kind in known for name, value in flags.estimator_arguments(options, kind).items()}
+
+
 def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
     """The command that trains the best model on all rows."""
-    given = {
-        **flags.estimator_arguments(options, estimator_of(options.task)),
-        **flags.estimator_arguments(options, st.Hasher),
-    }
+    given = _given(options)
     reading = {name: getattr(options, name) for name in ("format", *READING, "cache", "limit")}
     reading |= {f"{role}_column": getattr(options, f"{role}_column") for role in RATINGS}
     if reading["format"] == "auto":
