@@ -722,7 +722,8 @@ def test_tables_beyond_two_to_the_thirty(rule):
 # ----------------------------------------------------------------------------------- what the bindings refuse
 
 
-def refused(message, *, setup=Setup(), rows=None, dtype=np.float64, error=ValueError, **arrays):  # noqa: B008
+def refused(message, *, setup=None, rows=None, dtype=np.float64, error=ValueError, **arrays):
+    setup = Setup() if setup is None else setup
     rows = make_rows(22) if rows is None else rows
     learned = Learned.zeros(setup, rows.n_features, rows.n_outputs, dtype)
     block = {name: getattr(rows, name) for name in ("indptr", "indices", "values", "y", "weight")}
