@@ -110,9 +110,43 @@ nb::tuple place_features(In<int64_t> indptr, In<int32_t> indices, In<float> valu
                         out.n_slots);
 }
 
+// Numbers the different columns from 0 on as they come; returns how many there are. Room for them is asked of
+// the number of indices, not of what an index may be.
+int64_t number_distinct(const int32_t* indices, int64_t n, int32_t* numbers) {
+  int shift = 60;
+  while (int64_t{1} << (64 - shift) < 2 * n) --shift;
+  const size_t mask = (size_t{1} << (64 - shift)) - 1;
+  const std::unique_ptr<int32_t[]> taken(new int32_t[mask + 1]());  // number plus one
+  const std::unique_ptr<int32_t[]> owners(new int32_t[n + 1]);
+  int32_t n_distinct = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    size_t place = static_cast<uint32_t>(indices[k]) * uint64_t{0x9E3779B97F4A7C15} >> shift;
+    while (taken[place] && owners[taken[place] - 1] != indices[k]) place = (place + 1) & mask;
+    if (!taken[place]) {
+      owners[n_distinct] = indices[k];
+      taken[place] = ++n_distinct;
+    }
+    numbers[k] = taken[place] - 1;
+  }
+  return n_distinct;
+}
+
+nb::tuple number_columns(In<int32_t> indices) {
+  const int64_t n = static_cast<int64_t>(indices.size());
+  if (n >= INT32_MAX) throw nb::value_error("these are too many indices to number at once");
+  std::unique_ptr<int32_t[]> numbers(new int32_t[n + 1]);
+  int64_t n_distinct = 0;
+  {
+    nb::gil_scoped_release release;
+    n_distinct = number_distinct(indices.data(), n, numbers.get());
+  }
+  return nb::make_tuple(given_away(std::move(numbers), static_cast<size_t>(n)), n_distinct);
+}
+
 }  // namespace
 
 void bind_slots(nb::module_& module) {
+  module.def("number_columns", &number_columns, "indices"_a.noconvert());
   module.def("place_features", &place_features, "indptr"_a, "indices"_a, "values"_a, "order"_a.none(),
              "number"_a.noconvert(), "owners"_a.noconvert().none(), "n_slots"_a);
 }

@@ -212,6 +212,13 @@ Result<uint64_t> mix_hashes(List<uint64_t> a, List<uint64_t> b) {
 }
 
 // The words of one document, folded, as the kernel sees them.
+bool is_utf8_text(nb::bytes text) {
+  const uint8_t* const bytes = static_cast<const uint8_t*>(text.data());
+  const size_t size = text.size();
+  nb::gil_scoped_release release;
+  return is_utf8(bytes, size);
+}
+
 nb::list split_words(nb::object document, bool lowercase, int min_letters) {
   require(min_letters >= 1, "min_letters must be at least 1");
   Owners owners;
@@ -295,6 +302,7 @@ void bind_text(nb::module_& module) {
   module.def(
       "hash_key", [](const std::string& name, uint64_t seed) { return field_key(name, seed); }, "name"_a,
       "seed"_a);
+  module.def("is_utf8", is_utf8_text, "text"_a);
   module.def("split_words", split_words, "document"_a, "lowercase"_a, "min_letters"_a);
   module.def("first_no_text", first_no_text, "texts"_a);
   module.def("first_too_large", first_too_large, "numbers"_a);

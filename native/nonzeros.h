@@ -9,11 +9,27 @@
 
 namespace steepest {
 
-// Elements of a byte of the mask, bit k for element k.
+// Elements side by side, or every `step`-th one: a column of a table.
 template <typename T>
-inline unsigned mark_eight(const T* element, int64_t n) {
+struct Dense {
+  const T* first;
+  T operator[](int64_t k) const { return first[k]; }
+};
+template <typename T>
+struct Spaced {
+  const T* first;
+  int64_t step;
+  T operator[](int64_t k) const { return first[k * step]; }
+};
+
+// Eight elements at most, from one on: bit k for the k-th of them.
+template <typename Elements>
+inline unsigned mark_eight(const Elements& elements, int64_t from, int64_t n) {
+  auto any = elements[from];
+  for (int64_t k = 1; k < n; ++k) any |= elements[from + k];
+  if (any == 0) return 0;  // most of a table that is worth a mask
   unsigned bits = 0;
-  for (int64_t k = 0; k < n; ++k) bits |= (element[k] != 0 ? 1u : 0u) << k;
+  for (int64_t k = 0; k < n; ++k) bits |= (elements[from + k] != 0 ? 1u : 0u) << k;
   return bits;
 }
 
@@ -45,34 +61,46 @@ class MaskParts {
   std::vector<int64_t> before_;
 };
 
-template <typename T>
-void mark_nonzeros(const T* elements, int64_t n, uint8_t* mask, int64_t n_threads) {
+template <typename Elements>
+void mark_nonzeros(const Elements& elements, int64_t n, uint8_t* mask, int64_t n_threads) {
   const int64_t n_bytes = mask_size(n), n_parts = parts_for(n, static_cast<int>(n_threads), 1 << 17);
   run_parts(n_parts, [&](int64_t part) {
     for (int64_t byte = n_bytes * part / n_parts; byte < n_bytes * (part + 1) / n_parts; ++byte) {
-      const T* const eight = elements + 8 * byte;
-      mask[byte] = static_cast<uint8_t>(n - 8 * byte >= 8 ? mark_eight(eight, 8) : mark_eight(eight, n % 8));
+      const int64_t from = 8 * byte;
+      mask[byte] = static_cast<uint8_t>(n - from >= 8 ? mark_eight(elements, from, 8)
+                                                      : mark_eight(elements, from, n % 8));
     }
   });
 }
 
 // The elements whose bit is set, as many as the parts say.
-template <typename T>
-void pick_nonzeros(const T* elements, const uint8_t* mask, const MaskParts& parts, T* values) {
+template <typename Elements, typename T>
+void pick_nonzeros(const Elements& elements, const uint8_t* mask, const MaskParts& parts, T* values) {
   run_parts(parts.size(), [&](int64_t part) {
     T *to = values + parts.before(part), *const end = values + parts.before(part + 1);
     for (int64_t byte = parts.start(part); byte < parts.start(part + 1); ++byte) {
-      const T* const eight = elements + 8 * byte;
+      if (!mask[byte]) continue;
       if (end - to >= 8) {  // room to write what is not wanted, and to write over it: no branch to foresee
         for (int k = 0; k < 8; ++k) {
-          *to = eight[k];
+          *to = elements[8 * byte + k];
           to += mask[byte] >> k & 1;
         }
       } else {
         for (int k = 0; k < 8; ++k)
-          if (mask[byte] >> k & 1) *to++ = eight[k];
+          if (mask[byte] >> k & 1) *to++ = elements[8 * byte + k];
       }
     }
+  });
+}
+
+// The places of the bits that are set.
+template <typename Place>
+void list_places(const uint8_t* mask, const MaskParts& parts, Place* places) {
+  run_parts(parts.size(), [&](int64_t part) {
+    Place* to = places + parts.before(part);
+    for (int64_t byte = parts.start(part); byte < parts.start(part + 1); ++byte)
+      for (int k = 0; mask[byte] >> k; ++k)
+        if (mask[byte] >> k & 1) *to++ = static_cast<Place>(8 * byte + k);
   });
 }
 

@@ -159,6 +159,20 @@ uint64_t copy_block(const uint8_t* block, bool lowercase, uint8_t* out) {
 
 }  // namespace
 
+bool is_utf8(const uint8_t* text, size_t size) {
+  const uint8_t* const end = text + size;
+  while (text < end) {
+    if (end - text >= 8 && is_short_ascii(text, 8)) {
+      text += 8;
+      continue;
+    }
+    const int length = length_of(*text);
+    if (decode(text, end, length) == kInvalid) return false;
+    text += length;
+  }
+  return true;
+}
+
 void Words::read(Span document) {
   make_room(document.size);
   const uint8_t* text = document.data;

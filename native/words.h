@@ -20,6 +20,9 @@ struct Span {
 // Positions inside a document are 32 bits wide, and folding may double its size.
 constexpr int64_t kLongestDocument = int64_t{1} << 30;
 
+// Whether the bytes are UTF-8, of nothing but characters of Unicode.
+bool is_utf8(const uint8_t* text, size_t size);
+
 class Words {
  public:
   // Words of fewer than min_letters characters are dropped, except ideographs.

@@ -235,6 +235,29 @@ def test_words(text, words):
     assert reference.words_of(text) == words
 
 
+PIECES = ["plain text here ", "é", "漢字", "\U0001f600", "\0", "\uffff", "\U0010ffff"]
+BROKEN = [b"\xff", b"\xc3", b"\xe2\x82", b"\xc0\xaf", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x80"]
+
+
+@given(st.lists(st.sampled_from([piece.encode() for piece in PIECES] + BROKEN) | st.binary(max_size=3), max_size=8))
+def test_utf8_is_what_python_takes_for_it(pieces):
+    text = b"".join(pieces)
+    try:
+        text.decode()
+        expected = True
+    except UnicodeDecodeError:
+        expected = False
+    assert kernels.is_utf8(text) is expected
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("n_before", [0, 7, 8, 9])
+def test_broken_bytes_anywhere_are_no_utf8(broken, n_before):
+    assert kernels.is_utf8(b"a" * n_before + "é".encode() + b"b" * 20)
+    assert not kernels.is_utf8(b"a" * n_before + broken + b"b" * 20)
+    assert not kernels.is_utf8(b"a" * n_before + broken)
+
+
 def test_words_keep_their_case_on_request():
     assert kernels.split_words("Ab ÉÉ", False, 2) == ["Ab", "ÉÉ"]
 

@@ -11,7 +11,6 @@ from sklearn.preprocessing import StandardScaler
 
 import steepest as st
 from conftest import sparse_problem
-from steepest.learners.calibration import _renumber
 from steepest.learners.labels import by_appearance
 from steepest.learners.losses import LOSSES
 
@@ -407,18 +406,6 @@ def test_rows_that_wait_already_show_their_labels_and_targets():
     Y = np.stack([X[:, 0], X[:, 1] + X[:, 0]], axis=1)
     assert (st.LinearClassifier(random_state=0).partial_fit(X, Y).predict(X) == Y).all()
     assert st.LinearRegressor(random_state=0).partial_fit(X, Y).predict(X).shape == (40, 2)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_columns_of_a_sample_are_numbered_in_order(seed):
-    indices = np.random.default_rng(seed).integers(0, 1 << 22, 500).astype(np.int32) & ~np.int32(63)
-    for n_features in (1 << 22, 1 << 12):
-        found, n_columns = _renumber(indices % n_features, n_features)
-        columns, numbers = np.unique(indices % n_features, return_inverse=True)
-        assert n_columns == len(columns)
-        assert found.dtype == np.int32
-        assert (found == numbers).all()
-    assert _renumber(indices[:0], 1 << 22)[1] == 0
 
 
 @pytest.mark.parametrize(("n_features", "kept"), [(100, True), (1 << 22, False)])

@@ -27,10 +27,32 @@ def test_masks_and_values_are_those_of_the_definition(n, share, width, n_threads
     values = np.empty(n_set, elements.dtype)
     kernels.pick_nonzeros(elements, mask, values, n_threads)
     np.testing.assert_array_equal(values, reference.pick_nonzeros(elements, mask))
+    for place_type in (np.int32, np.int64):
+        places = np.empty(n_set, place_type)
+        kernels.list_places(mask, places, n_threads)
+        np.testing.assert_array_equal(places, reference.list_places(mask))
     spread = np.full(n, 7, elements.dtype)
     assert kernels.spread_nonzeros(mask, values, spread, n_threads)
     np.testing.assert_array_equal(spread, reference.spread_nonzeros(mask, values, n))
     np.testing.assert_array_equal(spread, elements)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("n", [0, 1, 9, 300_001])
+@pytest.mark.parametrize("step", [2, 3, -1])
+def test_columns_of_a_table_need_no_copy(n, step, n_threads):
+    column = some_bits(n * abs(step), 0.4, 4)[::step]
+    mask = np.empty(-(-n // 8), np.uint8)
+    values = np.empty(kernels.mark_nonzeros(column, mask, n_threads), column.dtype)
+    kernels.pick_nonzeros(column, mask, values, n_threads)
+    np.testing.assert_array_equal(mask, reference.mark_nonzeros(column))
+    np.testing.assert_array_equal(values, reference.pick_nonzeros(column, mask))
+
+
+def test_places_that_do_not_fit_are_refused():
+    for places, message in ((np.empty(2, np.int32), "does not fit"), (np.empty(1, np.int16), "4 or 8 bytes")):
+        with pytest.raises(ValueError, match=message):
+            kernels.list_places(np.array([4], np.uint8), places)
 
 
 @pytest.mark.parametrize(("n", "mask", "n_values"), [(16, [3, 0], 1), (16, [1, 0], 2), (12, [0, 16], 1)])

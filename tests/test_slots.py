@@ -200,3 +200,12 @@ def test_places_are_those_of_the_definition(learning, ordered):
         state.append((*found, number, owners))
     for ours, definition in zip(*state, strict=True):
         np.testing.assert_array_equal(ours, definition)
+
+
+@pytest.mark.parametrize(("n", "n_features"), [(0, 1), (1, 1), (5, 3), (2000, 1 << 22), (2000, 300), (3000, 1 << 31)])
+def test_columns_are_numbered_as_they_come(n, n_features):
+    indices = np.random.default_rng(n).integers(0, n_features, n).astype(np.int32) & ~np.int32(63 if n > 5 else 0)
+    numbers, n_columns = kernels.number_columns(indices)
+    expected, n_expected = reference.number_columns(indices)
+    assert n_columns == n_expected == len(np.unique(indices))
+    np.testing.assert_array_equal(numbers, expected)

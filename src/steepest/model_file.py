@@ -161,7 +161,7 @@ def _pack(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, list
                 sparse[name] = list(array.shape)
                 tensors |= {f"{name}.{part}": tensor for part, tensor in split.items()}
                 continue
-        tensors[name] = array
+        tensors[name] = np.asarray(array, order="C")
     return tensors, sparse
 
 
@@ -171,7 +171,7 @@ def _needed_version(sparse: Mapping[str, Any], tensors: Mapping[str, Array]) -> 
 
 
 def _storable(name: str, value: Array) -> Array:
-    """The array, contiguous and little-endian."""
+    """The array, little-endian."""
     if not isinstance(name, str) or name == _METADATA or any("\ud800" <= letter <= "\udfff" for letter in name):
         raise _RefusedError(f"an array cannot be called {name!r}: choose another name")
     array = np.asarray(value)
@@ -181,7 +181,7 @@ def _storable(name: str, value: Array) -> Array:
         raise _RefusedError(f"array {name!r} is of type {array.dtype}: use {usable}")
     if array.ndim > _DIMENSIONS:
         raise _RefusedError(f"array {name!r} has {array.ndim} dimensions: use at most {_DIMENSIONS}")
-    array = np.asarray(array, dtype=letters, order="C")
+    array = np.asarray(array, dtype=letters)
     if _has_broken_bools(array):
         raise _RefusedError(f"array {name!r} holds truth values other than 0 and 1: compute it anew with astype(bool)")
     return array
@@ -201,8 +201,11 @@ def _split(array: Array) -> dict[str, Array] | None:
         return None
     values = np.empty(n_set, bits.dtype)
     kernels.pick_nonzeros(bits, mask, values, _THREADS)
-    split = {"index": np.flatnonzero(bits).astype(index_type)} if by_index else {"mask": mask}
-    return split | {"value": values.view(array.dtype)}
+    if not by_index:
+        return {"mask": mask, "value": values.view(array.dtype)}
+    index = np.empty(n_set, index_type)
+    kernels.list_places(mask, index, _THREADS)
+    return {"index": index, "value": values.view(array.dtype)}
 
 
 def _describe(header: dict[str, Any], sparse: dict[str, list[int]], tensors: dict[str, Array]) -> dict[str, str]:

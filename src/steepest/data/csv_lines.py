@@ -69,7 +69,8 @@ class CsvSource(TableLines):
             self._options["delimiter"] = _delimiter(head.lstrip(b"\r\n").split(b"\n", 1)[0])
         if self._options["newlines_in_values"] == "auto":
             lines = head.split(b"\n")[: None if len(head) < LOOK_BYTES else -1]
-            self._options["newlines_in_values"] = any(line.count(b'"') % 2 for line in lines)
+            quoted = b'"' in head
+            self._options["newlines_in_values"] = quoted and any(line.count(b'"') % 2 for line in lines)
         names = self._header_of(file).names
         used = self.settle(names, file.name)
         guessed = self._guess(head, file, used)
@@ -178,6 +179,7 @@ class CsvSource(TableLines):
             reader.ConvertOptions(
                 column_types=types, include_columns=used, null_values=MISSING, strings_can_be_null=True
             ),
+            memory_pool=pa.system_memory_pool(),
         )
 
     def check(self, data: bytes, file: TextFile) -> Iterator[Line]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from steepest.data.roles import (
     is_list,
 )
 from steepest.data.table_lines import LOOK_BYTES, Line, TableLines
+from steepest.kernels import is_utf8
 
 _JSON_NAMES = {
     list: "an array",
@@ -65,12 +65,14 @@ class JsonSource(TableLines):
     def parse(self, data: bytes, file: TextFile, whole: bool) -> Any:
         """By Arrow."""
         pa, reader = arrow(), arrow("json")
-        codecs.utf_8_decode(data, "strict", True)  # Arrow does not look
+        if not is_utf8(data):  # Arrow does not look
+            raise pa.ArrowInvalid("a line is not UTF-8")
         schema = pa.schema(list(self._schema.arrow_types(whole).items()))
         return reader.read_json(
             pa.BufferReader(data),
             reader.ReadOptions(use_threads=False, block_size=len(data) + 1),
             reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            memory_pool=pa.system_memory_pool(),
         )
 
     def check(self, data: bytes, file: TextFile) -> Iterator[Line]:

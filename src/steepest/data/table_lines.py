@@ -208,7 +208,7 @@ class TableLines(RawLines):
         for whole in (True, False):
             try:
                 return self.parse(data, file, whole), ""
-            except (arrow().ArrowInvalid, UnicodeDecodeError) as error:
+            except arrow().ArrowInvalid as error:
                 reason = str(error).partition("\n")[0][:200]
         return None, reason
 

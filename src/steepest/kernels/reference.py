@@ -325,6 +325,13 @@ def place_features(
     return np.array(starts), np.array(slots, np.int32), np.array(placed, np.float32), n_slots
 
 
+def number_columns(indices: Array) -> tuple[Array, int]:
+    """The number of each index among the different ones, in the order in which they come; and how many there are."""
+    numbers: dict[int, int] = {}
+    found = [numbers.setdefault(index, len(numbers)) for index in indices.tolist()]
+    return np.array(found, np.int32), len(numbers)
+
+
 def mark_nonzeros(elements: Array) -> Array:
     """A bit for each element, from the lowest of the first byte on: whether it is not zero."""
     return np.packbits(elements != 0, bitorder="little")
@@ -334,6 +341,11 @@ def pick_nonzeros(elements: Array, mask: Array) -> Array:
     """The elements whose bit is set."""
     picked: Array = elements[np.unpackbits(mask, count=len(elements), bitorder="little") == 1]
     return picked
+
+
+def list_places(mask: Array) -> Array:
+    """The places of the bits that are set."""
+    return np.flatnonzero(np.unpackbits(mask, bitorder="little"))
 
 
 def spread_nonzeros(mask: Array, values: Array, n: int) -> Array | None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk
+from steepest import kernels
+from steepest.data.chunk import Chunk
 from steepest.learners.linear_settings import ADAPTIVE
 from steepest.learners.schedules import CALIBRATION_ROWS
 
@@ -33,7 +34,7 @@ def calibrate(learner: LinearLearner, rows: Chunk) -> None:
     """Tries step sizes on a sample, doubling or halving while the loss falls, and keeps the best."""
     settings = learner.settings
     coded = learner.code_sample(rows)
-    indices, n_columns = _renumber(coded.indices, learner.n_features)
+    indices, n_columns = kernels.number_columns(coded.indices)
     finite = np.where(np.isfinite(coded.values), coded.values, 0)
     sample = replace(coded, indices=indices, n_features=max(1, n_columns), values=finite)
     if settings.fit_intercept:
@@ -120,22 +121,3 @@ def _target_spread(learner: LinearLearner, sample: Chunk) -> float:
     if learner.loss.kind == "count" or sample.y is None:
         return 1.0
     return float(sample.y.std()) or 1.0
-
-
-def _renumber(indices: Array, n_features: int) -> tuple[Array, int]:
-    """The columns in use numbered from 0 on, so that trials need small tables only; and how many there are."""
-    if n_features <= 16 * len(indices):
-        used = np.zeros(n_features, bool)
-        used[indices] = True
-        columns = np.flatnonzero(used)
-        numbers = np.empty(n_features, np.int32)
-        numbers[columns] = np.arange(len(columns))
-        return numbers[indices], len(columns)
-    # Column and place in one number: sorting those is several times faster than an argsort of the columns.
-    keys = indices.astype(np.int64) << np.int64(32) | np.arange(len(indices))
-    keys.sort()
-    columns = keys >> np.int64(32)
-    new = np.concatenate([[0], columns[1:] != columns[:-1]]) if len(columns) else columns
-    numbers = np.empty(len(indices), np.int32)
-    numbers[keys & np.int64(0xFFFFFFFF)] = np.cumsum(new, dtype=np.int32)
-    return numbers, int(new.sum()) + (len(columns) > 0)

@@ -24,7 +24,7 @@ from steepest.learners.calibration import CALIBRATION_ROWS, calibrate
 from steepest.learners.linear_settings import ADAPTIVE, LinearSettings
 from steepest.learners.linear_state import CLOCK, ONE_VS_REST, SOFTMAX, WIDE, Snapshot, kernel_tables
 from steepest.learners.linear_targets import TargetCoder
-from steepest.learners.packed import Packed
+from steepest.learners.packed import PACKED_ELEMENTS, Packed
 from steepest.learners.schedules import step_size_by_code
 from steepest.learners.slots import Slots
 
@@ -300,7 +300,7 @@ class LinearLearner(TargetCoder):
         kept: dict[str, Array | Packed] = {} if good is None else good.arrays
         for name, array in arrays.items():
             old = kept.get(name)
-            if self.slots is not None and name in WIDE:
+            if name in WIDE and array.size >= PACKED_ELEMENTS:
                 kept[name] = (old if isinstance(old, Packed) else Packed()).take(array, self.n_threads)
             elif isinstance(old, np.ndarray) and old.shape == array.shape:
                 np.copyto(old, array)  # into memory that is there already

@@ -41,7 +41,7 @@ CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "avera
 
 @dataclass(slots=True)
 class Snapshot:
-    """A state to return to; tables with rows by slot are packed."""
+    """A state to return to; large tables are packed."""
 
     arrays: dict[str, Array | Packed]
     n_outputs: int

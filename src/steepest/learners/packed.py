@@ -10,6 +10,8 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array
 
+PACKED_ELEMENTS = 1 << 20  # from which on a table is worth packing
+
 
 class Packed:
     """The bits of a table at one moment."""
@@ -23,7 +25,7 @@ class Packed:
 
     def take(self, table: Array, n_threads: int = 1) -> Packed:
         """Keeps what a table holds now, in the memory that is there already if it fits; returns itself."""
-        bits = _bits(np.ascontiguousarray(table))
+        bits = _bits(table)
         n_bytes = -(-bits.size // 8)
         if len(self._mask) != n_bytes:
             self._mask = np.empty(n_bytes, np.uint8)
