@@ -238,6 +238,8 @@ def test_skipped_lines_are_counted_and_shown(tmp_path, capsys):
         ),
         (["train", "{train}", "-m", "m", "--holdout", "2"], "holdout=2.0 must lie between 0 and 1"),
         (["train", "{train}", "-m", "m", "--format", "xls"], "format='xls' is unknown"),
+        (["train", "{train}", "-m", "m", "--bits", "12"], "--bits has no meaning for libsvm rows"),
+        (["train", "{train}", "-m", "m", "--columns", "a,b"], "columns= has no meaning for the format libsvm"),
         (["predict", "nowhere.steepest", "{train}"], "nowhere.steepest"),
         (["predict", "{train}", "{train}"], "not a steepest model"),
         (["evaluate", "{model}", "{real}"], "never seen in training"),
@@ -392,3 +394,103 @@ def test_training_from_a_table_imports_only_what_it_needs(tmp_path):
     )
     command = [sys.executable, "-c", code, tmp_path / "rows.csv", tmp_path / "model"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+# -------------------------------------------------------------------------------- how tables and labels are described
+
+
+SENTENCES = ("a fine day", "a bad day", "fine weather", "bad luck") * 10
+
+
+def told(capsys, *arguments, status=0):
+    assert main(list(map(str, arguments))) == status
+    shown = capsys.readouterr()
+    return shown.err if status else shown.out
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "flags"),
+    [
+        (",", ["--columns", "words,verdict", "--label", "verdict", "--text", "words"]),
+        (",", ["--no-header", "--label", "1", "--text", "0"]),
+        ("~", ["--no-header", "--label", "1", "--text", "0", "--delimiter", "~"]),
+        ("\t", ["--no-header", "--label", "1", "--text", "0", "--delimiter", "tab"]),
+    ],
+)
+def test_tables_without_a_header_are_learned_from(delimiter, flags, tmp_path, capsys):
+    lines = [f"{text}{delimiter}{'good' if 'fine' in text else 'bad'}" for text in SENTENCES]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    told(capsys, "train", tmp_path / "rows.csv", "-m", tmp_path / "m", *flags)
+    found = json.loads(told(capsys, "evaluate", tmp_path / "m", tmp_path / "rows.csv", "--json"))
+    assert (found["rows"], found["accuracy"]) == (40, 1.0)
+
+
+def test_a_tab_separated_file_may_be_told_to_have_commas(tmp_path, capsys):
+    (tmp_path / "rows.tsv").write_text("words,y\n" + "\n".join(f"{text},{'fine' in text}" for text in SENTENCES))
+    told(capsys, "train", tmp_path / "rows.tsv", "-m", tmp_path / "m", "--delimiter", ",", "--text", "words")
+    assert json.loads(told(capsys, "evaluate", tmp_path / "m", tmp_path / "rows.tsv", "--json"))["accuracy"] == 1.0
+
+
+def test_a_model_reads_tables_with_other_delimiters(tmp_path, capsys):
+    for name, delimiter in (("rows.csv", ","), ("semicolons.csv", ";"), ("rows.tsv", "\t"), ("tabs.csv", "\t")):
+        rows = [f"{text}{delimiter}{'fine' in text}" for text in SENTENCES]
+        (tmp_path / name).write_text("\n".join([f"words{delimiter}y", *rows]))
+    for trained in ("rows.csv", "rows.tsv", "tabs.csv"):
+        told(capsys, "train", tmp_path / trained, "-m", tmp_path / "m", "--text", "words")
+        for other in ("rows.csv", "semicolons.csv", "rows.tsv", "tabs.csv"):
+            found = json.loads(told(capsys, "evaluate", tmp_path / "m", tmp_path / other, "--json"))
+            assert (other, found["accuracy"]) == (other, 1.0)
+
+
+def test_several_labels_are_predicted_by_name(tmp_path, capsys):
+    marks = {"fine": "__label__good", "bad": "__label__bad", "day": "__label__time"}
+    rows = [" ".join([*(marks[word] for word in text.split() if word in marks), text]) for text in SENTENCES]
+    (tmp_path / "rows.txt").write_text("\n".join(rows))
+    told(capsys, "train", tmp_path / "rows.txt", "-m", tmp_path / "m", "--epochs", "20")
+    predicted = told(capsys, "predict", tmp_path / "m", tmp_path / "rows.txt", "--limit", "4")
+    assert predicted.splitlines() == ["good\ttime", "bad\ttime", "good", "bad"]
+    shares = told(capsys, "predict", tmp_path / "m", tmp_path / "rows.txt", "--limit", "4", "--proba")
+    assert shares.splitlines()[0] == "bad\tgood\ttime"
+
+
+def test_several_labels_of_a_stream_are_named_beforehand(tmp_path):
+    lines = "\n".join(f"__label__a {'__label__b ' if k % 2 else ''}text {k % 2}" for k in range(40))
+    stream = ["train", "-", "-m", tmp_path / "m", "--format", "txt"]
+    refused = run(*stream, input=lines)
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("give --labels with commas between\n")
+    assert run(*stream, "--labels", "a,b", input=lines).returncode == 0
+    assert st.load(tmp_path / "m").classes_.tolist() == ["a", "b"]
+
+
+VW_LINES = "\n".join(f"{1 if 'fine' in text else -1} | {text}" for text in SENTENCES)
+
+
+def test_the_reader_of_vw_text_takes_the_flags_it_has(tmp_path, capsys):
+    (tmp_path / "rows.vw").write_text(VW_LINES)
+    told(capsys, "train", tmp_path / "rows.vw", "-m", tmp_path / "m", "--bits", "12", "--signed")
+    model = st.load(tmp_path / "m")
+    assert model.n_features_in_ == 1 << 12
+    assert model.recipe_["signed"] is True
+    assert json.loads(told(capsys, "evaluate", tmp_path / "m", tmp_path / "rows.vw", "--json"))["accuracy"] == 1.0
+    told(capsys, "convert", tmp_path / "rows.vw", tmp_path / "rows.svm", "--bits", "10", "--quiet")
+    assert max(int(chunk.indices.max()) for chunk in st.scan(tmp_path / "rows.svm")) < 1 << 10
+
+
+@pytest.mark.parametrize(
+    "verb", [["train", "-m", "m"], ["cv"], ["tune", "--trials", "1"], ["race"], ["convert", "o.svm"]]
+)
+def test_flags_of_a_hasher_are_not_passed_over_where_rows_need_none(verb, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.vw").write_text(VW_LINES)
+    error = told(capsys, verb[0], "rows.vw", *verb[1:], "--ngrams", "1,2", status=2)
+    assert (
+        error
+        == "steepest: --ngrams has no meaning for vw rows, whose features are hashed as they stand; leave it out\n"
+    )
+
+
+def test_a_hasher_is_refused_with_rows_that_have_features(tmp_path):
+    (tmp_path / "rows.vw").write_text(VW_LINES)
+    with pytest.raises(st.ParameterError, match="these rows have features already"):
+        st.LinearClassifier(hasher=st.Hasher()).fit_stream(st.scan(tmp_path / "rows.vw"))

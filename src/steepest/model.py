@@ -69,6 +69,8 @@ class StreamModel(Estimator):
         if not is_raw(source):
             if (state := stored_encoder(source)) is not None:
                 self._take_hasher(*state, learn=learn)
+            elif learn and self.hasher is not None and not hasattr(self, "hasher_"):
+                raise ParameterError("hasher= is for raw columns, and these rows have features already; leave it out")
             return source
         from steepest.row_encoder import RowEncoder
 

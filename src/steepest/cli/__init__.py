@@ -30,6 +30,8 @@ IN_THE_SHELL = {
     'pass on_bad_line="skip"': "give --on-bad-line skip",
     "pass zero_based=True": "give --zero-based",
     "pass label= with one of": "give --label with one of",
+    "pass labels=[...]": "give --labels with commas between",
+    "pass newlines_in_values=True": "give --newlines-in-values",
     ", or with_labels=False": "",
     ", or pass with_labels=False": "",
 }

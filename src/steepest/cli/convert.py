@@ -16,7 +16,15 @@ from typing import Any
 
 import steepest as st
 from steepest.cli import flags
-from steepest.cli.data import add_data_arguments, open_data, tell_skipped
+from steepest.cli.data import (
+    add_data_arguments,
+    hasher_wishes,
+    open_data,
+    refuse_hasher_flags,
+    several,
+    takes_hasher,
+    tell_skipped,
+)
 from steepest.data import write
 from steepest.data.cache import CachedSource
 from steepest.data.raw import encoded, first_columns, is_raw, raw_batches, survey
@@ -30,17 +38,14 @@ ENDINGS = SUFFIXES | {".txt": "txt"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    add_data_arguments(parser)
+    add_data_arguments(parser, labels=False)
     parser.add_argument("out", metavar="OUT", help="its ending tells the format; .gz, .zst and .bz2 behind it pack it")
     parser.add_argument("--to", choices=FORMATS, help="the format, if the ending of OUT does not tell")
-    parser.add_argument("--labels", type=_several, metavar="A,B", help="labels in the order of their numbers 0, 1, ...")
+    order = "labels in the order of their numbers 0, 1, ..."
+    parser.add_argument("--labels", dest="label_order", type=several, metavar="A,B", help=order)
     parser.add_argument("--no-labels", action="store_true", help="the data has no labels, or they are to be dropped")
     parser.add_argument("--quiet", action="store_true", help="say nothing of what was written")
     flags.add_estimator_flags(parser, [st.Hasher])
-
-
-def _several(names: str) -> list[str]:
-    return names.split(",")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
             f"these rows are sparse, without columns or words, so they cannot become {form}; "
             "write libsvm, vw, parquet, arrow or cache"
         )
+    if not takes_hasher(source):
+        refuse_hasher_flags(source, hasher_wishes(options))
     notes: list[str] = []
     if raw and form not in (*write.SPARSE_TEXT, "cache"):
         batches = raw_batches(source)
@@ -114,7 +121,7 @@ def _naming(source: Source, codes: dict[str, int] | None = None) -> write.Naming
 
 def _codes(source: Source, options: argparse.Namespace, notes: list[str]) -> dict[str, int] | None:
     """Numbers for labels that are texts: as named, or by the alphabet after a look at the data."""
-    labels = options.labels
+    labels = options.label_order
     if labels is None:
         numbers = source.recipe.get("format") in write.SPARSE_TEXT  # these formats have no other labels
         if options.no_labels or numbers or any(path == "-" for path in options.data):

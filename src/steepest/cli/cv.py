@@ -7,7 +7,7 @@ import json
 
 import steepest as st
 from steepest.cli.data import open_data, tell_skipped
-from steepest.cli.train import add_model_arguments, new_estimator, reading
+from steepest.cli.train import add_model_arguments, new_estimator, open_rows
 from steepest.data.folds import look
 
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints a line a fold, the means and the standard deviations; --jobs folds at once."""
     estimator = new_estimator(options)
-    source = open_data(options, **reading(options))
+    source = open_rows(estimator, options)
     jobs, estimator.n_jobs = estimator.n_jobs, 1
     result = st.cross_validate(
         estimator,

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import steepest as st
+from steepest.cli import flags
 from steepest.data.cache import CachedSource
 from steepest.data.files import open_files
-from steepest.data.raw import is_raw
-from steepest.data.scan import adapt_recipe
+from steepest.data.raw import is_raw, stored_encoder
+from steepest.data.scan import adapt_recipe, format_of
 from steepest.data.source import Source
 
-READING = ("label", "weight", "text", "categorical", "numeric", "zero_based", "n_features", "on_bad_line")
+KINDS = ("text", "categorical", "numeric")  # also flags of a hasher, and None if not given
+CSV = ("columns", "header", "delimiter", "newlines_in_values")
+READING = ("label", "weight", *KINDS, *CSV, "labels", "zero_based", "n_features", "on_bad_line")
 RATINGS = ("user", "item", "rating", "time")
+VW = ("n_bits", "signed")  # flags of a hasher that the reader of Vowpal Wabbit text has, too
 
 
-def add_data_arguments(parser: argparse.ArgumentParser) -> None:
-    """DATA and how to read it."""
+def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True) -> None:
+    """DATA and how to read it; `labels` is false for a verb that has a flag --labels of its own."""
     parser.add_argument("data", nargs="+", metavar="DATA", help="files, globs, or - for standard input")
     parser.add_argument("--format", default="auto", help="default: told from the name or the first line")
     roles = parser.add_argument_group("columns of a table")
     roles.add_argument("--label", metavar="COLUMN", help="default: the one called label, target, y or class")
     roles.add_argument("--weight", metavar="COLUMN", help="weights of the rows")
-    for kind in ("text", "categorical", "numeric"):
-        roles.add_argument(f"--{kind}", metavar="COLUMNS", type=_several, help="names with commas between")
+    for kind in KINDS:
+        roles.add_argument(f"--{kind}", metavar="COLUMNS", type=several, help="names with commas between")
+    switch: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": None}
+    roles.add_argument("--header", **switch, help="CSV: whether the first line names the columns, as it usually does")
+    roles.add_argument("--columns", metavar="NAMES", type=several, help="CSV without a header: its columns (0,1,...)")
+    roles.add_argument("--delimiter", metavar="LETTER", type=_delimiter, help="CSV: between values (tab, or a letter)")
+    roles.add_argument("--newlines-in-values", **switch, help="CSV: whether quoted values go on in the next line")
     ratings = parser.add_argument_group("columns of ratings")
     for role in RATINGS:
         ratings.add_argument(
@@ -33,28 +43,59 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument("--on-bad-line", choices=("error", "skip"), help="what a bad line means")
     parser.add_argument("--cache", metavar="FILE", help="parse once, keep the rows there, and read them from there")
-    parser.add_argument(
-        "--zero-based", action=argparse.BooleanOptionalAction, default=None, help="libsvm: count from 0"
-    )
+    if labels:
+        help = "several labels a row: those there are, which saves a pass"
+        parser.add_argument("--labels", metavar="NAMES", type=several, help=help)
+    parser.add_argument("--zero-based", **switch, help="libsvm: count from 0")
     parser.add_argument("--n-features", type=int, default=None, help="libsvm: how many columns there are")
     parser.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
 
 
-def _several(names: str) -> list[str]:
+def several(names: str) -> list[str]:
+    """Names with commas between them."""
     return names.split(",")
+
+
+def _delimiter(letter: str) -> str:
+    return "\t" if letter in ("tab", "\\t") else letter
 
 
 def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None, **extra: Any) -> Source:
     """The source that the flags describe; a model's recipe says how its training data was read."""
     files = open_files(options.data[0] if len(options.data) == 1 else options.data)
     reading = {**adapt_recipe(files[0], recipe or {}, options.format), **extra}
-    given = {name: getattr(options, name) for name in READING}
+    given = {name: getattr(options, name, None) for name in READING}
+    if given["columns"] is not None and given["header"] is None:
+        given["header"] = False  # else there would be nothing to name
     given |= {role: getattr(options, role + "_column") for role in RATINGS}
+    if format_of(files[0], reading.get("format", "auto")) == "vw":
+        given |= {name: getattr(options, name, None) for name in VW}
     reading |= {name: value for name, value in given.items() if value is not None}
     source = st.scan(files, **reading)
     if options.cache is not None:
         source = open_cache(source, options.cache)
     return source if options.limit is None else source.limit(options.limit)
+
+
+def hasher_wishes(options: argparse.Namespace) -> dict[str, Any]:
+    """The flags of a hasher that were given."""
+    wishes = flags.estimator_arguments(options, st.Hasher)
+    wishes.pop("n_jobs", None)
+    return {name: value for name, value in wishes.items() if value is not None or name not in KINDS}
+
+
+def takes_hasher(source: Source) -> bool:
+    """Whether rows are raw, or were hashed into the cache that is read, whose hasher must be the one wished for."""
+    return is_raw(source) or stored_encoder(source) is not None
+
+
+def refuse_hasher_flags(source: Source, given: Iterable[str]) -> None:
+    """Flags of a hasher that rows without raw columns cannot heed are not passed over in silence."""
+    form = source.recipe.get("format", "such")
+    for name in given:
+        if form != "vw" or name not in VW:
+            why = "whose features are hashed as they stand" if form == "vw" else "whose columns are numbered already"
+            raise st.ParameterError(f"{flags.flag_of(name)} has no meaning for {form} rows, {why}; leave it out")
 
 
 def open_cache(source: Source, path: str) -> Source:

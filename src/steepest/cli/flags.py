@@ -53,6 +53,11 @@ def add_estimator_flags(
                 _add_flag(group, name, parameter.default, about, defaults)
 
 
+def flag_of(name: str) -> str:
+    """A parameter's flag, the short one if there is one."""
+    return ALIASES.get(name, "--" + name.replace("_", "-"))
+
+
 def descriptions(estimators: Sequence[type[Estimator]]) -> dict[str, str]:
     """The first sentence on each parameter, and the values it takes, from the first docstring that tells of it."""
     found: dict[str, str] = {}

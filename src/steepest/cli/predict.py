@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, Any
 
 import steepest as st
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
@@ -36,8 +36,9 @@ def run(options: argparse.Namespace) -> int:
         if options.proba:
             print("\t".join(map(str, model.classes_)), file=out)
         parts = model.predict_stream(source, proba=True) if options.proba else model.predict_stream(source)
+        names = None if options.proba else names_of_sets(model)
         for part in parts:
-            out.write(as_lines(part))
+            out.write(as_lines(part) if names is None else as_names(part, names))
     tell_skipped(source)
     return 0
 
@@ -47,6 +48,19 @@ def as_lines(predictions: Array) -> str:
     if predictions.ndim == 1:
         return "".join(f"{value}\n" for value in predictions.tolist())
     return "".join("\t".join(map(repr, row)) + "\n" for row in predictions.tolist())
+
+
+def names_of_sets(model: Any) -> list[str] | None:
+    """What the columns of predictions stand for where a row may have several labels, if they have names."""
+    classes = getattr(model, "classes_", None)
+    return None if classes is None or classes.dtype.kind != "U" else classes.tolist()
+
+
+def as_names(predictions: Array, names: list[str]) -> str:
+    """One row a line: its label, or several with tabs between, or none."""
+    if predictions.ndim == 1:
+        return as_lines(predictions)
+    return "".join("\t".join(names[k] for k in row.nonzero()[0]) + "\n" for row in predictions)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 
 import steepest as st
 from steepest.cli.data import open_data, tell_skipped
-from steepest.cli.train import add_model_arguments, check_writable, new_estimator
+from steepest.cli.train import add_model_arguments, check_writable, new_estimator, open_rows
 from steepest.racing import Point
 from steepest.report.picture import check_picture
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         check_picture(options.png)
     if options.html is not None:
         check_writable(options.html)
-    source, test = open_data(options), options.test
+    source, test = open_rows(estimator, options), options.test
     if options.test_data is not None:
         other = {"data": [options.test_data], "cache": None, "limit": None}
         test = open_data(argparse.Namespace(**{**vars(options), **other}))

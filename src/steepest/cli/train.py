@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import steepest as st
 from steepest.cli import flags
-from steepest.cli.data import RATINGS, add_data_arguments, open_data, tell_skipped
+from steepest.cli.data import (
+    KINDS,
+    RATINGS,
+    add_data_arguments,
+    hasher_wishes,
+    open_data,
+    refuse_hasher_flags,
+    takes_hasher,
+    tell_skipped,
+)
 from steepest.cli.progress import choose_monitor
 from steepest.data.groups import holdout_groups
 from steepest.data.raw import root_of
@@ -24,7 +33,6 @@ if TYPE_CHECKING:
     Linear = st.LinearClassifier | st.LinearRegressor | st.LinearRanker
     Network = st.NetworkClassifier | st.NetworkRegressor | st.TextClassifier
     Model = Linear | Network | st.KMeans | st.MatrixFactorization
-ROLES = ("text", "categorical", "numeric")  # also flags of reading, which are None if not given
 # Estimators by name: only the one that is asked for need be imported.
 TASKS = {
     "classify": "LinearClassifier",
@@ -103,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
     if options.method is not None or options.barrier:
         flag = "--barrier" if options.barrier else f"--method {options.method}"
         raise st.ParameterError(f"{flag} is for Spark; give --spark MASTER as well")
-    source, validation = open_data(options, **reading(options)), None
+    source, validation = open_rows(estimator, options), None
     if options.holdout:
         hold_out = holdout_groups if options.task == "rank" else type(source).holdout
         source, validation = hold_out(source, options.holdout, int(estimator.random_state or 0))
@@ -188,7 +196,7 @@ def _columns_on_spark(
     """Which columns hold what, and a hasher for them, as for tables that are read here."""
     from steepest.spark.rows import PLAIN
 
-    features: list[str] | None = [name for role in ROLES for name in getattr(options, role) or ()] or None
+    features: list[str] | None = [name for role in KINDS for name in getattr(options, role) or ()] or None
     if options.task == "cluster" and features is None and not lines:
         features = [name for name in types if name not in (options.label, options.weight)]
     if estimator.hasher is None and not lines and all(types.get(name) in PLAIN for name in features or types):
@@ -233,14 +241,23 @@ def new_estimator(options: argparse.Namespace, leave_out: Container[str] = ()) -
     given_for = TASKS if options.every_flag else (options.task,)  # tasks whose flags could have been given
     foreign = flags.foreign_arguments(options, estimator_class, list(map(estimator_of, given_for)))
     if foreign:
-        raise st.ParameterError(f"--{foreign[0].replace('_', '-')} has no meaning with --task {options.task}")
+        raise st.ParameterError(f"{flags.flag_of(foreign[0])} has no meaning with --task {options.task}")
     given = flags.estimator_arguments(options, estimator_class)
     given = {name: value for name, value in given.items() if name not in leave_out}
     estimator: Model = _estimator(estimator_class, {"random_state": DEFAULTS["random_state"], **given}, options)
     return estimator
 
 
-def reading(options: argparse.Namespace) -> dict[str, Any]:
+def open_rows(estimator: Model, options: argparse.Namespace) -> Source:
+    """The data to learn from; rows that are no raw columns need no hasher."""
+    source = open_data(options, **_reading(options))
+    if getattr(estimator, "hasher", None) is not None and not takes_hasher(source):
+        refuse_hasher_flags(source, hasher_wishes(options))
+        estimator.set_params(hasher=None)
+    return source
+
+
+def _reading(options: argparse.Namespace) -> dict[str, Any]:
     """Clusters need no labels; a label column that is named is left out of the features, and weights are then read."""
     if options.task == "rate":
         return {"format": "ratings"}
@@ -257,16 +274,14 @@ def _estimator(kind: type[Any], arguments: dict[str, Any], options: argparse.Nam
     why = "ids are not hashed" if options.task == "rate" else "it makes its own features"
     wishes = flags.estimator_arguments(options, st.Hasher)
     for name in wishes:
-        if wishes[name] is not None and name not in (*arguments, *ROLES[: 3 * (options.task == "text")]):
-            raise st.ParameterError(f"--{name.replace('_', '-')} has no meaning with --task {options.task}: {why}")
+        if wishes[name] is not None and name not in (*arguments, *KINDS[: 3 * (options.task == "text")]):
+            raise st.ParameterError(f"{flags.flag_of(name)} has no meaning with --task {options.task}: {why}")
     return kind(**arguments)
 
 
 def _hasher(options: argparse.Namespace) -> st.Hasher | None:
     """The hasher that the flags ask for; None leaves it to the data."""
-    wishes = flags.estimator_arguments(options, st.Hasher)
-    wishes.pop("n_jobs", None)
-    wishes = {name: value for name, value in wishes.items() if value is not None or name not in ROLES}
+    wishes = hasher_wishes(options)
     if not wishes:
         return None
     if "cross" in wishes:

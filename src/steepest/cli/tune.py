@@ -13,8 +13,8 @@ from typing import Any
 
 import steepest as st
 from steepest.cli import flags
-from steepest.cli.data import RATINGS, READING, open_data, tell_skipped
-from steepest.cli.train import add_model_arguments, check_writable, estimator_of, new_estimator
+from steepest.cli.data import RATINGS, READING, tell_skipped
+from steepest.cli.train import add_model_arguments, check_writable, estimator_of, new_estimator, open_rows
 from steepest.data.raw import is_raw
 from steepest.tuning import DEFAULT_TRIALS, Trial, default_space, shown
 
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     estimator = new_estimator(options, leave_out=several)
     if options.model is not None:
         check_writable(options.model)
-    source = open_data(options)
+    source = open_rows(estimator, options)
     given = _given(options)
     free = {name: values for name, values in default_space(estimator, is_raw(source)).items() if name not in given}
     result = st.tune(

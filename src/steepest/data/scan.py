@@ -68,12 +68,9 @@ def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> 
         Passed to the reader of the format.
     """
     files = open_files(path)
-    if not files[0].once and is_cache(files[0].path):
-        if format not in ("auto", "cache"):
-            options = {name: value for name, value in options.items() if name == "with_labels"}
-        format = "cache"
-    if format == "auto":
-        format = guess_format(files[0])
+    wish, format = format, format_of(files[0], format)
+    if format == "cache" and wish not in ("auto", "cache"):
+        options = {name: value for name, value in options.items() if name == "with_labels"}
     if format not in READERS:
         raise ParameterError(f"format={format!r} is unknown; choose one of auto, {', '.join(READERS)}")
     module, _, name = READERS[format].partition(".")
@@ -82,22 +79,30 @@ def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> 
     for option in options:
         if option not in known:
             raise ParameterError(f"{option}= has no meaning for the format {format}; it takes {', '.join(known)}")
-    source: Source = reader(files, **PRESETS.get(format, {}), **options)
+    source: Source = reader(files, **{**PRESETS.get(format, {}), **options})
     return source
 
 
 def adapt_recipe(file: TextFile, recipe: Mapping[str, Any], wish: str = "auto") -> dict[str, Any]:
     """How a table was read, for another file: what its columns mean stays, its format is the file's or the wish."""
-    known = "tsv" if recipe.get("delimiter") == "\t" else recipe.get("format")
+    known = recipe.get("format")
     format = (SUFFIXES.get(_suffix(file)) or _table_in(file, known)) if wish == "auto" else wish
+    if known == "csv" and format in (None, "csv", "tsv"):
+        return {**recipe, "delimiter": _delimiter_in(file, recipe["delimiter"])}
     if known not in TABLES or format not in TABLES or format == known:
         return {**recipe, "format": recipe.get("format", "auto") if wish == "auto" else wish}
     return {"format": format, **{name: value for name, value in recipe.items() if name in ROLES}}
 
 
+def _delimiter_in(file: TextFile, known: str) -> str:
+    """The one that is known, if the first line has it."""
+    readable = file.once or not is_cache(file.path)
+    return known if not readable or known.encode() in file.head(4096).lstrip(b"\r\n").split(b"\n", 1)[0] else "auto"
+
+
 def _table_in(file: TextFile, known: str | None) -> str | None:
     """JSON where lines of a table were expected, from standard input, say; else nothing is known."""
-    may_be = known in ("csv", "tsv") and (file.once or not is_cache(file.path))
+    may_be = known == "csv" and (file.once or not is_cache(file.path))
     return "jsonl" if may_be and file.head(1) == b"{" else None
 
 
@@ -106,6 +111,13 @@ def _suffix(file: TextFile) -> str:
     for ending in COMPRESSED:
         name = name.removesuffix(ending)
     return Path(name).suffix.lower()
+
+
+def format_of(file: TextFile, wish: str = "auto") -> str:
+    """The format in which a file is read: a cache is one whatever is wished."""
+    if not file.once and is_cache(file.path):
+        return "cache"
+    return guess_format(file) if wish == "auto" else wish
 
 
 def guess_format(file: TextFile) -> str:
