@@ -451,6 +451,9 @@ def test_several_labels_are_predicted_by_name(tmp_path, capsys):
     assert predicted.splitlines() == ["good\ttime", "bad\ttime", "good", "bad"]
     shares = told(capsys, "predict", tmp_path / "m", tmp_path / "rows.txt", "--limit", "4", "--proba")
     assert shares.splitlines()[0] == "bad\tgood\ttime"
+    why = told(capsys, "explain", tmp_path / "m", "fine day", "--top", "1").splitlines()
+    assert [(line.split()[-1]) for line in why] == ["good:", "fine", "time:", "day"]
+    assert told(capsys, "explain", tmp_path / "m", "unheard of").count("for ") == 1
 
 
 def test_several_labels_of_a_stream_are_named_beforehand(tmp_path):

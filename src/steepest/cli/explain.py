@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from typing import Any
 
 import steepest as st
 
@@ -19,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the contributions for the class that is predicted, or for all with --json."""
+    """Prints the contributions for what is predicted, or for all classes with --json."""
     model = st.load(options.model)
     if getattr(model, "hasher_", None) is None and getattr(model, "vw_names_", None) is None:
         raise st.DataError(
@@ -34,13 +35,23 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({str(label): [asdict(part) for part in found] for label, found in parts.items()}))
         return 0
-    named = hasattr(model, "classes_") or hasattr(model, "cluster_centers_")
-    label = model.predict([row])[0] if named else next(iter(parts))
-    print(f"for {label}:")
-    for part in parts[label if label in parts else next(iter(parts))][: options.top]:
-        others = f"   (its bucket also holds {', '.join(part.others)})" if part.others else ""
-        print(f"{part.contribution:+10.4f}  {part.name}{others}")
+    for label in _predicted(model, row, list(parts)):
+        print(f"for {label}:")
+        for part in parts[label][: options.top]:
+            others = f"   (its bucket also holds {', '.join(part.others)})" if part.others else ""
+            print(f"{part.contribution:+10.4f}  {part.name}{others}")
     return 0
+
+
+def _predicted(model: Any, row: Any, known: list[Any]) -> list[Any]:
+    """The label or cluster of a row, or several; the best where it has none, and the first output of a regression."""
+    if not (hasattr(model, "classes_") or hasattr(model, "cluster_centers_")):
+        return known[:1]
+    found = model.predict([row])[0]
+    if getattr(found, "ndim", 0) == 0:
+        return [found if found in known else known[0]]
+    best = [model.decision_function([row])[0].argmax()]
+    return [known[output] for output in found.nonzero()[0].tolist() or best]
 
 
 def _row(text: str) -> str | dict[str, object]:
