@@ -182,6 +182,21 @@ def test_held_out_rows_of_other_files_are_weighed_by_the_training_rows(jsonl, tm
         assert cached.history_[1]["holdout_loss"] == pytest.approx(plain.history_[1]["holdout_loss"])
 
 
+@pytest.mark.parametrize("weighting", ["auto", "tfidf", "count"])
+def test_a_cache_of_another_model_of_the_same_kind_is_not_believed(jsonl, tmp_path, weighting):
+    rows = jsonl.read_text().splitlines()
+    (tmp_path / "half.jsonl").write_text("\n".join(rows[: len(rows) // 2]))
+    hasher, cache = st.Hasher(n_bits=16, weighting=weighting), tmp_path / "rows.cache"
+    models = [
+        st.LinearClassifier(hasher=hasher, random_state=0).fit_stream(st.scan(path))
+        for path in (jsonl, tmp_path / "half.jsonl")
+    ]
+    for model in models:
+        fresh = np.concatenate(list(model.predict_stream(st.scan(jsonl), proba=True)))
+        cached = np.concatenate(list(model.predict_stream(st.scan(jsonl).cache(cache), proba=True)))
+        np.testing.assert_array_equal(cached, fresh)
+
+
 def test_the_command_line_caches_raw_rows_and_says_when_they_were_stale(jsonl, tmp_path, capsys):
     arguments = ["train", str(jsonl), "-m", str(tmp_path / "m"), "--text", "text", "--holdout", "0.2", "--cache"]
     for _ in range(2):

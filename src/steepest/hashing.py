@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import uuid
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from steepest import kernels
+from steepest.data.checksum import crc32
 from steepest.data.chunk import Array, Chunk, DataError
 from steepest.data.columns import (
     CATEGORY,
@@ -249,9 +249,9 @@ class Hasher(FeatureNames):
         stand here, and those still to come from other rows make each signature another one.
         """
         counts = ""
-        if self.weighting == "tfidf" and not learn:
+        if self.counts_rows and not learn:
             known = hasattr(self, "document_counts_")
-            counts = f" {zlib.crc32(self.document_counts_.tobytes())}" if known else f" {uuid.uuid4()}"
+            counts = f" {self.n_documents_} {crc32(self.document_counts_.data)}" if known else f" {uuid.uuid4()}"
         params = {name: value for name, value in self._plain_params().items() if name != "n_jobs"}
         return f"{HASH_ID} {json.dumps(params)}{counts}"
 
