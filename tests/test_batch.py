@@ -19,6 +19,7 @@ from steepest.data.source import from_arrays
 from steepest.engine import batch as engine_batch
 from steepest.kernels import reference_batch
 from steepest.learners.batch import BATCH_SOLVERS, KINKED, REFUSED, pairs, refusal
+from steepest.learners.batch_closed_form import cholesky
 from steepest.learners.losses import LOSSES
 from steepest.learners.objective import BatchData, Objective, SmoothOneNorm
 
@@ -802,6 +803,19 @@ def test_huge_features_do_not_overflow(solver):
     found = st.LinearRegressor("poisson", solver=solver, alpha=1e-3, dtype="float64").fit(X * 1e4, y)
     assert np.isfinite(found.coef_).all()
     assert found.objective(X * 1e4, y) < LOSSES["poisson"].value(np.log(y.mean()), y).mean()
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 40])
+def test_the_factor_by_blocks_is_that_of_the_definition(n, monkeypatch):
+    monkeypatch.setattr("steepest.learners.batch_closed_form.BLOCK_COLUMNS", 8)
+    half = np.random.default_rng(n).normal(size=(n, n + 3))
+    gram = half @ half.T
+    lower = np.tril(cholesky(gram.copy()))
+    np.testing.assert_allclose(lower @ lower.T, gram, atol=1e-10)
+    np.testing.assert_allclose(lower, np.linalg.cholesky(gram), atol=1e-10)
+    gram[-1, -1] = -1.0
+    with pytest.raises(np.linalg.LinAlgError):
+        cholesky(gram)
 
 
 def test_closed_form_says_when_the_matrix_is_too_large(monkeypatch, regression):

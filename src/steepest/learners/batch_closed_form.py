@@ -18,6 +18,7 @@ from steepest.learners.objective import Objective
 
 LARGEST_SIDE = 20_000  # of the matrix: 3 GB
 BLOCK_ROWS = 4096  # of which products are added up: a fixed number, so that chunks do not matter
+BLOCK_COLUMNS = 2048  # of a matrix that are factored at once
 DENSE_SHARE = 0.1  # non-zeros from which a dense product is faster
 SMALLEST_EIGENVALUE = 1e-12  # as a share of the largest; below, a direction counts as empty
 
@@ -84,14 +85,14 @@ class ClosedForm:
         return w
 
     def _solve(self, matrix: Array, right: Array) -> Array:
-        from scipy.linalg import LinAlgError, cho_factor, cho_solve
+        from scipy.linalg import solve_triangular
 
         try:
-            factor = cho_factor(matrix, lower=True)
-            diagonal = np.abs(np.diag(factor[0]))
+            factor = cholesky(matrix.copy())
+            diagonal = np.abs(np.diag(factor))
             if diagonal.min() ** 2 > SMALLEST_EIGENVALUE * diagonal.max() ** 2:
-                return np.asarray(cho_solve(factor, right))
-        except LinAlgError:
+                return np.asarray(solve_triangular(factor.T, solve_triangular(factor, right, lower=True)))
+        except np.linalg.LinAlgError:
             pass
         if self.objective.l2 == 0:
             self.note = "; the system is singular without a penalty, so the shortest of its solutions was taken"
@@ -147,3 +148,24 @@ def _gram(X: Any, weight: Array) -> Array:
         dense = X.toarray()
         return np.asarray(dense.T @ (weight[:, None] * dense))
     return np.asarray((X.T @ X.multiply(weight[:, None]).tocsr()).toarray())
+
+
+def cholesky(matrix: Array) -> Array:
+    """The lower triangular factor of a positive definite matrix, in the place of its lower half.
+
+    A block of columns at a time: OpenBLAS on two threads ends the process with a segmentation fault if it is given all
+    of more than 15,000 columns.
+    """
+    from scipy.linalg import solve_triangular
+
+    n = len(matrix)
+    for start in range(0, n, BLOCK_COLUMNS):
+        stop = min(n, start + BLOCK_COLUMNS)
+        own = np.linalg.cholesky(matrix[start:stop, start:stop])
+        matrix[start:stop, start:stop] = own
+        below = solve_triangular(own, matrix[stop:, start:stop].T, lower=True).T
+        matrix[stop:, start:stop] = below
+        for first in range(stop, n, BLOCK_COLUMNS):
+            rows = slice(first - stop, first - stop + BLOCK_COLUMNS)
+            matrix[first:, first : first + BLOCK_COLUMNS] -= below[first - stop :] @ below[rows].T
+    return matrix
