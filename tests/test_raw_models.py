@@ -450,3 +450,112 @@ def test_inspect_says_how_crowded_the_buckets_are(jsonl, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert f"about {facts['nonzeros']} features in 4,194,304 buckets, 0.0% of them share one" in shown
     assert "100.0% of the weight is named" in shown
+
+
+# --------------------------------------------------------------------------------------------------- sizes of numbers
+
+
+def houses(n_rows, seed=0):
+    """A price that follows from numbers of very different size, some of them missing, and from a place."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(n_rows):
+        rooms, income, east = float(rng.integers(200, 9000)), float(rng.gamma(4.0)), bool(rng.random() < 0.5)
+        price = 20 * rooms + 30_000 * income + 40_000 * east + 5000 * rng.normal()
+        rows.append(
+            {
+                "rooms": rooms,
+                "income": income if rng.random() < 0.9 else None,
+                "side": "e" if east else "w",
+                "price": price,
+            }
+        )
+    return rows
+
+
+@pytest.fixture
+def house_file(tmp_path):
+    path = tmp_path / "houses.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in houses(3000)))
+    return path
+
+
+def fit_houses(path, **more):
+    return st.LinearRegressor(hasher=st.Hasher(n_bits=12, **more), random_state=0).fit_stream(
+        st.scan(path, label="price")
+    )
+
+
+def test_large_numbers_do_not_drown_small_ones(house_file):
+    held_out = houses(500, seed=1)
+    prices = [row.pop("price") for row in held_out]
+    scaled, plain = fit_houses(house_file), fit_houses(house_file, scale_numbers=False)
+    assert scaled.hasher_.scale_numbers is True
+    assert scaled.score(held_out, prices) > 0.85
+    assert plain.score(held_out, prices) < 0.75
+
+
+def test_sizes_of_numbers_do_not_depend_on_batches_and_travel_with_the_model(house_file, tmp_path):
+    whole = fit_houses(house_file)
+    rooms = np.array([row["rooms"] for row in houses(3000)])
+    hasher = whole.hasher_
+    sizes = dict(zip(hasher._number_columns(), hasher.number_sizes_, strict=True))
+    assert sizes["rooms"].tolist() == [3000, pytest.approx((rooms**2).sum())]
+    assert sizes["income"][0] == sum(row["income"] is not None for row in houses(3000))
+    rows = houses(3000)
+    prices = [row.pop("price") for row in rows]
+    parts = st.Hasher(n_bits=12, scale_numbers=True)
+    chunks = [parts.to_chunk(rows[first:last], learn=True) for first, last in ((0, 1), (1, 700), (700, 3000))]
+    at_once = st.Hasher(n_bits=12, scale_numbers=True).to_chunk(rows, learn=True)
+    np.testing.assert_array_equal(np.concatenate([chunk.values for chunk in chunks]), at_once.values)
+    whole.save(tmp_path / "m")
+    np.testing.assert_array_equal(st.load(tmp_path / "m").predict(rows), whole.predict(rows))
+    assert whole.score(rows, prices) > 0.85
+
+
+def test_a_hasher_by_itself_leaves_numbers_as_they_are_unless_it_is_told_to_scale_them():
+    rows = [{"x": 300.0}, {"x": -400.0}, {"x": None}]
+    assert np.abs(st.Hasher(n_bits=10).fit_transform(rows).data).tolist() == [300, 400, 1]
+    scaled = st.Hasher(n_bits=10, scale_numbers=True)
+    together, apart = scaled.fit_transform(rows), scaled.fit(rows).transform(rows)
+    np.testing.assert_array_equal(together.data, apart.data)
+    np.testing.assert_allclose(np.abs(together.data), [300 / 125_000**0.5, 400 / 125_000**0.5, 1], rtol=1e-6)
+    assert scaled.transform([{"x": 0.0}]).data.sum() == 0
+    with pytest.raises(st.DataError, match="scale_numbers='yes' is unknown"):
+        st.Hasher(scale_numbers="yes").transform(rows)
+
+
+def test_numbers_that_are_all_zero_or_missing_stay_what_they_are():
+    rows = [{"x": 0.0, "y": None}, {"x": 0.0, "y": None}]
+    found = st.Hasher(n_bits=10, numeric=["x", "y"], scale_numbers=True).fit_transform(rows)
+    assert np.isfinite(found.data).all()
+
+
+def test_a_cache_of_rows_with_other_sizes_is_not_believed(house_file, tmp_path):
+    (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in houses(200, seed=5)))
+    for model in (fit_houses(house_file), fit_houses(tmp_path / "few.jsonl")):
+        cached = np.concatenate(list(model.predict_stream(st.scan(house_file, label="price").cache(tmp_path / "c"))))
+        np.testing.assert_array_equal(
+            cached, np.concatenate(list(model.predict_stream(st.scan(house_file, label="price"))))
+        )
+
+
+def test_a_table_trained_from_a_converted_cache_has_the_same_model(house_file, tmp_path):
+    assert main(["convert", str(house_file), str(tmp_path / "h.cache"), "--label", "price", "--quiet"]) == 0
+    for data, name in ((house_file, "a"), (tmp_path / "h.cache", "b")):
+        assert (
+            main(
+                [
+                    "train",
+                    str(data),
+                    "-m",
+                    str(tmp_path / name),
+                    "--task",
+                    "regress",
+                    "--quiet",
+                    *(["--label", "price"] if name == "a" else []),
+                ]
+            )
+            == 0
+        )
+    np.testing.assert_array_equal(*(st.load(tmp_path / name).coef_ for name in "ab"))

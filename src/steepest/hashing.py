@@ -49,7 +49,7 @@ INTEGERS = (
     ("min_token", 1, 1 << 20),
     ("seed", -(1 << 63), (1 << 64) - 1),
 )
-LEARNED = ("columns_", "names_", "document_counts_", "n_documents_", "n_features_in_")
+LEARNED = ("columns_", "names_", "document_counts_", "n_documents_", "number_sizes_", "n_features_in_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,10 @@ class Hasher(FeatureNames):
         log((1 + rows) / (1 + rows with it)) + 1, with rows counted by `fit` or `partial_fit` for each bucket. "auto"
         is "tfidf" once a hasher has learned from rows with texts (by itself or in a model), and "count" else.
     norm : "l2" or None
-        Scale the words, categories and their crosses of each row to length 1. Numbers keep their size.
+        Scale the words, categories and their crosses of each row to length 1.
+    scale_numbers : bool or "auto"
+        Divide each column of numbers by its root mean square in the rows learned from so far, so that those in millions
+        do not drown the others. "auto" does so as part of a model; a hasher by itself leaves numbers as they are.
     min_token : int
         Shorter words are left out, except ideographs.
     text, categorical, numeric : names of columns, optional
@@ -109,6 +112,7 @@ class Hasher(FeatureNames):
     columns_ : tuple of (name, kind)
     names_ : NameBook, if names > 0
     document_counts_, n_documents_ : rows with each bucket and all rows, if weighting is "tfidf"
+    number_sizes_ : for each column of numbers how many there were and the sum of their squares, if these are scaled
 
     Examples
     --------
@@ -135,6 +139,8 @@ class Hasher(FeatureNames):
     lowercase: bool
     stop_words: Iterable[str] | None
     weighting: str
+    scale_numbers: bool | str
+    number_sizes_: Array
     norm: str | None
     min_token: int
     text: Sequence[str] | str | None
@@ -163,6 +169,7 @@ class Hasher(FeatureNames):
         categorical: Sequence[str] | str | None = None,
         numeric: Sequence[str] | str | None = None,
         n_jobs: int | None = None,
+        scale_numbers: bool | str = "auto",
     ) -> None:
         self._store(locals())
 
@@ -181,8 +188,8 @@ class Hasher(FeatureNames):
 
     @property
     def learns(self) -> bool:
-        """Whether there is anything to learn from data: names, or how many rows have a feature."""
-        return self.names > 0 or self.counts_rows
+        """Whether there is anything to learn from data: names, how many rows have a feature, or the size of numbers."""
+        return self.names > 0 or self.counts_rows or self._scales
 
     @property
     def counts_rows(self) -> bool:
@@ -190,6 +197,14 @@ class Hasher(FeatureNames):
         if self.weighting != "auto" or not hasattr(self, "columns_"):
             return self.weighting in ("auto", "tfidf")
         return any(kind == TEXT for _, kind in self.columns_)
+
+    @property
+    def _scales(self) -> bool:
+        """Whether numbers are scaled; until columns are known, any of them may hold numbers."""
+        return self.scale_numbers is True and (not hasattr(self, "columns_") or bool(self._number_columns()))
+
+    def _number_columns(self) -> list[str]:
+        return [name for name, kind in self.columns_ if kind == NUMBER]
 
     @property
     def _uses_counts(self) -> bool:
@@ -216,17 +231,19 @@ class Hasher(FeatureNames):
         return _as_csr(self.to_chunk(X))
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf."""
+        """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf or numbers are scaled."""
         self.forget()
         table = self._read_some(X)
-        if self.counts_rows:
+        by_all = self.counts_rows or self._scales
+        if by_all:
             self._learn(table)  # a pass of its own: here a row's weights depend on all rows
-        return _as_csr(self._chunk(table, learn=not self.counts_rows))
+        return _as_csr(self._chunk(table, learn=not by_all))
 
     def to_chunk(self, X: Any, y: Any = None, sample_weight: Any = None, *, learn: bool = False) -> Chunk:
         """Hashed rows with targets and weights; with `learn`, X is read as by `partial_fit` in the same pass.
 
-        Under tf-idf each row is then weighted by the rows up to and with it, as in a stream without an end.
+        Under tf-idf each row is then weighted by the rows up to and with it, as in a stream without an end, and so are
+        numbers that are scaled.
         """
         return self._chunk(self._read(X), y, sample_weight, learn=learn)
 
@@ -252,6 +269,8 @@ class Hasher(FeatureNames):
         if self.counts_rows and not learn:
             known = hasattr(self, "document_counts_")
             counts = f" {self.n_documents_} {crc32(self.document_counts_.data)}" if known else f" {uuid.uuid4()}"
+        if self._scales and not learn:
+            counts += f" {self.number_sizes_.tolist()}" if hasattr(self, "number_sizes_") else f" {uuid.uuid4()}"
         params = {name: value for name, value in self._plain_params().items() if name != "n_jobs"}
         return f"{HASH_ID} {json.dumps(params)}{counts}"
 
@@ -259,6 +278,7 @@ class Hasher(FeatureNames):
         """Whether both turn the same data into the same rows; columns that this one does not name are left open."""
         mine, theirs = self._plain_params(), other._plain_params()
         free = ["n_jobs", "names"] + [kind for kind in ("text", "categorical", "numeric") if not mine[kind]]
+        free += ["scale_numbers"] * (self.scale_numbers == "auto")
         for name in free:
             mine.pop(name), theirs.pop(name)
         known = getattr(self, "columns_", None), getattr(other, "columns_", None)
@@ -344,7 +364,7 @@ class Hasher(FeatureNames):
         if learn:
             self._make_state()
         count = learn and self.counts_rows if count is None else count
-        recipe, columns, counts, n_documents = self._hash_task(table, weigh=weigh)
+        recipe, columns, counts, n_documents = self._hash_task(table, weigh=weigh, learn=learn)
         rows = kernels.hash_rows(
             recipe,
             columns,
@@ -359,12 +379,16 @@ class Hasher(FeatureNames):
         return rows
 
     def _hash_task(
-        self, table: Table, *, weigh: bool = True
+        self, table: Table, *, weigh: bool = True, learn: bool = False
     ) -> tuple[kernels.HashRecipe, list[Any], Array | None, float]:
         """What the kernels are told of rows that were read; with `weigh`, also how many rows have each feature."""
         plan = self._plan
         assert plan is not None  # made when the table was read
         columns = [encode(table.column(name), kind, name) for name, kind in plan.columns]
+        if self.scale_numbers is True and hasattr(self, "number_sizes_"):
+            places = (place for place, (_, kind) in enumerate(plan.columns) if kind == NUMBER)
+            for place, sizes in zip(places, self.number_sizes_, strict=True):
+                columns[place] = _scaled(columns[place], sizes, learn)
         if not (plan.uses_counts and weigh):
             return plan.recipe, columns, None, 0.0
         if not hasattr(self, "document_counts_"):
@@ -376,6 +400,8 @@ class Hasher(FeatureNames):
     def _make_state(self) -> None:
         if self.names and not hasattr(self, "names_"):
             self.names_ = NameBook(self.names)
+        if self._scales and not hasattr(self, "number_sizes_"):
+            self.number_sizes_ = np.zeros((len(self._number_columns()), 2))
         if self.counts_rows and not hasattr(self, "document_counts_"):
             self.document_counts_ = np.zeros(self.n_features, np.uint32)
             self.n_documents_ = 0
@@ -440,6 +466,8 @@ class Hasher(FeatureNames):
             raise DataError(f"stop_words={self.stop_words!r} is one string; give a collection of words")
         if isinstance(self.cross, str) or not all(_is_pair(pair, str) for pair in self.cross):
             raise DataError(f"cross={self.cross!r} must hold pairs of column names, as in cross=[('text', 'user')]")
+        if self.scale_numbers not in (True, False, "auto"):
+            raise DataError(f"scale_numbers={self.scale_numbers!r} is unknown; give True, False or 'auto'")
         if self.n_jobs is not None and not isinstance(self.n_jobs, int | np.integer):
             raise DataError(f"n_jobs={self.n_jobs!r} must be a whole number, or None for all cores")
 
@@ -454,6 +482,8 @@ class Hasher(FeatureNames):
         )
         if hasattr(self, "document_counts_"):
             arrays["document_counts"] = self.document_counts_
+        if hasattr(self, "number_sizes_"):
+            arrays["number_sizes"] = self.number_sizes_.copy()
         return header, arrays
 
     @classmethod
@@ -476,6 +506,8 @@ class Hasher(FeatureNames):
         if "document_counts" in arrays:
             self.document_counts_ = np.array(arrays["document_counts"], np.uint32)
             self.n_documents_ = int(header["n_documents"])
+        if "number_sizes" in arrays:
+            self.number_sizes_ = np.array(arrays["number_sizes"], np.float64).reshape(-1, 2)
         kept = {key.removeprefix("names."): array for key, array in arrays.items() if key.startswith("names.")}
         if kept:
             self.names_ = NameBook.from_state(self.names, kept)
@@ -509,6 +541,21 @@ def _as_csr(chunk: Chunk) -> Any:
     rows = csr_matrix((chunk.values, chunk.indices, chunk.indptr), shape=(chunk.n_rows, chunk.n_features), copy=False)
     rows.has_canonical_format = False  # no bucket comes twice in a row, but they are not sorted
     return rows
+
+
+def _scaled(numbers: Array, sizes: Array, learn: bool) -> Array:
+    """Numbers divided by their root mean square, of which `sizes` knows (how many, sum of squares).
+
+    With `learn` that is of the numbers up to and with each, added one by one, so that cuts into batches do not matter.
+    """
+    count, total = sizes
+    if learn and len(numbers):
+        there = ~np.isnan(numbers)
+        count = count + np.cumsum(there)
+        total = np.cumsum(np.concatenate([[total], np.where(there, numbers, 0.0) ** 2]))[1:]
+        sizes[:] = count[-1], total[-1]
+    mean = np.asarray(total) / np.maximum(count, 1)
+    return np.asarray(numbers / np.sqrt(np.where(mean > 0, mean, 1.0)))
 
 
 def _threads(n_jobs: int | None) -> int:

@@ -47,7 +47,8 @@ class StreamModel(Estimator):
         """A copy of the hasher given (or a plain one): what it learns belongs to this model."""
         if not hasattr(self, "hasher_"):
             hasher = self._hasher_wish()
-            self.hasher_ = type(hasher)(**{**hasher.get_params(deep=False), **(roles or {}), **self._planned(hasher)})
+            wishes = {**hasher.get_params(deep=False), **(roles or {}), **self._planned(hasher)}
+            self.hasher_ = type(hasher)(**wishes | {"scale_numbers": hasher.scale_numbers is not False})
         return self.hasher_
 
     def _hasher_wish(self) -> Any:

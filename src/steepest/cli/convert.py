@@ -142,6 +142,7 @@ def _hashed(source: Source, options: argparse.Namespace, *, to_cache: bool) -> S
     roles = {kind: names for kind in ("text", "categorical", "numeric") if (names := source.recipe.get(kind))}
     if not to_cache:  # a text file cannot hold what tf-idf has learned, so new rows could not be weighed alike
         wishes.setdefault("weighting", "count")
+    wishes.setdefault("scale_numbers", to_cache)
     hasher = st.Hasher(**{**wishes, **roles})
     if (columns := first_columns(source)) is not None:
         hasher.look(columns)

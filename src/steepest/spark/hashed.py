@@ -1,8 +1,8 @@
 """Text and categorical columns on Spark: the estimator's hasher, put to work in the executors.
 
-Kinds of columns are told, and names of features learned, from the first rows, in the driver. Where tf-idf is asked for,
-one job counts the rows with each bucket first; all rows are then weighted by the counts of all, as `Hasher.fit` and
-`transform` do (a stream in one process weighs each row by the rows before it).
+Kinds of columns and the size of numbers are told, and names of features learned, from the first rows, in the driver.
+Where tf-idf is asked for, one job counts the rows with each bucket first; all rows are then weighted by the counts of
+all, as `Hasher.fit` and `transform` do (a stream in one process weighs each row by the rows before it).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def with_hasher(estimator: Any, frame: Any, columns: Columns) -> Columns:
 def bare(hasher: Hasher) -> Hasher:
     """The same rows from one thread and without names: what an executor needs."""
     copy = Hasher(**{**hasher.get_params(deep=False), "names": 0, "n_jobs": 1})
-    for name in ("columns_", "n_features_in_", "document_counts_", "n_documents_"):
+    for name in ("columns_", "n_features_in_", "document_counts_", "n_documents_", "number_sizes_"):
         if hasattr(hasher, name):
             setattr(copy, name, getattr(hasher, name))
     return copy
