@@ -504,9 +504,10 @@ def test_sizes_of_numbers_do_not_depend_on_batches_and_travel_with_the_model(hou
     assert sizes["income"][0] == sum(row["income"] is not None for row in houses(3000))
     rows = houses(3000)
     prices = [row.pop("price") for row in rows]
-    parts = st.Hasher(n_bits=12, scale_numbers=True)
+    wishes = dict(n_bits=12, scale_numbers=True, numeric=["rooms", "income"], categorical=["side"])
+    parts = st.Hasher(**wishes)
     chunks = [parts.to_chunk(rows[first:last], learn=True) for first, last in ((0, 1), (1, 700), (700, 3000))]
-    at_once = st.Hasher(n_bits=12, scale_numbers=True).to_chunk(rows, learn=True)
+    at_once = st.Hasher(**wishes).to_chunk(rows, learn=True)
     np.testing.assert_array_equal(np.concatenate([chunk.values for chunk in chunks]), at_once.values)
     whole.save(tmp_path / "m")
     np.testing.assert_array_equal(st.load(tmp_path / "m").predict(rows), whole.predict(rows))

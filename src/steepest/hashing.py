@@ -60,6 +60,7 @@ class _Plan:
     recipe: kernels.HashRecipe
     uses_counts: bool  # of rows with each feature, for tf-idf
     only_text: str | None  # the name of the column, where it is one and a text
+    scaled: tuple[int, ...]  # places of columns of numbers that are divided by their size
 
 
 class Hasher(FeatureNames):
@@ -201,7 +202,8 @@ class Hasher(FeatureNames):
     @property
     def _scales(self) -> bool:
         """Whether numbers are scaled; until columns are known, any of them may hold numbers."""
-        return self.scale_numbers is True and (not hasattr(self, "columns_") or bool(self._number_columns()))
+        wished = bool(self.scale_numbers) and self.scale_numbers != "auto"
+        return wished and (not hasattr(self, "columns_") or bool(self._number_columns()))
 
     def _number_columns(self) -> list[str]:
         return [name for name, kind in self.columns_ if kind == NUMBER]
@@ -385,9 +387,8 @@ class Hasher(FeatureNames):
         plan = self._plan
         assert plan is not None  # made when the table was read
         columns = [encode(table.column(name), kind, name) for name, kind in plan.columns]
-        if self.scale_numbers is True and hasattr(self, "number_sizes_"):
-            places = (place for place, (_, kind) in enumerate(plan.columns) if kind == NUMBER)
-            for place, sizes in zip(places, self.number_sizes_, strict=True):
+        if plan.scaled and hasattr(self, "number_sizes_"):
+            for place, sizes in zip(plan.scaled, self.number_sizes_, strict=True):
                 columns[place] = _scaled(columns[place], sizes, learn)
         if not (plan.uses_counts and weigh):
             return plan.recipe, columns, None, 0.0
@@ -416,7 +417,8 @@ class Hasher(FeatureNames):
             options=self._options(),
         )
         only_text = self.columns_[0][0] if [kind for _, kind in self.columns_] == [TEXT] else None
-        return _Plan(self.columns_, recipe, self._uses_counts, only_text)
+        scaled = tuple(place for place, (_, kind) in enumerate(self.columns_) if kind == NUMBER and self._scales)
+        return _Plan(self.columns_, recipe, self._uses_counts, only_text, scaled)
 
     def _prefix(self, name: str) -> str:
         """Words are named by their column where there is more than one text."""

@@ -48,7 +48,7 @@ class StreamModel(Estimator):
         if not hasattr(self, "hasher_"):
             hasher = self._hasher_wish()
             wishes = {**hasher.get_params(deep=False), **(roles or {}), **self._planned(hasher)}
-            self.hasher_ = type(hasher)(**wishes | {"scale_numbers": hasher.scale_numbers is not False})
+            self.hasher_ = type(hasher)(**wishes | {"scale_numbers": bool(hasher.scale_numbers)})
         return self.hasher_
 
     def _hasher_wish(self) -> Any:
