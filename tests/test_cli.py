@@ -442,6 +442,22 @@ def test_a_model_reads_tables_with_other_delimiters(tmp_path, capsys):
             assert (other, found["accuracy"]) == (other, 1.0)
 
 
+def test_numbers_taken_for_classes_lead_to_regression(tmp_path, capsys):
+    prices = [f"{text},{k + 0.5}" for k, text in enumerate(SENTENCES * 50)]
+    (tmp_path / "rows.csv").write_text("\n".join(["words,price", *prices]))
+    rows = ["train", tmp_path / "rows.csv", "-m", tmp_path / "m", "--text", "words", "--label", "price"]
+    assert "learn a regression (--task regress)" in told(capsys, *rows, status=2)
+    told(capsys, *rows, "--task", "regress")
+
+
+def test_large_losses_of_folds_stay_apart(tmp_path, capsys):
+    prices = [f"{text},{1e6 * k}" for k, text in enumerate(SENTENCES)]
+    (tmp_path / "rows.csv").write_text("\n".join(["words,price", *prices]))
+    rows = [tmp_path / "rows.csv", "--text", "words", "--label", "price", "--task", "regress"]
+    table = told(capsys, "cv", *rows, "--folds", "2").splitlines()
+    assert [len(line.split()) for line in table] == [5, 5, 5, 4, 4]
+
+
 def test_several_labels_are_predicted_by_name(tmp_path, capsys):
     marks = {"fine": "__label__good", "bad": "__label__bad", "day": "__label__time"}
     rows = [" ".join([*(marks[word] for word in text.split() if word in marks), text]) for text in SENTENCES]

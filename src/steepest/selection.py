@@ -64,12 +64,18 @@ class CrossValidation:
         names = ("rows", *self.metrics, "seconds")
         lines = [f"{'fold':<6}" + "".join(f"{name:>12}" for name in names)]
         for fold in self.folds:
-            cells = (f"{fold[n]:>12,}" if n == "rows" else f"{fold[n]:>12.5f}" for n in names[:-1])
+            cells = (f"{fold[n]:>12,}" if n == "rows" else _cell(fold[n]) for n in names[:-1])
             lines.append(f"{fold['fold']:<6}" + "".join(cells) + f"{fold['seconds']:>12.2f}")
         for name, summary in (("mean", self.mean), ("sd", self.sd)):
-            cells = (f"{summary(metric):>12.5f}" for metric in self.metrics)
+            cells = (_cell(summary(metric)) for metric in self.metrics)
             lines.append(f"{name:<6}{'':>12}" + "".join(cells) + f"{summary('seconds'):>12.2f}")
         return "\n".join(lines)
+
+
+def _cell(value: float) -> str:
+    """Twelve letters, of which the first is a space: large numbers are written in powers of ten."""
+    plain = f"{value:>12.5f}"
+    return plain if plain.startswith(" ") and len(plain) == 12 else f"{value:>12.5g}"
 
 
 def cross_validate(

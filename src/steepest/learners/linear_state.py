@@ -254,9 +254,11 @@ class LinearState:
     def _refuse_huge_table(self, n_entries: int) -> None:
         size = n_entries * np.dtype(self.settings.dtype).itemsize
         if size > LARGEST_TABLE_BYTES:
+            numbers = len(self.book) > 2 and all(isinstance(label, float) for label in self.book.labels)
+            regress = "; if the labels are numbers to be told, learn a regression (--task regress)" if numbers else ""
             raise DataError(
                 f"the weights would take {size / 2**30:.1f} GB for {self.n_features:,} features and "
-                f"{self.n_outputs} outputs; check the largest feature index, or hash the features to fewer"
+                f"{self.n_outputs} outputs; check the largest feature index, or hash the features to fewer{regress}"
             )
 
     def _grow_features(self, n_features: int) -> None:
