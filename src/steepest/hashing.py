@@ -32,6 +32,7 @@ from steepest.data.columns import (
     guess_kind,
     is_list_of_texts,
     read_table,
+    scaled,
 )
 from steepest.data.source import as_targets, as_weights
 from steepest.feature_names import FeatureNames
@@ -389,7 +390,7 @@ class Hasher(FeatureNames):
         columns = [encode(table.column(name), kind, name) for name, kind in plan.columns]
         if plan.scaled and hasattr(self, "number_sizes_"):
             for place, sizes in zip(plan.scaled, self.number_sizes_, strict=True):
-                columns[place] = _scaled(columns[place], sizes, learn)
+                columns[place] = scaled(columns[place], sizes, learn)
         if not (plan.uses_counts and weigh):
             return plan.recipe, columns, None, 0.0
         if not hasattr(self, "document_counts_"):
@@ -543,21 +544,6 @@ def _as_csr(chunk: Chunk) -> Any:
     rows = csr_matrix((chunk.values, chunk.indices, chunk.indptr), shape=(chunk.n_rows, chunk.n_features), copy=False)
     rows.has_canonical_format = False  # no bucket comes twice in a row, but they are not sorted
     return rows
-
-
-def _scaled(numbers: Array, sizes: Array, learn: bool) -> Array:
-    """Numbers divided by their root mean square, of which `sizes` knows (how many, sum of squares).
-
-    With `learn` that is of the numbers up to and with each, added one by one, so that cuts into batches do not matter.
-    """
-    count, total = sizes
-    if learn and len(numbers):
-        there = ~np.isnan(numbers)
-        count = count + np.cumsum(there)
-        total = np.cumsum(np.concatenate([[total], np.where(there, numbers, 0.0) ** 2]))[1:]
-        sizes[:] = count[-1], total[-1]
-    mean = np.asarray(total) / np.maximum(count, 1)
-    return np.asarray(numbers / np.sqrt(np.where(mean > 0, mean, 1.0)))
 
 
 def _threads(n_jobs: int | None) -> int:

@@ -294,6 +294,21 @@ def _numbers(column: Any, name: str) -> Array:
     return numbers
 
 
+def scaled(numbers: Array, sizes: Array, learn: bool) -> Array:
+    """Numbers divided by their root mean square, of which `sizes` knows (how many, sum of squares).
+
+    With `learn` that is of the numbers up to and with each, added one by one, so that cuts into batches do not matter.
+    """
+    count, total = sizes
+    if learn and len(numbers):
+        there = ~np.isnan(numbers)
+        count = count + np.cumsum(there)
+        total = np.cumsum(np.concatenate([[total], np.where(there, numbers, 0.0) ** 2]))[1:]
+        sizes[:] = count[-1], total[-1]
+    mean = np.asarray(total) / np.maximum(count, 1)
+    return np.asarray(numbers / np.sqrt(np.where(mean > 0, mean, 1.0)))
+
+
 def _number(value: Any, row: int, name: str) -> float:
     if is_missing(value):
         return float("nan")
