@@ -29,11 +29,14 @@ def reviews(n_rows, seed=0):
     return rows
 
 
+def written(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
 @pytest.fixture
 def jsonl(tmp_path):
-    path = tmp_path / "mails.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in reviews(3000)))
-    return path
+    return written(tmp_path / "mails.jsonl", reviews(3000))
 
 
 def test_a_raw_file_becomes_a_model_that_names_its_words(jsonl):
@@ -462,22 +465,14 @@ def houses(n_rows, seed=0):
     for _ in range(n_rows):
         rooms, income, east = float(rng.integers(200, 9000)), float(rng.gamma(4.0)), bool(rng.random() < 0.5)
         price = 20 * rooms + 30_000 * income + 40_000 * east + 5000 * rng.normal()
-        rows.append(
-            {
-                "rooms": rooms,
-                "income": income if rng.random() < 0.9 else None,
-                "side": "e" if east else "w",
-                "price": price,
-            }
-        )
+        known = income if rng.random() < 0.9 else None
+        rows.append({"rooms": rooms, "income": known, "side": "e" if east else "w", "price": price})
     return rows
 
 
 @pytest.fixture
 def house_file(tmp_path):
-    path = tmp_path / "houses.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in houses(3000)))
-    return path
+    return written(tmp_path / "houses.jsonl", houses(3000))
 
 
 def fit_houses(path, **more):
@@ -533,8 +528,8 @@ def test_numbers_that_are_all_zero_or_missing_stay_what_they_are():
 
 
 def test_a_cache_of_rows_with_other_sizes_is_not_believed(house_file, tmp_path):
-    (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in houses(200, seed=5)))
-    for model in (fit_houses(house_file), fit_houses(tmp_path / "few.jsonl")):
+    few = written(tmp_path / "few.jsonl", houses(200, seed=5))
+    for model in (fit_houses(house_file), fit_houses(few)):
         cached = np.concatenate(list(model.predict_stream(st.scan(house_file, label="price").cache(tmp_path / "c"))))
         np.testing.assert_array_equal(
             cached, np.concatenate(list(model.predict_stream(st.scan(house_file, label="price"))))

@@ -36,20 +36,10 @@ from steepest.data.columns import (
 )
 from steepest.data.source import as_targets, as_weights
 from steepest.feature_names import FeatureNames
+from steepest.hash_parameters import check_parameters
 from steepest.names import NameBook
 
 HASH_ID = kernels.hash_id
-WEIGHTINGS = ("auto", "count", "binary", "log", "tfidf")
-NORMS = ("l2", None)
-LONGEST_GRAM = 1 << 20
-# Parameters that are whole numbers, with their bounds.
-INTEGERS = (
-    ("n_bits", 10, 30),
-    ("copies", 1, 64),
-    ("names", 0, 1 << 26),
-    ("min_token", 1, 1 << 20),
-    ("seed", -(1 << 63), (1 << 64) - 1),
-)
 LEARNED = ("columns_", "names_", "document_counts_", "n_documents_", "number_sizes_", "n_features_in_")
 
 
@@ -418,8 +408,8 @@ class Hasher(FeatureNames):
             options=self._options(),
         )
         only_text = self.columns_[0][0] if [kind for _, kind in self.columns_] == [TEXT] else None
-        scaled = tuple(place for place, (_, kind) in enumerate(self.columns_) if kind == NUMBER and self._scales)
-        return _Plan(self.columns_, recipe, self._uses_counts, only_text, scaled)
+        numbers = [place for place, (_, kind) in enumerate(self.columns_) if kind == NUMBER]
+        return _Plan(self.columns_, recipe, self._uses_counts, only_text, tuple(numbers if self._scales else ()))
 
     def _prefix(self, name: str) -> str:
         """Words are named by their column where there is more than one text."""
@@ -447,32 +437,7 @@ class Hasher(FeatureNames):
     def _check(self) -> None:
         """Refuses bad parameters. Those that a plan was made from are good."""
         if self._plan is None:
-            self._check_each()
-
-    def _check_each(self) -> None:
-        for name, low, high in INTEGERS:
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= int(value) <= high:
-                raise DataError(f"{name}={value!r} must be a whole number from {low} to {high}")
-        for name, known in (("weighting", WEIGHTINGS), ("norm", NORMS)):
-            if getattr(self, name) not in known:
-                raise DataError(
-                    f"{name}={getattr(self, name)!r} is unknown; choose one of {', '.join(map(repr, known))}"
-                )
-        for name in ("ngrams", "char_ngrams"):
-            bounds = getattr(self, name)
-            if bounds is not None and not (_is_pair(bounds, int) and 1 <= bounds[0] <= bounds[1] <= LONGEST_GRAM):
-                raise DataError(
-                    f"{name}={bounds!r} must be (low, high) with 1 <= low <= high <= {LONGEST_GRAM}, or None"
-                )
-        if isinstance(self.stop_words, str):
-            raise DataError(f"stop_words={self.stop_words!r} is one string; give a collection of words")
-        if isinstance(self.cross, str) or not all(_is_pair(pair, str) for pair in self.cross):
-            raise DataError(f"cross={self.cross!r} must hold pairs of column names, as in cross=[('text', 'user')]")
-        if self.scale_numbers not in (True, False, "auto"):
-            raise DataError(f"scale_numbers={self.scale_numbers!r} is unknown; give True, False or 'auto'")
-        if self.n_jobs is not None and not isinstance(self.n_jobs, int | np.integer):
-            raise DataError(f"n_jobs={self.n_jobs!r} must be a whole number, or None for all cores")
+            check_parameters(self)
 
     # ---------------------------------------------------------------------------------------------------------- state
 
@@ -555,7 +520,3 @@ def _threads(n_jobs: int | None) -> int:
 @cache
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _is_pair(value: Any, kind: type) -> bool:
-    return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(part, kind) for part in value)

@@ -14,6 +14,7 @@ from steepest.data.files import Block, TextFile
 from steepest.data.roles import (
     Roles,
     arrow,
+    plain_memory,
     require,
 )
 from steepest.data.source import Order
@@ -179,7 +180,7 @@ class CsvSource(TableLines):
             reader.ConvertOptions(
                 column_types=types, include_columns=used, null_values=MISSING, strings_can_be_null=True
             ),
-            memory_pool=pa.system_memory_pool(),
+            memory_pool=plain_memory(),
         )
 
     def check(self, data: bytes, file: TextFile) -> Iterator[Line]:

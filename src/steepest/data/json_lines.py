@@ -11,6 +11,7 @@ from steepest.data.files import TextFile
 from steepest.data.roles import (
     arrow,
     is_list,
+    plain_memory,
 )
 from steepest.data.table_lines import LOOK_BYTES, Line, TableLines
 from steepest.kernels import is_utf8
@@ -72,7 +73,7 @@ class JsonSource(TableLines):
             pa.BufferReader(data),
             reader.ReadOptions(use_threads=False, block_size=len(data) + 1),
             reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-            memory_pool=pa.system_memory_pool(),
+            memory_pool=plain_memory(),
         )
 
     def check(self, data: bytes, file: TextFile) -> Iterator[Line]:

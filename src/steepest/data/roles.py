@@ -34,6 +34,11 @@ def arrow(part: str = "") -> ModuleType:
         raise DataError("reading tables needs one more module, pyarrow; pip install steepest[tables]") from None
 
 
+def plain_memory() -> Any:
+    """Memory of the system for Arrow: its own allocator takes large pages for each size, some 40 MB more in all."""
+    return arrow().system_memory_pool()
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
     """The columns as the caller named them; the label is settled later if it is None."""
