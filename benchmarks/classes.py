@@ -61,7 +61,7 @@ def quality(scores: np.ndarray, y: np.ndarray, classes: Any) -> str:
 def ours(split: Split, options: dict[str, Any]) -> str:
     model = st.LinearClassifier(hasher=st.Hasher(), random_state=0, **options).fit(split.texts, split.y)
     shown = quality(model.decision_function(split.held_texts), split.held_y, getattr(model, "classes_", None))
-    return f"{shown}  step {model._learner.eta0:g}"
+    return f"{shown}  step {model.learner_.eta0:g}"
 
 
 def peer(split: Split) -> str:

@@ -269,7 +269,7 @@ def measure(name: str, split: Split, model: st.LinearClassifier | st.LinearRegre
 def compare_grid(name: str, split: Split, epochs: int) -> str:
     model = fit(name, split, epochs=epochs)
     own, own_loss = measure(name, split, model)
-    eta = float(model._learner.eta0)
+    eta = float(model.learner_.eta0)
     cells, losses = [], []
     for parameter, values in (("eta0", eta * STEPS), ("alpha", ALPHAS)):
         scores = []

@@ -69,7 +69,7 @@ def without_a_tenth(known: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]
 
 def ours(known: sp.csr_matrix, confidence: float, alpha: float) -> Factors:
     import steepest as st
-    from steepest.learners.factor_settings import KNOWN_SHARE
+    from steepest.learners.factors.factor_settings import KNOWN_SHARE
 
     entries = known.tocoo()
     usual = KNOWN_SHARE * len(np.unique(entries.row)) * len(np.unique(entries.col)) / known.nnz
@@ -95,7 +95,7 @@ SIDES: dict[str, Callable[..., Factors]] = {"ours": ours, "implicit": implicit}
 
 def measure(factors: Factors, known: sp.csr_matrix, wanted: sp.csr_matrix) -> tuple[float, float]:
     """(NDCG@10, Recall@20), means over users who have something to be found."""
-    from steepest.recommendations import best_rows
+    from steepest.models.recommendations import best_rows
 
     users = np.flatnonzero(np.diff(wanted.indptr))
     seen, truth = known[users], wanted[users].tocsr()
@@ -193,7 +193,7 @@ def kl(rank: int = 20) -> None:
 def ranks() -> None:
     """Seconds and objective by iteration on ml-1m-implicit; Cholesky is what small ranks use."""
     import steepest as st
-    from steepest.learners import als
+    from steepest.learners.factors import als
 
     entries = load_lists("ml-1m")[0].tocoo()
     X, usual = np.column_stack([entries.row, entries.col]), (als.EXACT, als.CG_STEPS)

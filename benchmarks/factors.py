@@ -170,14 +170,14 @@ def hogwild(train: Data, test: Data, rank: int, jobs: int, epochs: int | None = 
     from concurrent.futures import ThreadPoolExecutor
 
     from steepest import MatrixFactorization, kernels
-    from steepest.learners.factor_settings import resolve_settings
-    from steepest.learners.factors import FactorLearner
+    from steepest.data.entries import Entries
+    from steepest.learners.factors.factor_settings import resolve_settings
+    from steepest.learners.factors.factors import FactorLearner
 
     users, items, values = train
     learner = FactorLearner(resolve_settings(MatrixFactorization(rank).get_params(), 0))
-    learner.start(values.astype(np.float64), None)
-    learner.grow(*(int(max(a.max(), b.max())) + 1 for a, b in zip(train[:2], test[:2], strict=True)))
-    learner.count(users, items)
+    sizes = (int(max(a.max(), b.max())) + 1 for a, b in zip(train[:2], test[:2], strict=True))
+    learner.prepare(Entries(users, items, values.astype(np.float64), None), *sizes)
     learner.set_shrinkage()
     parts = np.array_split(np.random.default_rng(0).permutation(len(users)), jobs)
     scaled = learner.normalised(values)
@@ -185,9 +185,9 @@ def hogwild(train: Data, test: Data, rank: int, jobs: int, epochs: int | None = 
     bounds = [np.array([0, len(table)]) for table in (learner.users, learner.items)]
 
     def learn(part: tuple[np.ndarray, ...]) -> int:
-        offsets, order, loss = np.array([0, len(part[0])]), np.zeros(1, np.int32), np.zeros(1)
-        tables, choices = (learner.users, learner.items), learner.choices(learner.eta)
-        return kernels.factor_sgd_blocks(*part, None, offsets, order, *bounds, *tables, choices, loss, 1)
+        blocks = kernels.FactorBlocks(*part, None, np.array([0, len(part[0])]), *bounds)
+        tables, choices = (learner.users, learner.items), learner.choices(block_steps=True)
+        return kernels.factor_learn(blocks, np.zeros(1, np.int32), *tables, choices, np.zeros(1), 1)
 
     with ThreadPoolExecutor(jobs) as pool:
         seconds = [seconds_of(lambda: list(pool.map(learn, entries))) for _ in range(epochs or 6)]

@@ -191,18 +191,18 @@ def kernel(settings: Settings, bits: int, loss: str) -> Result:
     from steepest import kernels
 
     X, y = load_rows(settings, bits=bits)
-    choices = kernels.Choices(
-        loss={"hinge": 0, "log": 2}[loss], loss_parameter=0.0, target_kind=0, schedule=2, eta0=1.0, power=1.0,
-        decay=ALPHA, l1=0.0, l2=ALPHA, threshold=np.inf, shrink_period=1, average=0, batch_size=1, bias_scale=-1.0,
+    choices = kernels.LinearChoices(
+        solver=0, loss={"hinge": 0, "log": 2}[loss], loss_parameter=0.0, target_kind=0, schedule=2, eta0=1.0, power=1.0,
+        alpha=ALPHA, l1=0.0, l2=ALPHA, truncate_below=np.inf, truncate_every=1, average=0, batch_size=1,
+        bias_scale=-1.0,
     )  # fmt: skip
-    rows = (X.indptr.astype(np.int64), X.indices, X.data, y.astype(np.float64), None, None)
+    rows = kernels.Rows(X.indptr.astype(np.int64), X.indices, X.data, y.astype(np.float64))
     v, times = np.empty(2**bits, np.float32), []
     for _ in range(3):
         v[:] = 0
-        bias, square, mean = np.zeros((3, 1))
         clock = np.array([0, 0, 1, 0, 0, 0, 0], np.float64)  # the third is the scale of v
-        learn = partial(kernels.linear_sgd, *rows, v, None, None, bias, square, mean, clock, choices)
-        times.append(seconds_of(learn))
+        state = kernels.LinearState(v, *np.zeros((3, 1)), clock)
+        times.append(seconds_of(partial(kernels.linear_learn, rows, state, choices)))
     return speeds(statistics.median(times), X)
 
 

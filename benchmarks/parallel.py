@@ -25,22 +25,21 @@ THREADS = {
     "serial": {},
     "replicas, 1 thread": {"parallel": "replicas"},
     "replicas, 2 threads": {"parallel": "replicas", "n_jobs": 2},
-    "4 replicas, 2 threads": {"parallel": "replicas", "n_jobs": 2, "n_replicas": 4},
+    "4 replicas, 2 threads": {"parallel": st.Replicas(4), "n_jobs": 2},
     "hogwild, 2 threads": {"parallel": "hogwild", "n_jobs": 2},
 }
 LARGE = {name: THREADS[name] for name in ("serial", "replicas, 2 threads", "hogwild, 2 threads")}
-MIXING = {"parallel": "mixing", "n_shards": 16, "n_jobs": 2}
 SHARDS = {
     "serial, 4 epochs": {"epochs": 4},
-    "one-shot": {**MIXING, "epochs": 4, "rounds": 1},
-    "one-shot, uniform": {**MIXING, "epochs": 4, "rounds": 1, "mix": "uniform"},
-    "vote": {**MIXING, "epochs": 4, "rounds": 1, "vote": True},
-    "8 rounds": {**MIXING, "epochs": 8},
-    "8 rounds, uniform": {**MIXING, "epochs": 8, "mix": "uniform"},
-    "8 rounds, topk": {**MIXING, "epochs": 8, "send": "topk"},
-    "8 rounds, float16": {**MIXING, "epochs": 8, "send": "float16"},
-    "32 rounds": {**MIXING, "epochs": 8, "rounds": 32},
-    "32 rounds, uniform": {**MIXING, "epochs": 8, "rounds": 32, "mix": "uniform"},
+    "one-shot": {"parallel": st.Mixing(16, rounds=1), "n_jobs": 2, "epochs": 4},
+    "one-shot, uniform": {"parallel": st.Mixing(16, rounds=1, weights="uniform"), "n_jobs": 2, "epochs": 4},
+    "vote": {"parallel": st.Mixing(16, rounds=1, vote=True), "n_jobs": 2, "epochs": 4},
+    "8 rounds": {"parallel": st.Mixing(16), "n_jobs": 2, "epochs": 8},
+    "8 rounds, uniform": {"parallel": st.Mixing(16, weights="uniform"), "n_jobs": 2, "epochs": 8},
+    "8 rounds, topk": {"parallel": st.Mixing(16, send="topk"), "n_jobs": 2, "epochs": 8},
+    "8 rounds, float16": {"parallel": st.Mixing(16, send="float16"), "n_jobs": 2, "epochs": 8},
+    "32 rounds": {"parallel": st.Mixing(16, rounds=32), "n_jobs": 2, "epochs": 8},
+    "32 rounds, uniform": {"parallel": st.Mixing(16, rounds=32, weights="uniform"), "n_jobs": 2, "epochs": 8},
 }
 
 

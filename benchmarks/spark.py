@@ -211,7 +211,7 @@ def our_linear(frame: Any, held: Held, loss: str, settings: list[dict[str, Any]]
     import steepest as st
 
     for params in settings:
-        model = st.LinearClassifier(loss, random_state=0, n_shards=2, **params)
+        model = st.LinearClassifier(loss, random_state=0, parallel=st.Mixing(n_shards=2), **params)
         seconds, model = timed(lambda m=model: st.fit_spark(m, frame, label="label", **options))
         value, test = judged(model.decision_function, held, loss == "log")
         rounds = sum(model.history_.column("seconds"))
@@ -241,7 +241,7 @@ def warm_up(spark: Any) -> Any:
     small = spark.read.parquet(files_of("vectors", 200_000)[0]).limit(500)
     LogisticRegression(maxIter=2).fit(small)
     for barrier in (False, True):
-        model = st.LinearClassifier(n_shards=2, epochs=2)
+        model = st.LinearClassifier(parallel=st.Mixing(n_shards=2), epochs=2)
         st.fit_spark(model, small, features="features", label="label", barrier=barrier)
     return spark
 
@@ -295,8 +295,8 @@ def batch(n: int) -> None:
         print(f"  LogisticRegression {model.summary.totalIterations} iterations: {spent[iterations]:.2f} s", flush=True)
     print(f"  LogisticRegression, an iteration: {(spent[25] - spent[5]) / 20:.3f} s")
     for barrier in (False, True):
-        model = st.LinearClassifier(alpha=1e-5, solver="lbfgs", tol=1e-9, n_shards=2, random_state=0)
-        options = dict(features="features", label="label", method="batch", rounds=25, barrier=barrier)
+        model = st.LinearClassifier(alpha=1e-5, solver="lbfgs", tol=1e-9, random_state=0)
+        options = dict(features="features", label="label", method="batch", rounds=25, n_shards=2, barrier=barrier)
         seconds, model = timed(lambda m=model, o=options: st.fit_spark(m, frame, **o))
         passes, inside = (sum(model.history_.column(name)) for name in ("passes", "seconds"))
         name = "batch, barrier" if barrier else "batch"
@@ -319,8 +319,8 @@ def text(n: int) -> None:
 
     def ours() -> Iterable[Run]:
         for epochs in (1, 2, 4):
-            model = st.LinearClassifier(hasher=st.Hasher(BITS), alpha=1e-5, epochs=epochs, n_shards=2, random_state=0)
-            options = dict(features="text", label="label", barrier=True)
+            model = st.LinearClassifier(hasher=st.Hasher(BITS), alpha=1e-5, epochs=epochs, random_state=0)
+            options = dict(features="text", label="label", n_shards=2, barrier=True)
             seconds, model = timed(lambda m=model, o=options: st.fit_spark(m, frame, **o))
             rounds = sum(model.history_.column("seconds"))
             loss = log_loss(model.decision_function(held), y)
@@ -443,29 +443,29 @@ def round_cost(n: int) -> None:
 
     spark = warm_up(session())
     frame = spark.read.parquet(*files_of("vectors", n))
-    model = st.LinearClassifier(random_state=0, n_shards=2, epochs=8, alpha=1e-5)
-    kept: list[Any] = []
-    real = far.fit_linear
+    model = st.LinearClassifier(random_state=0, parallel=st.Mixing(n_shards=2), epochs=8, alpha=1e-5)
+    empty: list[float] = []
+    real = far.FarShards.prepare
 
-    def keep(estimator: Any, shards: Any, *more: Any) -> None:
-        real(estimator, shards, *more)
-        for _ in range(5):
-            seconds, _ = timed(lambda: shards.run(nothing, None))
-            kept.append(seconds)
+    def prepare(shards: Any, learner: Any) -> None:
+        real(shards, learner)
+        empty.extend(timed(lambda: shards.shards.run(nothing, None))[0] for _ in range(5))
 
-    far.fit_linear = keep  # type: ignore[assignment]
+    far.FarShards.prepare = prepare  # type: ignore[method-assign]
     seconds, model = timed(lambda: st.fit_spark(model, frame, features="features", label="label"))
     rounds = model.history_.column("seconds")
-    inside = st.LinearClassifier(random_state=0, n_shards=2, epochs=8, alpha=1e-5)
-    far.fit_linear = real
+    inside = st.LinearClassifier(random_state=0, parallel=st.Mixing(n_shards=2), epochs=8, alpha=1e-5)
+    far.FarShards.prepare = real  # type: ignore[method-assign]
     st.fit_spark(inside, frame, features="features", label="label", barrier=True)
     short = inside.history_.column("seconds")
     X, y = rows_of(n, "train")
-    local = st.LinearClassifier(random_state=0, n_shards=2, epochs=8, alpha=1e-5, parallel="mixing", n_jobs=2).fit(X, y)
+    local = st.LinearClassifier(random_state=0, epochs=8, alpha=1e-5, parallel=st.Mixing(n_shards=2), n_jobs=2).fit(
+        X, y
+    )
     alone = local.history_.column("seconds")
     print(f"{n:,} rows, 2^{BITS} places, 2 shards: {seconds:.2f} s in all")
     print(f"  a round {np.median(rounds[1:]):.3f} s; on two threads of one process {np.median(alone[1:]):.3f} s")
-    print(f"  a job without work {np.median(kept):.3f} s; a round in barrier mode {np.median(short[1:]):.3f} s")
+    print(f"  a job without work {np.median(empty):.3f} s; a round in barrier mode {np.median(short[1:]):.3f} s")
     spark.stop()
 
 

@@ -55,7 +55,7 @@ def compare(name: str) -> str:
             model = st.TextClassifier(names=0, n_jobs=2, random_state=seed, **options, **settings)
             model.fit([texts[row] for row in learned], y)
             told.append(precision(model.predict_top([texts[row] for row in held], 1)[0][:, 0], truth))
-    chosen = model._learner.settings
+    chosen = model.learner_.settings
     return (
         f"{name:<22}{len(y):>7,} texts {len(model.classes_):>4} labels  fixed {told[0]:.4f} {told[2]:.4f}  "
         f"auto {told[1]:.4f} {told[3]:.4f}  (dim {chosen.dim}, eta0 {chosen.eta0:g}, {model.n_iter_} epochs)"

@@ -26,7 +26,7 @@ def curve(init: str, seed: int) -> list[float]:
     """Test error after every epoch."""
     X, y = moons(300, 0)
     new, truth = moons(2000, 1)
-    model, errors = st.NetworkClassifier((6,), init=init, eta0=0.02, batch_size=16, random_state=seed), []
+    model, errors = st.NetworkClassifier(st.Layers((6,), init=init), eta0=0.02, batch_size=16, random_state=seed), []
     for _ in range(EPOCHS):
         model.partial_fit(X, y)
         errors.append(1 - model.score(new, truth))

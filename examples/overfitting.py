@@ -29,7 +29,7 @@ def errors(size: int, **more: Any) -> tuple[float, float]:
 
 def main(folder: Any = None) -> None:
     found = {size: errors(size) for size in SIZES}
-    stopped = errors(SIZES[-1], early_stopping=True, validation_fraction=0.25, patience=100)
+    stopped = errors(SIZES[-1], early_stopping=st.EarlyStopping(fraction=0.25, patience=100))
     print(f"{'units a layer':<16}{'training':>10}{'test':>10}")
     for size, (training, test) in found.items():
         print(f"{size:<16}{training:>10.3f}{test:>10.3f}")

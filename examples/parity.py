@@ -69,16 +69,16 @@ def one_layer(X: Any) -> tuple[Any, int]:
 def best(hidden: tuple[int, ...], n_bits: int, seeds: int = 3) -> tuple[float, int]:
     """(best accuracy of some starts, weights) on all 2^n rows."""
     X, y = all_rows(n_bits)
-    options: dict[str, Any] = dict(epochs=300, eta0=0.05, batch_size=128, alpha=0.0, validation_fraction=0)
-    model = st.NetworkClassifier(hidden, restarts=seeds, random_state=0, **options).fit(X, y)
+    options: dict[str, Any] = dict(epochs=300, eta0=0.05, batch_size=128, alpha=0.0)
+    model = st.NetworkClassifier(hidden, restarts=st.Restarts(seeds, fraction=0), random_state=0, **options).fit(X, y)
     return model.score(X, y), model.n_nonzero_
 
 
 def learned_pair() -> Any:
     """The exclusive or of two bits."""
     X, y = all_rows(2)
-    options: dict[str, Any] = dict(epochs=300, eta0=0.05, alpha=0.0, validation_fraction=0)
-    return st.NetworkClassifier((2,), restarts=4, random_state=0, **options).fit(X, y)
+    options: dict[str, Any] = dict(epochs=300, eta0=0.05, alpha=0.0)
+    return st.NetworkClassifier((2,), restarts=st.Restarts(4, fraction=0), random_state=0, **options).fit(X, y)
 
 
 def learned_tree(pair: Any, X: Any) -> Any:

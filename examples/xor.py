@@ -14,7 +14,7 @@ Y = np.array([0, 1, 1, 0])
 
 
 def fit(seed: int = 0) -> st.NetworkClassifier:
-    options: dict[str, Any] = dict(epochs=400, eta0=0.05, restarts=4, validation_fraction=0, alpha=0.0)
+    options: dict[str, Any] = dict(epochs=400, eta0=0.05, restarts=st.Restarts(4, fraction=0), alpha=0.0)
     return st.NetworkClassifier(hidden=(2,), random_state=seed, **options).fit(X, Y)
 
 

@@ -15,6 +15,64 @@ from hypothesis import settings
 settings.register_profile("steepest", deadline=None)
 settings.load_profile("steepest")
 
+# `make quick`: these directories and modules without the slow tests named behind them, and the promises of one small
+# case per estimator. What it takes in all is about a minute and a half of CPU time.
+TESTS = Path(__file__).parent
+QUICK = {
+    "kernels": ("test_mutated_text_breaks_no_promise", "test_a_long_polynomial_average_forgets_nothing_else"),
+    "features": ("test_every_character_is_classed_and_folded_as_unicode_says",),
+    "data/test_streaming.py": (
+        "test_batch_solvers_take_no_memory_for_the_rows_of_a_file",
+        "test_memory_does_not_grow_with_the_number_of_rows",
+        "test_rows_that_are_kept_stay_within_the_promise",
+    ),
+    "data": ("test_features_have_their_names_back", "test_every_changed_byte_is_noticed"),
+    "learners/test_losses.py": (),
+    "learners/test_penalties.py": (),
+    "learners/test_schedules.py": (),
+    "models/test_linear.py": (
+        "test_every_rule_comes_near_the_optimum_of_every_binary_loss",
+        "test_every_rule_comes_near_the_optimum_of_every_regression_loss",
+    ),
+    "promises/test_models_of_old.py": (),
+    "promises/test_golden_predictions.py": (),
+    "cli/test_cli.py": (),
+    "test_model_file.py": (),
+    "test_atomic.py": (),
+    "test_size.py": (),
+    "test_words.py": (),
+}
+QUICK_CASES = {
+    "linear/sgd-two",
+    "linear/mixing-two",
+    "linear/lbfgs",
+    "linear/numbers",
+    "ranker/blocks",
+    "network/adam-four",
+    "network/numbers",
+    "radial/closed-form-RBFClassifier",
+    "radial/fixed-RBFRegressor",
+    "k-means/minibatch-blobs",
+    "text/softmax",
+    "factors/sgd",
+}
+
+
+def is_quick(item):
+    path = item.path.relative_to(TESTS)
+    if path.as_posix() == "promises/test_promises.py":
+        case = getattr(item, "callspec", None)
+        return case is not None and case.params.get("name") in QUICK_CASES and "killed" not in item.name
+    for place, slow in QUICK.items():
+        if path.is_relative_to(place):
+            return item.originalname not in slow
+    return False
+
+
+def pytest_collection_modifyitems(items):
+    for item in filter(is_quick, items):
+        item.add_marker("quick")
+
 
 def sparse_problem(n_rows=600, n_features=200, n_classes=2, density=0.06, noise=0.05, seed=0):
     """Unit sparse rows, labels from a planted linear rule with some flipped."""
@@ -86,7 +144,7 @@ def kill_driver(monkeypatch, in_run):
     """The driver of a Spark fit dies in its n-th run from now on; the list grows by every run."""
     from steepest.spark.shards import Shards
 
-    real, runs = Shards._run, []
+    real, runs = Shards.run_anew, []
 
     def mortal(shards, *given):
         runs.append(1)
@@ -94,5 +152,5 @@ def kill_driver(monkeypatch, in_run):
             raise KeyboardInterrupt
         return real(shards, *given)
 
-    monkeypatch.setattr(Shards, "_run", mortal)
+    monkeypatch.setattr(Shards, "run_anew", mortal)
     return runs

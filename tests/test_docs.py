@@ -25,7 +25,9 @@ import steepest
 from steepest import cli
 
 ROOT = Path(__file__).parents[1]
+EXTENDING = ROOT / "docs" / "extend"  # followed in a copy of the tree, by test_extend.py
 PAGES = sorted([*ROOT.glob("README.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = [page for page in PAGES if not page.is_relative_to(EXTENDING)]
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 MODULES = sorted(
@@ -144,16 +146,34 @@ def test_outputs_are_compared_by_words(shown, real, same):
     assert same_lines(shown.splitlines(), real.splitlines()) is same
 
 
+REFERENCE = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", re.findall(r"^::: steepest\.(\S+)", REFERENCE, re.MULTILINE))
+def test_every_entry_of_the_reference_is_there(path):
+    module, _, name = f"steepest.{path}".rpartition(".")
+    assert hasattr(importlib.import_module(module), name)
+
+
 @pytest.mark.parametrize("name", steepest.__all__)
 def test_every_public_name_is_explained(name):
-    reference = (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
     entry = rf"(^::: steepest\.[\w.]*\b|`){name}(`|$)"
-    assert re.search(entry, reference, re.MULTILINE), f"{name} is not in the reference"
+    assert re.search(entry, REFERENCE, re.MULTILINE), f"{name} is not in the reference"
     value = getattr(steepest, name)
     if inspect.isclass(value) or callable(value):
         assert (inspect.getdoc(value) or "").strip(), f"{name} has no docstring"
         # A dataclass without a docstring of its own shows its signature.
         assert not (inspect.getdoc(value) or "").startswith(f"{name}(")
+
+
+@pytest.mark.parametrize("name", [name for name in steepest.__all__ if name != "__version__"])
+def test_every_public_name_has_an_example_that_runs(name):
+    value = getattr(steepest, name)
+    examples = doctest.DocTestFinder(recurse=False).find(value, name, globs={})
+    assert examples, f"{name} has no docstring"
+    assert examples[0].examples, f"{name} has no example in its docstring: write one behind >>>"
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    assert runner.run(examples[0]).failed == 0
 
 
 def test_every_parameter_of_the_classifier_is_explained():

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from steepest import model_file
-from steepest.data.chunk import DataError
-from steepest.model_file import FORMAT_VERSION, ModelFileError, read, write
+from steepest.errors import DataError, ModelFileError
+from steepest.model_file import FORMAT_VERSION, read, write
 
 GOLDEN = Path(__file__).parent / "golden" / "model-format-1.steepest"
 GOLDEN_2 = GOLDEN.with_name("model-format-2.steepest")
@@ -369,16 +369,18 @@ def failing(number):
 
 
 FAILURES = [
-    ("os.fsync", failing(errno.ENOSPC), r"No space left on device\): free some space"),
-    ("os.replace", failing(errno.EACCES), r"Permission denied\): choose a place where you may write"),
-    ("os.chmod", failing(errno.EIO), r"Input/output error\): choose another place"),
-    ("builtins.open", failing(errno.ENOSPC), r"No space left on device\): free some space"),
+    ("os.fsync", failing(errno.ENOSPC), r"No space left on device\); free some space"),
+    ("os.replace", failing(errno.EACCES), r"Permission denied\); choose a place where you may write"),
+    ("os.chmod", failing(errno.EIO), r"Input/output error\); choose another place"),
+    ("builtins.open", failing(errno.ENOSPC), r"No space left on device\); free some space"),
 ]
 
 
 @pytest.mark.parametrize("existing", [True, False])
 @pytest.mark.parametrize(("function", "failure", "message"), FAILURES)
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, function, failure, message, existing):
+    if function == "os.chmod" and not existing:
+        pytest.skip("a new file has its permissions from the beginning")
     path = tmp_path / "m"
     if existing:
         write(path, {"version": "old"}, DENSE)
@@ -423,7 +425,8 @@ def test_a_disk_that_fills_up_in_the_middle_leaves_the_old_file(tmp_path):
     script = """
 import resource, sys
 import numpy as np
-from steepest.model_file import ModelFileError, write
+from steepest.model_file import write
+from steepest.errors import ModelFileError
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 try:
     write(sys.argv[1], {}, {"w": np.ones(1 << 18)})
@@ -431,7 +434,7 @@ except ModelFileError as error:
     print(error)
 """
     output = run(script, tmp_path / "m")
-    assert output == f"cannot write {tmp_path / 'm'} (File too large): free some space or choose another disk\n"
+    assert output == f"{tmp_path / 'm'} cannot be written (File too large); free some space or choose another disk\n"
     assert os.listdir(tmp_path) == ["m"]
     assert same_content(read(tmp_path / "m"), ({"version": "old"}, DENSE))
 
@@ -478,7 +481,7 @@ def test_a_reader_sees_complete_files_while_writers_are_killed(tmp_path):
 
 def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(
-        ModelFileError, match=r"cannot write .*nowhere.m \(No such file.*\): create its directory first"
+        ModelFileError, match=r"nowhere.m cannot be written \(No such file.*\); create its directory first"
     ):
         write(tmp_path / "nowhere" / "m", {}, {})
 
@@ -517,13 +520,13 @@ def test_permissions_follow_the_umask_or_the_replaced_file(tmp_path):
 def test_protected_places_are_refused(tmp_path):
     write(tmp_path / "m", {}, {})
     (tmp_path / "m").chmod(0o444)
-    with pytest.raises(ModelFileError, match=r"Permission denied\): choose a place where you may write"):
+    with pytest.raises(ModelFileError, match=r"Permission denied\); choose a place where you may write"):
         write(tmp_path / "m", {}, {})
     (tmp_path / "m").chmod(0)
     with pytest.raises(ModelFileError, match=r"cannot be read \(Permission denied\)"):
         read(tmp_path / "m")
     tmp_path.chmod(0o555)
-    with pytest.raises(ModelFileError, match=r"Permission denied\): choose a place where you may write"):
+    with pytest.raises(ModelFileError, match=r"Permission denied\); choose a place where you may write"):
         write(tmp_path / "other", {}, {})
     tmp_path.chmod(0o755)
 
@@ -710,7 +713,7 @@ HOSTILE = {
     "version 0": (model_bytes({}, format_version="0"), "is damaged .format version '0'"),
     "version x": (model_bytes({}, format_version="x" * 1000), "is damaged .format version 'xxxxxxxxxxxxxxxxxxxx'"),
     "version of many digits": (model_bytes({}, format_version="9" * 9999), "is damaged .format version '9"),
-    "version that is a number": (model_bytes({}, format_version=1), "metadata that is no text"),
+    "version that is a number": (model_bytes({}, format_version=1), "metadata that is not a text"),
     "unknown entry": (model_bytes({}, extra="x"), "metadata has other entries than checksum, format_version"),
     "header of lists": (
         model_bytes('{"__metadata__":' + "[" * DEEP + "]" * DEEP + "}"),

@@ -1,32 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds arbitrary bytes to the libsvm parser and checks what it promises; mutate.h tells how to compile it.
-#include <algorithm>
-#include <cmath>
-
-#include "../libsvm.cpp"
-#include "mutate.h"
+// Feeds arbitrary bytes to the libsvm parser and checks what it promises; mutate.h says how to compile it.
+#include "fuzz/mutate.h"
+#include "parse/libsvm.cpp"
 
 using namespace steepest;
 
-namespace {
-
-void check(const LibsvmRows& rows, const std::vector<Text>& texts, const LibsvmOptions& options) {
-  check_lines(rows, texts, options.skip_bad);
-  for (int64_t i = 0; i < rows.n_rows; ++i)
-    require(!rows.has_groups || rows.groups.data()[i] >= kNoGroup, "groups are numbers or none");
-  int64_t widest = 0;
-  for (int64_t k = 0; k < rows.n_entries; ++k) {
-    const int64_t column = rows.indices.data()[k];
-    require(column >= 0 && column < options.n_features, "columns are in range");
-    widest = std::max(widest, column + 1);
-  }
-  require(rows.n_features == widest, "n_features is the widest row");
-}
-
-}  // namespace
-
-// The first byte chooses the options, the rest is text; its halves must parse like the whole if they are cut
-// at a line.
+// The first byte chooses the options, the rest is text.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   LibsvmOptions options;
@@ -34,14 +13,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.with_labels = data[0] & 2;
   options.skip_bad = data[0] & 4;
   if (data[0] & 8) options.n_features = 1 + (data[0] >> 4);
-  ExactTexts whole, halves;
-  cut_at_line(reinterpret_cast<const char*>(data) + 1, static_cast<int64_t>(size) - 1, whole, halves);
-  LibsvmRows rows, parts;
-  parse_libsvm(whole.texts, options, rows);
-  check(rows, whole.texts, options);
-  parse_libsvm(halves.texts, options, parts);
-  check(parts, halves.texts, options);
-  check_same(rows, parts);
+  auto check = [&](const LibsvmRows& rows) {
+    for (int64_t i = 0; i < rows.n_rows; ++i)
+      require(!rows.groups.is_used || rows.groups.values.data()[i] >= kNoGroup, "groups are numbers or none");
+    int64_t widest = 0;
+    for (int64_t k = 0; k < rows.n_entries; ++k) {
+      const int64_t column = rows.indices.data()[k];
+      require(column >= 0 && column < options.n_features, "columns are in range");
+      widest = std::max(widest, column + 1);
+    }
+    require(rows.n_features == widest, "n_features is the widest row");
+  };
+  check_parser(reinterpret_cast<const char*>(data) + 1, static_cast<int64_t>(size) - 1, options, parse_libsvm,
+               check, &LibsvmRows::groups);
   return 0;
 }
 

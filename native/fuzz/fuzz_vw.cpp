@@ -1,31 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds arbitrary bytes to the Vowpal Wabbit parser and checks what it promises; mutate.h tells how to
+// Feeds arbitrary bytes to the Vowpal Wabbit parser and checks what it promises; mutate.h says how to
 // compile it.
-#include <algorithm>
-#include <cmath>
-
-#include "../names.cpp"
-#include "../vw.cpp"
-#include "mutate.h"
+#include "fuzz/mutate.h"
+#include "parse/vw.cpp"
+#include "text/names.cpp"
 
 using namespace steepest;
 
-namespace {
-
-void check(const VwRows& rows, const std::vector<Text>& texts, const VwOptions& options) {
-  check_lines(rows, texts, options.skip_bad);
-  for (int64_t i = 0; i < rows.n_rows; ++i)
-    require(!rows.has_weights || (std::isfinite(rows.weights.data()[i]) && rows.weights.data()[i] >= 0),
-            "weights are finite and not negative");
-  for (int64_t k = 0; k < rows.n_entries; ++k)
-    require(rows.indices.data()[k] >= 0 && rows.indices.data()[k] >> options.n_bits == 0,
-            "columns are in range");
-}
-
-}  // namespace
-
-// The first byte chooses the options, the rest is text; its halves must parse like the whole if they are cut
-// at a line.
+// The first byte chooses the options, the rest is text.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   VwOptions options;
@@ -33,18 +15,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.with_labels = data[0] & 2;
   options.skip_bad = data[0] & 4;
   options.n_bits = data[0] & 8 ? 30 : 1 + (data[0] >> 4);
-  ExactTexts whole, halves;
-  cut_at_line(reinterpret_cast<const char*>(data) + 1, static_cast<int64_t>(size) - 1, whole, halves);
-  VwRows rows, parts;
   if (data[0] & 16) options.log_from.assign(2, data[0]);
-  parse_vw(whole.texts, options, rows);
-  check(rows, whole.texts, options);
-  parse_vw(halves.texts, options, parts);
-  check(parts, halves.texts, options);
-  check_same(rows, parts);
-  require(rows.has_weights == parts.has_weights &&
-              (!rows.has_weights || same(rows.weights, parts.weights, rows.n_rows)),
-          "a cut at a line changes no weight");
+  auto check = [&](const VwRows& rows) {
+    const double* const weights = rows.weights.values.data();
+    for (int64_t i = 0; rows.weights.is_used && i < rows.n_rows; ++i)
+      require(std::isfinite(weights[i]) && weights[i] >= 0, "weights are finite and not negative");
+    for (int64_t k = 0; k < rows.n_entries; ++k)
+      require(rows.indices.data()[k] >= 0 && rows.indices.data()[k] >> options.n_bits == 0,
+              "columns are in range");
+  };
+  check_parser(reinterpret_cast<const char*>(data) + 1, static_cast<int64_t>(size) - 1, options, parse_vw,
+               check, &VwRows::weights);
   return 0;
 }
 
@@ -57,24 +38,9 @@ int main(int n_arguments, char** arguments) {
       "1|a\nx |a\n1 -1 |a\n1 1 1 1 |a\n'a 1 |a\n1 |:2 a\n1 |a:x b\n1 |a b:nan\n1 |a:1e30 b:1e30\n1 a:1\n1 |a "
       "b:1e39",
   };
-  const Strings pieces = {":",
-                          " ",
-                          "\n",
-                          "\r\n",
-                          "|",
-                          "e",
-                          "-",
-                          "'",
-                          ".",
-                          "0",
-                          "99999999999999999999",
-                          "nan",
-                          "infinity",
-                          "|ns ",
-                          "a:1 ",
-                          "1e308",
-                          "\t",
-                          std::string(1, '\0')};
+  const Strings pieces = {
+      ":",   " ",        "\n",   "\r\n", "|",     "e", "-", "'", ".", "0", "99999999999999999999",
+      "nan", "infinity", "|ns ", "a:1 ", "1e308", "\t"};
   return run_mutated(n_arguments, arguments, seeds, pieces);
 }
 #endif

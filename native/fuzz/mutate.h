@@ -2,9 +2,11 @@
 // What the fuzz targets share: promises, and a program that mutates seeds where there is no libFuzzer.
 //   clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -DSTEEPEST_LIBFUZZER native/fuzz/TARGET.cpp
 //   g++     -std=c++17 -g -O1 -fsanitize=address,undefined native/fuzz/TARGET.cpp && ./a.out 20000 1
-// The second form mutates a target's seeds, as often as told, from the given random seed.
+// The second form mutates a target's seeds that often, from the given random seed.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "../lines.h"
+#include "parse/lines.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -27,7 +29,7 @@ inline void require(bool condition, const char* promise) {
 }
 
 template <typename T>
-bool same(const Room<T>& a, const Room<T>& b, int64_t n) {
+bool same(const PooledArray<T>& a, const PooledArray<T>& b, int64_t n) {
   return n == 0 || std::memcmp(a.data(), b.data(), static_cast<size_t>(n) * sizeof(T)) == 0;
 }
 
@@ -45,18 +47,8 @@ class ExactTexts {
   std::vector<std::unique_ptr<char[]>> blocks_;
 };
 
-// The text as a whole, and cut at a line into two.
-inline void cut_at_line(const char* data, int64_t size, ExactTexts& whole, ExactTexts& halves) {
-  whole.add(data, size);
-  int64_t cut = size / 2;
-  while (cut > 0 && data[cut - 1] != '\n') --cut;
-  halves.add(data, cut);
-  halves.add(data + cut, size - cut);
-}
-
 // Of the rows and the bad lines of any format.
-template <typename Rows>
-void check_lines(const Rows& rows, const std::vector<Text>& texts, bool skip_bad) {
+inline void check_lines(const ParsedRows& rows, const std::vector<Text>& texts, bool skip_bad) {
   const int64_t* indptr = rows.indptr.data();
   require(indptr[0] == 0 && indptr[rows.n_rows] == rows.n_entries, "indptr spans the entries");
   for (int64_t i = 0; i < rows.n_rows; ++i) {
@@ -79,13 +71,35 @@ void check_lines(const Rows& rows, const std::vector<Text>& texts, bool skip_bad
   }
 }
 
-template <typename Rows>
-void check_same(const Rows& rows, const Rows& parts) {
+template <typename T>
+bool same(const OptionalColumn<T>& a, const OptionalColumn<T>& b, int64_t n) {
+  return a.is_used == b.is_used && (!a.is_used || same(a.values, b.values, n));
+}
+
+// Parses a text as a whole and cut at a line into two: both keep what is promised, and have the same rows.
+template <typename Options, typename Rows, typename Check, typename Column>
+void check_parser(const char* data, int64_t size, const Options& options,
+                  void (*parse)(const std::vector<Text>&, const Options&, Rows&), const Check& check,
+                  Column Rows::* column) {
+  int64_t cut = size / 2;
+  while (cut > 0 && data[cut - 1] != '\n') --cut;
+  ExactTexts whole, halves;
+  whole.add(data, size);
+  halves.add(data, cut);
+  halves.add(data + cut, size - cut);
+  Rows rows, parts;
+  parse(whole.texts, options, rows);
+  check_lines(rows, whole.texts, options.skip_bad);
+  check(rows);
+  parse(halves.texts, options, parts);
+  check_lines(parts, halves.texts, options.skip_bad);
+  check(parts);
   require(rows.n_rows == parts.n_rows && rows.n_entries == parts.n_entries,
           "a cut at a line changes nothing");
   require(same(rows.indptr, parts.indptr, rows.n_rows + 1) &&
               same(rows.indices, parts.indices, rows.n_entries) &&
-              same(rows.values, parts.values, rows.n_entries) && same(rows.y, parts.y, rows.n_rows),
+              same(rows.values, parts.values, rows.n_entries) && same(rows.y, parts.y, rows.n_rows) &&
+              same(rows.*column, parts.*column, rows.n_rows),
           "a cut at a line changes no number");
 }
 
@@ -117,7 +131,9 @@ inline std::string mutated(std::mt19937_64& random, const Strings& seeds, const 
   return text;
 }
 
-inline int run_mutated(int n_arguments, char** arguments, const Strings& seeds, const Strings& pieces) {
+// Zero bytes are among the pieces to insert.
+inline int run_mutated(int n_arguments, char** arguments, const Strings& seeds, Strings pieces) {
+  pieces.emplace_back(1, '\0');
   const int64_t n_inputs = n_arguments > 1 ? std::atoll(arguments[1]) : 20000;
   std::mt19937_64 random(n_arguments > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1);
   for (int64_t i = 0; i < n_inputs; ++i) {

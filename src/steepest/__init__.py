@@ -5,67 +5,108 @@ Public names only. Each is imported when it is first used, so that a command whi
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from steepest import registry
+
 if TYPE_CHECKING:
-    from steepest.cluster import KMeans
-    from steepest.data.chunk import Chunk, DataError
-    from steepest.data.libsvm import scan_libsvm
-    from steepest.data.parameters import ParameterError
-    from steepest.data.ratings import from_ratings, scan_ratings
+    from steepest.data.chunk import Chunk
+    from steepest.data.readers.libsvm import scan_libsvm
+    from steepest.data.readers.ratings import from_ratings, scan_ratings
+    from steepest.data.readers.text import scan_text
+    from steepest.data.readers.vw import scan_vw
     from steepest.data.scan import scan
     from steepest.data.source import Source, from_arrays
-    from steepest.data.table import scan_arrow, scan_csv, scan_jsonl, scan_parquet
-    from steepest.data.text import scan_text
-    from steepest.data.vw import scan_vw
+    from steepest.data.splits import leave_k_out, split_by_time
+    from steepest.data.tables.columnar import scan_arrow, scan_parquet
+    from steepest.data.tables.csv_lines import scan_csv
+    from steepest.data.tables.json_lines import scan_jsonl
     from steepest.engine.history import History
-    from steepest.estimator import load
-    from steepest.factorization import MatrixFactorization
-    from steepest.hashing import Hasher
+    from steepest.engine.loop import Monitor
+    from steepest.errors import DataError, ModelFileError, NotConverged, ParameterError
+    from steepest.features.hasher import Hasher
     from steepest.learners.base import Learner, Progress
-    from steepest.learners.graph import Graph
-    from steepest.linear import LinearClassifier, LinearRegressor
-    from steepest.neural import NetworkClassifier, NetworkRegressor
-    from steepest.racing import race
-    from steepest.radial import RBFClassifier, RBFRegressor
-    from steepest.ranking import LinearRanker
-    from steepest.selection import cross_validate
+    from steepest.learners.network.graph import Graph
+    from steepest.models.base import load
+    from steepest.models.factorization import MatrixFactorization
+    from steepest.models.kmeans import KMeans
+    from steepest.models.linear import LinearClassifier, LinearRegressor
+    from steepest.models.network import NetworkClassifier, NetworkRegressor
+    from steepest.models.options import (
+        LP,
+        Adam,
+        EarlyStopping,
+        ElasticNet,
+        EpsilonInsensitive,
+        Hashed,
+        Huber,
+        Layers,
+        Mixing,
+        Momentum,
+        Quantile,
+        Replicas,
+        Restarts,
+        Tolerance,
+        Truncated,
+    )
+    from steepest.models.radial import RBFClassifier, RBFRegressor
+    from steepest.models.ranking import LinearRanker
+    from steepest.models.text import TextClassifier
+    from steepest.select.cross_validate import cross_validate
+    from steepest.select.path import regularization_path
+    from steepest.select.race import race
+    from steepest.select.tune import tune
     from steepest.spark import fit_spark
-    from steepest.sparsity import path
-    from steepest.text import TextClassifier
-    from steepest.tuning import tune
 
     __version__: str
 
 __all__ = [
+    "LP",
+    "Adam",
     "Chunk",
     "DataError",
+    "EarlyStopping",
+    "ElasticNet",
+    "EpsilonInsensitive",
     "Graph",
+    "Hashed",
     "Hasher",
     "History",
+    "Huber",
     "KMeans",
+    "Layers",
     "Learner",
     "LinearClassifier",
     "LinearRanker",
     "LinearRegressor",
     "MatrixFactorization",
+    "Mixing",
+    "ModelFileError",
+    "Momentum",
+    "Monitor",
     "NetworkClassifier",
     "NetworkRegressor",
+    "NotConverged",
     "ParameterError",
     "Progress",
+    "Quantile",
     "RBFClassifier",
     "RBFRegressor",
+    "Replicas",
+    "Restarts",
     "Source",
     "TextClassifier",
+    "Tolerance",
+    "Truncated",
     "__version__",
     "cross_validate",
     "fit_spark",
     "from_arrays",
     "from_ratings",
+    "leave_k_out",
     "load",
-    "path",
     "race",
+    "regularization_path",
     "scan",
     "scan_arrow",
     "scan_csv",
@@ -75,47 +116,9 @@ __all__ = [
     "scan_ratings",
     "scan_text",
     "scan_vw",
+    "split_by_time",
     "tune",
 ]
-
-_HOMES = {
-    "Chunk": "data.chunk",
-    "DataError": "data.chunk",
-    "Graph": "learners.graph",
-    "Hasher": "hashing",
-    "History": "engine.history",
-    "KMeans": "cluster",
-    "Learner": "learners.base",
-    "LinearClassifier": "linear",
-    "LinearRanker": "ranking",
-    "LinearRegressor": "linear",
-    "MatrixFactorization": "factorization",
-    "NetworkClassifier": "neural",
-    "NetworkRegressor": "neural",
-    "ParameterError": "data.parameters",
-    "Progress": "learners.base",
-    "RBFClassifier": "radial",
-    "RBFRegressor": "radial",
-    "Source": "data.source",
-    "cross_validate": "selection",
-    "fit_spark": "spark",
-    "TextClassifier": "text",
-    "from_arrays": "data.source",
-    "from_ratings": "data.ratings",
-    "load": "estimator",
-    "path": "sparsity",
-    "race": "racing",
-    "scan": "data.scan",
-    "scan_arrow": "data.table",
-    "scan_csv": "data.table",
-    "scan_jsonl": "data.table",
-    "scan_libsvm": "data.libsvm",
-    "scan_parquet": "data.table",
-    "scan_ratings": "data.ratings",
-    "scan_text": "data.text",
-    "scan_vw": "data.vw",
-    "tune": "tuning",
-}
 
 
 def __getattr__(name: str) -> Any:
@@ -126,10 +129,9 @@ def __getattr__(name: str) -> Any:
             return version("steepest")
         except PackageNotFoundError:  # run from a source tree that was never installed
             return "0+unknown"
-    if name not in _HOMES:
+    if name not in registry.PUBLIC:
         raise AttributeError(f"module 'steepest' has no attribute {name!r}")
-    value = getattr(import_module(f"steepest.{_HOMES[name]}"), name)
-    globals()[name] = value
+    value = globals()[name] = registry.find(name)
     return value
 
 

@@ -1,757 +1,311 @@
-"""The types of the native module; every array is C-contiguous and on the processor.
-
-Arrays of state are changed in place, so they must have the right type and layout already: nothing is converted.
-"""
+"""The inner loops of steepest."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, overload
 
-import numpy as np
-import numpy.typing as npt
+import numpy
+from numpy.typing import NDArray
 
-Ints = npt.NDArray[np.int64]
-Indices = npt.NDArray[np.int32]
-Values = npt.NDArray[np.float32]
-Floats = npt.NDArray[np.float64]
-Table = npt.NDArray[Any]  # float32 or float64
-Bytes = npt.NDArray[np.uint8]
 
-isa: str
+class Rows:
+    """Sparse rows, checked once: a CSR block and the order of its visits."""
 
-class Choices:
-    def __init__(
-        self,
-        *,
-        loss: int,
-        loss_parameter: float,
-        target_kind: int,
-        schedule: int,
-        eta0: float,
-        power: float,
-        decay: float,
-        l1: float,
-        l2: float,
-        threshold: float,
-        shrink_period: int,
-        average: int,
-        batch_size: int,
-        bias_scale: float,
-        table_bits: int = 0,
-        n_columns: int = 0,
-    ) -> None: ...
+    def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], indices: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], y: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)] | None = None, weight: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)] | None = None, order: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)] | None = None) -> None: ...
 
-def batch_pass(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    y: Floats | None,
-    weight: Floats | None,
-    order: Ints | None,
-    weights: Floats,
-    n_outputs: int,
-    kind: int,
-    loss: int,
-    parameter: float,
-    target_kind: int,
-    smoothing: float,
-    shift: Floats | None,
-    curvature: Floats | None,
-    slopes: Floats | None,
-    sums: Floats | None,
-    totals: Floats,
-    first_visit: int,
-    block_rows: int,
-    n_threads: int,
-) -> int: ...
-def linear_sgd(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    y: Floats,
-    weight: Floats | None,
-    order: Ints | None,
-    v: Table,
-    shrunk: Floats | None,
-    average: Table | None,
-    bias: Floats,
-    bias_square: Floats,
-    bias_average: Floats,
-    clock: Floats,
-    choices: Choices,
-    n_threads: int = 1,
-    n_replicas: int = 0,
-    rows_each: int = 0,
-    gain: float = 0.0,
-    replica_v: Table | None = None,
-    replica_average: Table | None = None,
-    synced: bool = False,
-) -> tuple[int, int, float, float]: ...
-def linear_adagrad(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    y: Floats,
-    weight: Floats | None,
-    order: Ints | None,
-    v: Table,
-    shrunk: Floats | None,
-    average: Table | None,
-    bias: Floats,
-    bias_square: Floats,
-    bias_average: Floats,
-    clock: Floats,
-    choices: Choices,
-    n_threads: int = 1,
-    n_replicas: int = 0,
-    rows_each: int = 0,
-    gain: float = 0.0,
-    replica_v: Table | None = None,
-    replica_average: Table | None = None,
-    synced: bool = False,
-) -> tuple[int, int, float, float]: ...
-def linear_ftrl(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    y: Floats,
-    weight: Floats | None,
-    order: Ints | None,
-    v: Table,
-    shrunk: Floats | None,
-    average: Table | None,
-    bias: Floats,
-    bias_square: Floats,
-    bias_average: Floats,
-    clock: Floats,
-    choices: Choices,
-    n_threads: int = 1,
-    n_replicas: int = 0,
-    rows_each: int = 0,
-    gain: float = 0.0,
-    replica_v: Table | None = None,
-    replica_average: Table | None = None,
-    synced: bool = False,
-) -> tuple[int, int, float, float]: ...
-def linear_coin(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    y: Floats,
-    weight: Floats | None,
-    order: Ints | None,
-    v: Table,
-    shrunk: Floats | None,
-    average: Table | None,
-    bias: Floats,
-    bias_square: Floats,
-    bias_average: Floats,
-    clock: Floats,
-    choices: Choices,
-    n_threads: int = 1,
-    n_replicas: int = 0,
-    rows_each: int = 0,
-    gain: float = 0.0,
-    replica_v: Table | None = None,
-    replica_average: Table | None = None,
-    synced: bool = False,
-) -> tuple[int, int, float, float]: ...
-def linear_scores(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    order: Ints | None,
-    weights: Table,
-    scale: float,
-    bias: Floats,
-    scores: Floats,
-    n_threads: int,
-    table_bits: int = 0,
-    n_columns: int = 0,
-) -> tuple[int, int]: ...
+    @property
+    def n_rows(self) -> int:
+        """Rows of the block."""
 
-class_hash_id: str
-class_window: int
-outputs_a_thread: int
+    @property
+    def n_visits(self) -> int:
+        """Rows to visit, in their order."""
 
-def class_weights(table: Table, features: Ints, output: int, table_bits: int) -> Table: ...
-def linear_settle(
-    v: Table,
-    shrunk: Floats | None,
-    clock: Floats,
-    n_outputs: int,
-    choices: Choices,
-    average: Table | None = None,
-) -> None: ...
-def table_norms(table: Table) -> tuple[float, float, int]: ...
-def mean_norms(
-    v: Table,
-    average: Table | None,
-    n_outputs: int,
-    sum_of_scales: float,
-    total: float,
-    rows_each: int,
-    n_threads: int = 1,
-) -> tuple[float, float, int]: ...
-def mean_weights(v: Table, average: Table | None, sum_of_scales: float, total: float, out: Table) -> None: ...
-def loss_value_slope(loss: int, parameter: float, scores: Floats, y: Floats) -> tuple[Floats, Floats]: ...
+def place_features(rows: Rows, number: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu')], owners: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu')] | None, n_slots: int) -> tuple[NDArray[numpy.int64], NDArray[numpy.int32], NDArray[numpy.float32], int]: ...
 
-kmeans_lanes: int
+def number_columns(indices: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)]) -> tuple[NDArray[numpy.int32], int]: ...
 
-def kmeans_nearest(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    order: Ints | None,
-    table: Values,
-    scale: Values,
-    norm: Values,
-    k: int,
-    label: Indices,
-    best: Floats | None,
-    n_threads: int,
-) -> tuple[int, int, int]: ...
-def kmeans_nearest_bounded(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    table: Values,
-    scale: Values,
-    norm: Values,
-    drift: Floats,
-    label: Indices,
-    upper: Floats,
-    lower: Floats,
-    row_norm: Floats,
-    n_threads: int,
-) -> tuple[int, int, int]: ...
-def kmeans_distances(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    order: Ints | None,
-    table: Values,
-    scale: Values,
-    norm: Values,
-    k: int,
-    out: Floats,
-    n_threads: int,
-) -> int: ...
-def kmeans_add(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    weight: Floats | None,
-    order: Ints | None,
-    label: Indices,
-    table: Values,
-    count: Floats,
-    square: Floats,
-    n_threads: int,
-) -> int: ...
-def kmeans_means(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    weight: Floats | None,
-    members: Ints,
-    starts: Ints,
-    which: Ints,
-    table: Values,
-    mass: Floats,
-    norm: Floats,
-    drift: Floats,
-    n_threads: int,
-) -> None: ...
-def number_columns(indices: Indices) -> tuple[Indices, int]: ...
-def place_features(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    order: Ints | None,
-    number: Indices,
-    owners: Indices | None,
-    n_slots: int,
-) -> tuple[Ints, Indices, Values, int]: ...
-def mark_nonzeros(elements: npt.NDArray[Any], mask: Bytes, n_threads: int = 1) -> int: ...
-def pick_nonzeros(elements: npt.NDArray[Any], mask: Bytes, values: npt.NDArray[Any], n_threads: int = 1) -> None: ...
-def list_places(mask: Bytes, places: npt.NDArray[Any], n_threads: int = 1) -> None: ...
-def spread_nonzeros(mask: Bytes, values: npt.NDArray[Any], elements: npt.NDArray[Any], n_threads: int = 1) -> bool: ...
-def sparse_rows(matrix: Table) -> tuple[Ints, Indices, Values] | int: ...
-def network_forward(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    order: Ints | None,
-    table: Table,
-    stamp: Floats | None,
-    path: float,
-    l1: float,
-    l2: float,
-    out: Table,
-    n_threads: int = ...,
-) -> int: ...
-def network_scores(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    order: Ints | None,
-    table: Table,
-    stamp: Floats | None,
-    path: float,
-    l1: float,
-    l2: float,
-    out: Table,
-    n_threads: int = ...,
-) -> int: ...
-def network_gather(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    order: Ints | None,
-    slopes: Table,
-    slot: Indices,
-    features: Indices,
-    gradient: Table,
-    n_threads: int = ...,
-) -> int: ...
-def network_descend(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    order: Ints | None,
-    slopes: Table,
-    eta: float,
-    table: Table,
-    n_threads: int = ...,
-) -> int: ...
-def network_update(
-    kind: int,
-    eta: float,
-    keep_first: float,
-    keep_second: float,
-    epsilon: float,
-    first_seen: float,
-    second_seen: float,
-    features: Indices | None,
-    gradient: Table,
-    table: Table,
-    first: Table | None,
-    second: Table | None,
-    n_threads: int = ...,
-) -> None: ...
-def network_settle(
-    features: Indices | None, stamp: Floats, path: float, l1: float, l2: float, table: Table
-) -> None: ...
-def network_densify(
-    indptr: Ints, indices: Indices, values: Values, order: Ints | None, out: Table, used: npt.NDArray[np.uint8]
-) -> int: ...
-def network_softmax(scores: Table, classes: Ints, factor: Floats, losses: Floats, slopes: Table) -> None: ...
-def network_learn(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    order: Ints | None,
-    stations: Ints,
-    wires: Ints,
-    tables: list[Table],
-    first: list[Table],
-    second: list[Table],
-    stamps: list[Floats],
-    slot: Indices,
-    clock: Floats,
-    rule: tuple[int, float, float, float],
-    penalties: tuple[float, float],
-    steps: Floats,
-    batch_size: int,
-    loss: tuple[int, float, bool],
-    units: Floats,
-    classes: Ints | None,
-    y: Floats | None,
-    weight: Floats | None,
-    totals: Floats,
-    n_threads: int = ...,
-) -> tuple[int, int]: ...
-def network_multiply(a: Table, b: Table, c: Table, a_is_transposed: bool = ..., n_threads: int = ...) -> None: ...
-def parse_libsvm(
-    buffers: list[Any],
-    zero_based: bool,
-    with_labels: bool,
-    skip_bad: bool,
-    n_features: int = ...,
-) -> tuple[
-    Ints, Indices, Values, Floats | None, Ints | None, int, list[int], list[int], list[tuple[int, int, int, int, str]]
-]: ...
-def parse_vw(
-    buffers: list[Any],
-    n_bits: int,
-    signed: bool,
-    with_labels: bool,
-    skip_bad: bool,
-    seed: int,
-    log_from: list[int] = [],
-) -> tuple[
-    Ints,
-    Indices,
-    Values,
-    Floats | None,
-    Floats | None,
-    list[int],
-    list[int],
-    list[tuple[int, int, int, int, str]],
-    NameLog,
-]: ...
+@overload
+def sparse_rows(matrix: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> int | tuple[NDArray[numpy.int64], NDArray[numpy.int32], NDArray[numpy.float32]]: ...
 
-# ---------------------------------------------------------------------------------------------------------------- text
+@overload
+def sparse_rows(matrix: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> int | tuple[NDArray[numpy.int64], NDArray[numpy.int32], NDArray[numpy.float32]]: ...
 
-Texts = list[Any] | tuple[npt.NDArray[np.uint8], npt.NDArray[Any], npt.NDArray[np.uint8] | None]
-Column = Texts | npt.NDArray[np.float64]
+def transpose(rows: Rows, n_features: int) -> tuple[NDArray[numpy.int64], NDArray[numpy.int32], NDArray[numpy.float32]]: ...
 
-hash_id: str
-sampled_buckets: int
+def mark_nonzeros(elements: Annotated[NDArray, dict(shape=(None,), device='cpu', writable=False)], mask: Annotated[NDArray[numpy.uint8], dict(order='C', device='cpu')], n_threads: int = 1) -> int: ...
+
+def pick_nonzeros(elements: Annotated[NDArray, dict(shape=(None,), device='cpu', writable=False)], mask: Annotated[NDArray[numpy.uint8], dict(order='C', device='cpu', writable=False)], values: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], n_threads: int = 1) -> None: ...
+
+def list_places(mask: Annotated[NDArray[numpy.uint8], dict(order='C', device='cpu', writable=False)], places: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], n_threads: int = 1) -> None: ...
+
+def spread_nonzeros(mask: Annotated[NDArray[numpy.uint8], dict(order='C', device='cpu', writable=False)], values: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], elements: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu')], n_threads: int = 1) -> bool: ...
+
+class BatchPass:
+    """What a pass over all rows computes, and where it is added up."""
+
+    def __init__(self, *, kind: int, weights: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], n_outputs: int, loss: int, parameter: float, target_kind: int, smoothing: float, block_rows: int, totals: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], sums: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')] | None) -> None: ...
+
+def batch_pass(rows: Rows, this: BatchPass, first_visit: int, shift: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)] | None = None, curvature: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')] | None = None, gradients: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')] | None = None, n_threads: int = 1) -> int: ...
+
+class DualChoices:
+    """What stays the same during a sweep over dual variables."""
+
+    def __init__(self, *, loss: int, parameter: float, bias_step: float, least_gradient: float, most_gradient: float, relax: float) -> None: ...
+
+def dual_sweep(rows: Rows, state: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], w: Annotated[NDArray, dict(order='C', device='cpu')], bias: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], active: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu')], n_active: int, choices: DualChoices, seed: int) -> tuple[int, int, float, float, float]: ...
+
+def add_rows(rows: Rows, amount: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], w: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')]) -> int: ...
+
+def row_squares(rows: Rows) -> NDArray[numpy.float64]: ...
+
+class SagaChoices:
+    """What stays the same during an epoch of saga."""
+
+    def __init__(self, *, loss: int, parameter: float, eta: float, l1: float, l2: float, fit_intercept: bool) -> None: ...
+
+def saga_epoch(rows: Rows, share: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], gradients: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], features: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], bias: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], choices: SagaChoices) -> int: ...
+
+class CdModel:
+    """A quadratic model of the objective around some weights."""
+
+    def __init__(self, *, gradient: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], diagonal: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], w: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], u: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')], h: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], bias: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], bias_gradient: float, l1: float, l2: float, fit_intercept: bool) -> None: ...
+
+def cd_cycles(columns: Rows, set: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], model: CdModel, cycles: int, enough: float) -> float: ...
+
+def cd_diagonal(columns: Rows, set: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], h: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], diagonal: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')]) -> None: ...
+
+class EmbeddingTree:
+    """A binary tree whose leaves are labels."""
+
+    def __init__(self, start: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], node: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], side: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], children: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], top_down: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)]) -> None: ...
+
+class EmbeddingChoices:
+    """What stays the same while embeddings are learned."""
+
+    def __init__(self, *, loss: int, eta0: float, total: float, half: float, negatives: int, seed: int, sample: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], n_replicas: int = 1, rows_each: int = 0) -> None: ...
+
+def embedding_learn(rows: Rows, targets: tuple[Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)] | None, Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)]], table: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')], head: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')], tree: EmbeddingTree, choices: EmbeddingChoices, t: float, n_threads: int) -> tuple[int, int, float, float, NDArray[numpy.int32]]: ...
+
+def embedding_scores(rows: Rows, table: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], head: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], tree: EmbeddingTree, out: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')], n_threads: int) -> int: ...
+
+def embedding_hidden(rows: Rows, table: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')], n_threads: int) -> int: ...
+
+kmeans_lanes: int = 8
+
+class KMeansCentres:
+    """Centres scale[c] * table[:, c] with their squared lengths."""
+
+    def __init__(self, table: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], scale: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], norm: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], k: int) -> None: ...
+
+def kmeans_nearest(rows: Rows, centres: KMeansCentres, label: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu')], best: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')] | None, bounds: tuple[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)]] | None, n_threads: int) -> tuple[int, int, int]: ...
+
+def kmeans_distances(rows: Rows, centres: KMeansCentres, out: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], n_threads: int) -> int: ...
+
+def kmeans_add(rows: Rows, label: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], table: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')], count: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], square: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], n_threads: int) -> int: ...
+
+def kmeans_means(rows: Rows, starts: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], which: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], table: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')], mass: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], norm: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], drift: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], n_threads: int) -> None: ...
+
+class FactorChoices:
+    def __init__(self, *, loss: int, mean: float, eta: float, l2: float, l2_bias: float, l1: float, rank: int, adaptive: bool, block_steps: bool, biases: bool, nonnegative: bool) -> None: ...
+
+class AlsChoices:
+    def __init__(self, *, rank: int, cg_steps: int = 0, bias_at: int = -1, bias_ridge: float = 0.0, nonnegative: bool = False) -> None: ...
+
+class FactorBlocks:
+    def __init__(self, users: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], items: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)] | None, offsets: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], user_bounds: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], item_bounds: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)]) -> None: ...
+
+class FactorSide:
+    def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], indices: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)] | None, other: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], solved: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None: ...
+
+def factor_init(table: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], first: int, rank: int, seed: int, scale: float) -> None: ...
+
+def factor_pack(users: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], items: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)] | None, user_stripes: tuple[Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)]], item_stripes: tuple[Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)]], seed: int, before: int = 0) -> tuple[NDArray[numpy.int32], NDArray[numpy.int32], NDArray[numpy.float32], NDArray[numpy.float32] | None, NDArray[numpy.int64]]: ...
+
+def factor_learn(blocks: FactorBlocks, schedule: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], users: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], items: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], choices: FactorChoices, losses: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], n_threads: int, liked: tuple[Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], int] | None = None) -> int: ...
+
+def factor_pairs(users: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], items: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)], user_table: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], item_table: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], mean: float, scores: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')], n_threads: int) -> int: ...
+
+def factor_als(side: FactorSide, ridge: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], gram: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)] | None, choices: AlsChoices, n_threads: int) -> int: ...
+
+def factor_kl(side: FactorSide, sums: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], steps: int, with_loss: bool, n_threads: int) -> tuple[int, float]: ...
+
+def factor_gram(rows: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], gram: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')], n_threads: int) -> None: ...
+
+def factor_top(users: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], items: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], bias: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)], excluded: tuple[Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)]] | None, scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], best: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu')], n_threads: int) -> None: ...
+
+isa: str = 'v3'
+
+class_hash_id: str = 'classes-1'
+
+class_window: int = 64
+
+outputs_per_thread: int = 48
+
+class LinearChoices:
+    """What stays the same while a linear model learns."""
+
+    def __init__(self, *, solver: int, loss: int, loss_parameter: float, target_kind: int, schedule: int, eta0: float, power: float, alpha: float, l1: float, l2: float, truncate_below: float, truncate_every: int, average: int, batch_size: int, bias_scale: float) -> None: ...
+
+class LinearState:
+    """What a linear model learns: arrays that change in place."""
+
+    def __init__(self, v: Annotated[NDArray, dict(order='C', device='cpu')], bias: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], bias_square: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], bias_average: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], clock: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], shrunk: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')] | None = None, average: Annotated[NDArray, dict(order='C', device='cpu')] | None = None, table_bits: int = 0, n_columns: int = 0) -> None: ...
+
+class LinearParallel:
+    """How many learn a linear model at once."""
+
+    def __init__(self, n_threads: int = 1, n_replicas: int = 1, rows_each: int = 0, gain: float = 0.0, v: Annotated[NDArray, dict(order='C', device='cpu')] | None = None, average: Annotated[NDArray, dict(order='C', device='cpu')] | None = None, synced: bool = False) -> None: ...
+
+def linear_learn(rows: Rows, state: LinearState, choices: LinearChoices, parallel: LinearParallel = ...) -> tuple[int, int, float, float]: ...
+
+def linear_apply_penalty(state: LinearState, choices: LinearChoices) -> None: ...
+
+def linear_scores(rows: Rows, weights: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], scale: float, bias: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], scores: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], n_threads: int = 1, table_bits: int = 0, n_columns: int = 0) -> tuple[int, int]: ...
+
+def class_weights(table: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], features: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], output: int, table_bits: int) -> NDArray: ...
+
+def table_norms(table: Annotated[NDArray, dict(order='C', device='cpu', writable=False)]) -> tuple[float, float, int]: ...
+
+def mean_weights(v: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], average: Annotated[NDArray, dict(order='C', device='cpu', writable=False)] | None, sum_of_scales: float, total: float, out: Annotated[NDArray, dict(order='C', device='cpu')]) -> None: ...
+
+def mean_norms(v: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], average: Annotated[NDArray, dict(order='C', device='cpu', writable=False)] | None, n_outputs: int, sum_of_scales: float, total: float, rows_each: int, n_threads: int = 1) -> tuple[float, float, int]: ...
+
+def loss_value_gradient(loss: int, parameter: float, scores: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], y: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)]) -> tuple[NDArray[numpy.float64], NDArray[numpy.float64]]: ...
+
+class NetworkChoices:
+    """What stays the same while a network learns."""
+
+    def __init__(self, *, kind: int, keep_first: float = 0.0, keep_second: float = 0.0, epsilon: float = 0.0, l1: float = 0.0, l2: float = 0.0, batch_size: int = 1) -> None: ...
+
+class NetworkTargets:
+    """What rows should score, in the order of their visits."""
+
+    def __init__(self, loss: int, parameter: float, is_real: bool, units: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], classes: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)] | None, y: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)] | None, weight: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)] | None) -> None: ...
+
+@overload
+def network_forward(rows: Rows, table: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], debts: tuple[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], float, float, float] | None, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], n_threads: int = 1) -> int: ...
+
+@overload
+def network_forward(rows: Rows, table: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], debts: tuple[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], float, float, float] | None, out: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], n_threads: int = 1) -> int: ...
+
+@overload
+def network_scores(rows: Rows, table: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], debts: tuple[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], float, float, float] | None, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], n_threads: int = 1) -> int: ...
+
+@overload
+def network_scores(rows: Rows, table: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], debts: tuple[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], float, float, float] | None, out: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], n_threads: int = 1) -> int: ...
+
+@overload
+def network_gather(rows: Rows, gradients: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], slot: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu')], features: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu')], sums: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], n_threads: int = 1) -> int: ...
+
+@overload
+def network_gather(rows: Rows, gradients: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], slot: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu')], features: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu')], sums: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], n_threads: int = 1) -> int: ...
+
+@overload
+def network_descend(rows: Rows, gradients: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], eta: float, table: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], n_threads: int = 1) -> int: ...
+
+@overload
+def network_descend(rows: Rows, gradients: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], eta: float, table: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], n_threads: int = 1) -> int: ...
+
+@overload
+def network_update(choices: NetworkChoices, clock: tuple[float, float], features: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)] | None, gradient: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], table: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], first: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')] | None, second: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')] | None, n_threads: int = 1) -> None: ...
+
+@overload
+def network_update(choices: NetworkChoices, clock: tuple[float, float], features: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)] | None, gradient: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], table: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], first: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')] | None, second: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')] | None, n_threads: int = 1) -> None: ...
+
+@overload
+def network_apply_penalty(features: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)] | None, debts: tuple[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], float, float, float] | None, table: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None: ...
+
+@overload
+def network_apply_penalty(features: Annotated[NDArray[numpy.int32], dict(order='C', device='cpu', writable=False)] | None, debts: tuple[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], float, float, float] | None, table: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')]) -> None: ...
+
+@overload
+def network_densify(rows: Rows, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], used: Annotated[NDArray[numpy.uint8], dict(order='C', device='cpu')]) -> int: ...
+
+@overload
+def network_densify(rows: Rows, out: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], used: Annotated[NDArray[numpy.uint8], dict(order='C', device='cpu')]) -> int: ...
+
+@overload
+def network_multiply(a: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], b: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], c: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], a_is_transposed: bool = False, n_threads: int = 1) -> None: ...
+
+@overload
+def network_multiply(a: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], b: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], c: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], a_is_transposed: bool = False, n_threads: int = 1) -> None: ...
+
+@overload
+def network_softmax(scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], classes: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], factor: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], losses: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], gradients: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None: ...
+
+@overload
+def network_softmax(scores: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], classes: Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], factor: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], losses: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], gradients: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')]) -> None: ...
+
+@overload
+def network_learn(rows: Rows, targets: NetworkTargets, graph: tuple[Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)]], arrays: tuple[Sequence[Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')]], Sequence[Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')]], Sequence[Annotated[NDArray[numpy.float32], dict(order='C', device='cpu')]], Sequence[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')]], Annotated[NDArray[numpy.int32], dict(order='C', device='cpu')], Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')]], choices: NetworkChoices, steps: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], totals: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], n_threads: int = 1) -> tuple[int, int]: ...
+
+@overload
+def network_learn(rows: Rows, targets: NetworkTargets, graph: tuple[Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(order='C', device='cpu', writable=False)]], arrays: tuple[Sequence[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')]], Sequence[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')]], Sequence[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')]], Sequence[Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')]], Annotated[NDArray[numpy.int32], dict(order='C', device='cpu')], Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')]], choices: NetworkChoices, steps: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], totals: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu')], n_threads: int = 1) -> tuple[int, int]: ...
+
+hash_id: str = 'steepest-1'
+
+sampled_buckets: int = 16384
 
 class HashOptions:
-    def __init__(
-        self,
-        *,
-        n_bits: int,
-        ngrams: tuple[int, int],
-        char_ngrams: tuple[int, int],
-        weighting: int,
-        copies: int,
-        min_letters: int,
-        is_signed: bool,
-        lowercase: bool,
-        normalise: bool,
-        seed: int,
-    ) -> None: ...
+    def __init__(self, *, n_bits: int, ngrams: tuple[int, int], char_ngrams: tuple[int, int], weighting: int, copies: int, min_letters: int, is_signed: bool, lowercase: bool, normalise: bool, seed: int) -> None: ...
 
-class NameLog: ...
+class HashRecipe:
+    def __init__(self, columns: Sequence[tuple[int, str, str]], crosses: Sequence[tuple[int, int]], stop_words: Sequence[str], options: HashOptions) -> None: ...
+
+class NameLog:
+    pass
 
 class NameTable:
     def __init__(self, n_names: int) -> None: ...
+
     @property
     def n_bytes(self) -> int: ...
+
     @property
     def n_rows(self) -> int: ...
-    def names_of(self, buckets: npt.NDArray[np.int64]) -> list[list[str]]: ...
+
+    def names_of(self, buckets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> list: ...
+
     def read(self, log: NameLog, n_rows: int) -> None: ...
-    def buckets(self) -> npt.NDArray[np.int64]: ...
-    def touched(self) -> npt.NDArray[np.uint64]: ...
-    def prune(self, importance: npt.NDArray[np.float64]) -> None: ...
-    def state(
-        self,
-    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8], npt.NDArray[np.uint64], npt.NDArray[np.uint64], int]: ...
-    def restore(
-        self,
-        numbers: npt.NDArray[np.uint32],
-        texts: npt.NDArray[np.uint8],
-        seen_once: npt.NDArray[np.uint64],
-        touched: npt.NDArray[np.uint64],
-        rows: int,
-    ) -> None: ...
 
-class HashRecipe:
-    def __init__(
-        self,
-        columns: Sequence[tuple[int, str, str]],
-        crosses: Sequence[tuple[int, int]],
-        stop_words: Sequence[str],
-        options: HashOptions,
-    ) -> None: ...
+    def buckets(self) -> NDArray[numpy.int64]: ...
 
-def hash_rows(
-    recipe: HashRecipe,
-    columns: list[Column],
-    count_documents: npt.NDArray[np.uint32] | None,
-    document_counts: npt.NDArray[np.uint32] | None,
-    n_documents: float,
-    book: NameTable | None,
-    n_threads: int,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]: ...
-def score_rows(
-    recipe: HashRecipe,
-    columns: list[Column],
-    document_counts: npt.NDArray[np.uint32] | None,
-    n_documents: float,
-    hashing_threads: int,
-    weights: Table,
-    scale: float,
-    bias: Floats,
-    slots: Indices | None,
-    n_threads: int,
-    table_bits: int = 0,
-    n_columns: int = 0,
-) -> Floats | None: ...
-def hash_texts(texts: Texts, key: int) -> npt.NDArray[np.uint64]: ...
-def number_texts(texts: Texts) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]: ...
-def mix_hashes(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]: ...
+    def touched(self) -> NDArray[numpy.uint64]: ...
+
+    def prune(self, importance: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def state(self) -> tuple: ...
+
+    def restore(self, numbers: Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', device='cpu', writable=False)], texts: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], seen_once: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], touched: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], rows: int) -> None: ...
+
+def hash_rows(recipe: HashRecipe, columns: list, count_documents: Annotated[NDArray[numpy.uint32], dict(order='C', device='cpu')] | None, document_counts: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, n_documents: float, book: NameTable | None, n_threads: int) -> tuple: ...
+
+def score_rows(recipe: HashRecipe, columns: list, document_counts: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, n_documents: float, hashing_threads: int, weights: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], scale: float, bias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], slots: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, n_threads: int, table_bits: int = 0, n_columns: int = 0) -> NDArray[numpy.float64] | None: ...
+
+def hash_texts(texts: object, key: int) -> NDArray[numpy.uint64]: ...
+
+def number_texts(texts: object) -> tuple: ...
+
+def mix_hashes(a: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], b: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> NDArray[numpy.uint64]: ...
+
 def hash_key(name: str, seed: int) -> int: ...
+
 def is_utf8(text: bytes) -> bool: ...
-def split_words(document: str | bytes, lowercase: bool, min_letters: int) -> list[str]: ...
-def first_no_text(texts: list[Any]) -> int: ...
-def first_too_large(numbers: Floats) -> int: ...
-def write_integers(numbers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
-def embedding_learn(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    weight: npt.NDArray[np.float64] | None,
-    order: npt.NDArray[np.int64] | None,
-    target_start: npt.NDArray[np.int64] | None,
-    targets: npt.NDArray[np.int32],
-    table: npt.NDArray[np.float32],
-    head: npt.NDArray[np.float32],
-    n_outputs: int,
-    way_start: npt.NDArray[np.int64],
-    way_node: npt.NDArray[np.int32],
-    way_side: npt.NDArray[np.float32],
-    children: npt.NDArray[np.int32],
-    top_down: npt.NDArray[np.int32],
-    sample: npt.NDArray[np.int32],
-    loss: int,
-    eta0: float,
-    total: float,
-    half: float,
-    negatives: int,
-    seed: int,
-    t: float,
-    fresh: npt.NDArray[np.int32],
-    n_threads: int,
-    n_replicas: int = 1,
-    rows_each: int = 0,
-) -> tuple[int, int, float, float, int]: ...
-def embedding_scores(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    order: npt.NDArray[np.int64] | None,
-    table: npt.NDArray[np.float32],
-    head: npt.NDArray[np.float32],
-    n_outputs: int,
-    way_start: npt.NDArray[np.int64],
-    way_node: npt.NDArray[np.int32],
-    way_side: npt.NDArray[np.float32],
-    children: npt.NDArray[np.int32],
-    top_down: npt.NDArray[np.int32],
-    out: npt.NDArray[np.float32],
-    n_threads: int,
-) -> int: ...
-def embedding_hidden(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    order: npt.NDArray[np.int64] | None,
-    table: npt.NDArray[np.float32],
-    out: npt.NDArray[np.float32],
-    n_threads: int,
-) -> int: ...
-def dual_sweep(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    state: npt.NDArray[np.float64],
-    w: npt.NDArray[Any],
-    bias: npt.NDArray[np.float64],
-    active: npt.NDArray[np.int64],
-    n_active: int,
-    *,
-    loss: int,
-    parameter: float,
-    bias_step: float,
-    least_slope: float,
-    most_slope: float,
-    relax: float,
-    seed: int,
-) -> tuple[int, int, float, float, float]: ...
-def dual_gather(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    amount: npt.NDArray[np.float64],
-    w: npt.NDArray[np.float64],
-) -> int: ...
-def row_squares(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    squares: npt.NDArray[np.float64],
-) -> None: ...
-def saga_epoch(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    y: npt.NDArray[np.float64],
-    share: npt.NDArray[np.float64],
-    order: npt.NDArray[np.int64],
-    slopes: npt.NDArray[np.float64],
-    features: npt.NDArray[np.float64],
-    bias: npt.NDArray[np.float64],
-    *,
-    loss: int,
-    parameter: float,
-    eta: float,
-    l1: float,
-    l2: float,
-    fit_intercept: bool,
-) -> int: ...
-def transpose(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    out_indptr: npt.NDArray[np.int64],
-    out_indices: npt.NDArray[np.int32],
-    out_values: npt.NDArray[np.float32],
-) -> None: ...
-def cd_cycles(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    set: npt.NDArray[np.int64],
-    gradient: npt.NDArray[np.float64],
-    diagonal: npt.NDArray[np.float64],
-    w: npt.NDArray[np.float64],
-    u: npt.NDArray[np.float32],
-    h: npt.NDArray[np.float32],
-    bias: npt.NDArray[np.float64],
-    *,
-    bias_slope: float,
-    l1: float,
-    l2: float,
-    fit_intercept: bool,
-    cycles: int,
-    enough: float,
-) -> float: ...
-def cd_diagonal(
-    indptr: npt.NDArray[np.int64],
-    indices: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    set: npt.NDArray[np.int64],
-    h: npt.NDArray[np.float32],
-    diagonal: npt.NDArray[np.float64],
-) -> None: ...
 
-# ------------------------------------------------------------------------------------------------------------- factors
+def split_words(document: object, lowercase: bool, min_letters: int) -> list: ...
 
-Rows = npt.NDArray[np.float32]
+def first_no_text(texts: list) -> int: ...
 
-class FactorChoices:
-    def __init__(
-        self,
-        *,
-        loss: int,
-        mean: float,
-        eta: float,
-        l2: float,
-        l2_bias: float,
-        l1: float,
-        rank: int,
-        adaptive: bool,
-        biases: bool,
-        nonnegative: bool,
-    ) -> None: ...
+def first_too_large(numbers: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int: ...
 
-def factor_init(table: Rows, first: int, rank: int, seed: int, scale: float) -> None: ...
-def factor_pack(
-    users: Indices,
-    items: Indices,
-    values: Values,
-    weights: Values | None,
-    user_places: Indices,
-    item_places: Indices,
-    user_bounds: Ints,
-    item_bounds: Ints,
-    seed: int,
-    out_users: Indices,
-    out_items: Indices,
-    out_values: Values,
-    out_weights: Values | None,
-    offsets: Ints,
-    before: int = 0,
-) -> None: ...
-def factor_sgd(
-    users: Indices,
-    items: Indices,
-    values: Values,
-    weights: Values | None,
-    offsets: Ints,
-    schedule: Indices,
-    user_table: Rows,
-    item_table: Rows,
-    choices: FactorChoices,
-    losses: Floats,
-    n_threads: int,
-) -> int: ...
-def factor_sgd_blocks(
-    users: Indices,
-    items: Indices,
-    values: Values,
-    weights: Values | None,
-    offsets: Ints,
-    schedule: Indices,
-    user_bounds: Ints,
-    item_bounds: Ints,
-    user_table: Rows,
-    item_table: Rows,
-    choices: FactorChoices,
-    losses: Floats,
-    n_threads: int,
-) -> int: ...
-def factor_bpr(
-    users: Indices,
-    items: Indices,
-    values: Values,
-    weights: Values | None,
-    offsets: Ints,
-    schedule: Indices,
-    item_bounds: Ints,
-    liked_indptr: Ints,
-    liked_indices: Indices,
-    seed: int,
-    user_table: Rows,
-    item_table: Rows,
-    choices: FactorChoices,
-    losses: Floats,
-    n_threads: int,
-) -> int: ...
-def factor_pairs(
-    users: Indices, items: Indices, user_table: Rows, item_table: Rows, mean: float, scores: Values, n_threads: int
-) -> int: ...
-def factor_als(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    weights: Values | None,
-    other: Rows,
-    gram: Rows | None,
-    ridge: Values,
-    rank: int,
-    cg_steps: int,
-    bias_at: int,
-    bias_ridge: float,
-    implicit: bool,
-    nonnegative: bool,
-    solved: Rows,
-    n_threads: int,
-) -> int: ...
-def factor_kl(
-    indptr: Ints,
-    indices: Indices,
-    values: Values,
-    other: Rows,
-    sums: Values,
-    steps: int,
-    with_loss: bool,
-    solved: Rows,
-    n_threads: int,
-) -> tuple[int, float]: ...
-def factor_gram(rows: Rows, gram: Rows, n_threads: int) -> None: ...
-def factor_top(
-    users: Rows,
-    items: Rows,
-    bias: Values,
-    excluded_indptr: Ints | None,
-    excluded: Indices,
-    scores: Rows,
-    best: Indices,
-    n_threads: int,
-) -> None: ...
+def write_integers(numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple: ...
+
+def parse_libsvm(buffers: Sequence, zero_based: bool, with_labels: bool, skip_bad: bool, n_features: int = 2147483647) -> tuple:
+    """
+    Buffers of libsvm lines as (indptr, indices, values, y or None, qid or None, n_features seen, rows of each buffer, bad lines of each buffer, the first three of each as [(buffer, line offset, token offset, token length, fault)]). Without skip_bad reading ends at the first bad line.
+    """
+
+def parse_vw(buffers: Sequence, n_bits: int, signed: bool, with_labels: bool, skip_bad: bool, seed: int, log_from: Sequence[int] = []) -> tuple:
+    """
+    Buffers of Vowpal Wabbit lines as (indptr, indices, values, y or None, importances or None if no line has one, rows of each buffer, bad lines of each buffer, the first three of each as [(buffer, line offset, token offset, token length, fault)], the names of features). Without skip_bad reading ends at the first bad line. `log_from` holds for each buffer the number of its first row, or -1 if no names are requested.
+    """

@@ -148,9 +148,9 @@ class RankingMetrics:
         """One user's scores of all items, for the AUC; ties count half."""
         mask = np.ones(len(scores), bool)
         mask[[] if excluded is None else excluded] = False
-        wanted = np.zeros(len(scores), bool)
-        wanted[relevant] = True
-        good, bad = scores[wanted & mask], np.sort(scores[~wanted & mask])
+        is_relevant = np.zeros(len(scores), bool)
+        is_relevant[relevant] = True
+        good, bad = scores[is_relevant & mask], np.sort(scores[~is_relevant & mask])
         if len(good) and len(bad):
             below = np.searchsorted(bad, good, "left") + np.searchsorted(bad, good, "right")
             self.auc += float(below.mean()) / 2 / len(bad)

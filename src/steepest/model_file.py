@@ -1,11 +1,11 @@
 """One file format for every model: a JSON header and named arrays in a safetensors file; mapped, checked, not executed.
 
 Format 1: `__metadata__` holds four texts, `format_version`; `steepest`, the header as canonical JSON; `sparse`, the
-{name: shape} of arrays kept as `name.index` (flat, ascending) and `name.value`; and `checksum`, the CRC-32 of the JSON
-[version, header, sparse, [[name, type, shape], ...]] followed by the tensors' bytes, all in the order of the names.
+{name: shape} of arrays stored as `name.index` (flat, ascending) and `name.value`; and `checksum`, the CRC-32 of the
+JSON [version, header, sparse, [[name, type, shape], ...]] followed by the tensors' bytes, in the order of names.
 Format 2: a sparse array may have `name.mask`, a bit for each element from the lowest on, in place of `name.index`.
 CRC-32 is the fastest in the standard library (3.2 GB/s; SHA-256 1.4, BLAKE2b 0.7) and finds every error within 32
-neighbouring bits; it guards against damage and is no signature.
+neighbouring bits; it guards against damage and is not a signature.
 Invariant: `read` gives back bit for bit what `write` stored, and a path holds a complete old or a complete new file.
 Reader and writer are our own, because the library's reader opens by name (a file replaced meanwhile would mix two
 models), copies every array and takes the last of duplicated names, and its writer copies every array and gives equal
@@ -14,8 +14,6 @@ models unequal bytes; a test has it read what is written here. Left out: compres
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import math
 import mmap
@@ -27,9 +25,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from steepest import kernels
-from steepest.data.checksum import crc32
-from steepest.data.chunk import Array, DataError
+from steepest import atomic, kernels
+from steepest.data.chunk import Array
+from steepest.data.files.checksum import crc32
+from steepest.errors import ModelFileError
 
 FORMAT_VERSION = 2  # the newest that is read; what needs no mask is written as format 1
 
@@ -60,11 +59,7 @@ _SPARSE_ELEMENTS = 1024  # below this an array is too small to be worth two tens
 # granted only up to a fixed sum per file, and `write` stores dense what `read` would not grant.
 _SPARSE_GROWTH = 1024
 _SPARSE_ALLOWANCE = 1 << 30
-_THREADS = 2  # that look for zeros: a second one gains what there is to gain, more would wait for memory
-
-
-class ModelFileError(DataError):
-    """A model file cannot be read or written; the message names the file, what is wrong and the way out."""
+_THREADS = 2  # that search for zeros: a second one gains what there is to gain, more would wait for memory
 
 
 class _RefusedError(Exception):
@@ -84,15 +79,15 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping[
     """Store plain values (tuples come back as lists) and arrays by name; return the file's size in bytes."""
     name = os.fsdecode(path)
     try:
-        if "\0" in name:
-            raise _RefusedError("a path cannot hold a null byte: choose another name")
         tensors, sparse = _pack(arrays)
-        metadata = _describe(header, sparse, tensors)
-        return _replace(os.path.realpath(name), tensors, metadata)
+        head, names = _layout(tensors, _describe(header, sparse, tensors))
     except _RefusedError as refusal:
         raise ModelFileError(f"cannot write {name}: {refusal}") from None
-    except OSError as error:
-        raise ModelFileError(f"cannot write {name} ({_reason(error)}): {_way_out(error)}") from error
+    with atomic.writing(path, error=ModelFileError) as file:
+        file.write(head)
+        for tensor in names:
+            file.write(_bits(tensors[tensor]).data)
+        return file.tell()
 
 
 def read(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -107,7 +102,8 @@ def read(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[dict[str
             f"{name} holds arrays too large for this machine's memory: read it on a larger one"
         ) from None
     except OSError as error:
-        raise ModelFileError(f"{name} cannot be read ({_reason(error)}): check the path and its permissions") from error
+        reason = error.strerror or type(error).__name__
+        raise ModelFileError(f"{name} cannot be read ({reason}): check the path and its permissions") from error
     except ValueError as error:
         raise ModelFileError(f"{name!r} cannot be read ({error}): check the path") from error
 
@@ -142,7 +138,7 @@ def _unaffordable(dense_bytes: int, stored_bytes: int) -> int:
     return 0 if dense_bytes <= _SPARSE_GROWTH * stored_bytes else dense_bytes
 
 
-# Writing: arrays -> tensors and texts -> temporary file -> its final name
+# Writing: arrays -> tensors and texts -> bytes
 
 
 def _pack(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, list[int]]]:
@@ -234,7 +230,7 @@ def _check_plain(value: Any, place: str, depth: int) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise _RefusedError(f"{place} has the key {key!r}, which is no text: use str keys")
+                raise _RefusedError(f"{place} has the key {key!r}, which is not a text: use str keys")
             _check_plain(item, f"{place}[{key!r}]", depth + 1)
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
@@ -246,35 +242,8 @@ def _check_plain(value: Any, place: str, depth: int) -> None:
         raise _RefusedError(f"{place} is of type {type(value).__name__}: use dict, list, str, int, float, bool or None")
 
 
-def _replace(target: str, tensors: dict[str, Array], metadata: dict[str, str]) -> int:
-    """Write beside the target, then take its place in one step; after any failure only the old file is there."""
-    temporary = os.path.join(os.path.dirname(target), f".steepest-{os.urandom(8).hex()}.tmp")
-    mode = _reserve(temporary, target)
-    try:
-        size = _serialize(temporary, tensors, metadata)
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_directory(os.path.dirname(target))
-    return size
-
-
-def _reserve(temporary: str, target: str) -> int:
-    """Create the temporary file, for early and exact errors, and give the permissions that the target is to have."""
-    old = os.stat(target).st_mode if os.path.exists(target) else None
-    if old is not None and not stat.S_ISREG(old):  # a rename over a directory fails, one over a device destroys it
-        raise _RefusedError("something that is not a file has this name: choose another name")
-    if old is not None and not os.access(target, os.W_OK):  # a rename would go past a file's write protection
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if old is None else 0o600))
-    return stat.S_IMODE(os.stat(temporary).st_mode if old is None else old)
-
-
-def _serialize(temporary: str, tensors: dict[str, Array], metadata: dict[str, str]) -> int:
-    """The size of the file that is on the disk now. The library's own writer would copy every array first."""
+def _layout(tensors: dict[str, Array], metadata: dict[str, str]) -> tuple[bytes, list[str]]:
+    """What the file begins with, and the order of the tensors behind it."""
     head: dict[str, Any] = {_METADATA: dict(sorted(metadata.items()))}
     names = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))  # so that all are aligned
     end = 0
@@ -288,37 +257,7 @@ def _serialize(temporary: str, tensors: dict[str, Array], metadata: dict[str, st
         raise _RefusedError(
             f"the header takes {len(text)} bytes of at most {_HEADER_BYTES}: move long lists into arrays"
         )
-    with open(temporary, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for name in names:
-            file.write(_bits(tensors[name]).data)
-        file.flush()
-        os.fsync(file.fileno())
-        return file.tell()
-
-
-def _sync_directory(directory: str) -> None:
-    """Make the new name survive a power cut, where the system can; the file itself is complete already."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__
-
-
-def _way_out(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return "free some space or choose another disk"
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return "create its directory first"
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "choose a place where you may write, and close programs that use the file"
-    return "choose another place"
+    return len(text).to_bytes(8, "little") + text, names
 
 
 # Reading: bytes -> checked header -> views; nothing is allocated before its size is checked
@@ -403,7 +342,7 @@ def _check_metadata(metadata: Any) -> dict[str, str]:
     if not isinstance(metadata, dict) or not metadata.keys() >= {"format_version", "steepest"}:
         raise _RefusedError("is a safetensors file but not a steepest model: give a file that steepest saved")
     if not all(isinstance(text, str) for text in metadata.values()):
-        _damaged("metadata that is no text")
+        _damaged("metadata that is not a text")
     version = metadata["format_version"]
     if not re.fullmatch("[1-9][0-9]{0,8}", version):
         _damaged(f"format version {version[:20]!r}")

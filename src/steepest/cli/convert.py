@@ -26,14 +26,14 @@ from steepest.cli.data import (
     tell_skipped,
 )
 from steepest.data import write
-from steepest.data.cache import CachedSource
+from steepest.data.files.packing import COMPRESSED
 from steepest.data.raw import encoded, first_columns, is_raw, raw_batches, survey
-from steepest.data.scan import SUFFIXES
+from steepest.data.scan import format_of_name
 from steepest.data.source import Source
-from steepest.row_encoder import RowEncoder
+from steepest.data.store.cache import CachedSource
+from steepest.features.encoder import RowEncoder
 
 FORMATS = (*write.SPARSE_TEXT, *write.RAW_TEXT, *write.TABLES, "cache")
-ENDINGS = SUFFIXES | {".txt": "txt"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,10 +85,7 @@ def _write_sparse(source: Source, out: str, form: str, naming: write.Naming) -> 
 
 
 def _format_of(out: str) -> str:
-    name = out
-    for ending in write.PACKED:
-        name = name.removesuffix(ending)
-    form = ENDINGS.get(Path(name).suffix.lower())
+    form = format_of_name(out)
     if form is None:
         raise st.ParameterError(f"the format of {out} cannot be told from its name; give --to {'|'.join(FORMATS)}")
     return form
@@ -96,7 +93,7 @@ def _format_of(out: str) -> str:
 
 def _check_output(options: argparse.Namespace, form: str) -> None:
     out = options.out
-    if out == "-" or out.endswith(write.PACKED):
+    if out == "-" or out.endswith(COMPRESSED):
         if form in (*write.TABLES, "cache"):
             raise st.ParameterError(f"{form} is binary and read in pieces, so {out} cannot hold it; give a plain file")
         if out == "-":
@@ -112,11 +109,8 @@ def _check_output(options: argparse.Namespace, form: str) -> None:
 
 def _naming(source: Source, codes: dict[str, int] | None = None) -> write.Naming:
     recipe = source.recipe
-    below = source
-    while not hasattr(below, "label_names") and hasattr(below, "parent"):
-        below = below.parent
     weight = recipe.get("weight") or "weight"
-    return write.Naming(recipe.get("label") or "label", weight, codes, getattr(below, "label_names", None))
+    return write.Naming(recipe.get("label") or "label", weight, codes, source.label_names)
 
 
 def _codes(source: Source, options: argparse.Namespace, notes: list[str]) -> dict[str, int] | None:
@@ -145,7 +139,7 @@ def _hashed(source: Source, options: argparse.Namespace, *, to_cache: bool) -> S
     wishes.setdefault("scale_numbers", to_cache)
     hasher = st.Hasher(**{**wishes, **roles})
     if (columns := first_columns(source)) is not None:
-        hasher.look(columns)
+        hasher.infer_kinds(columns)
     return encoded(source, RowEncoder(hasher, learn=True), hasher.signature(learn=True))
 
 

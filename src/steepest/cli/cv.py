@@ -8,7 +8,7 @@ import json
 import steepest as st
 from steepest.cli.data import open_data, tell_skipped
 from steepest.cli.train import add_model_arguments, new_estimator, open_rows
-from steepest.data.folds import look
+from steepest.data.folds import survey_rows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +50,6 @@ def _group_column(options: argparse.Namespace) -> object:
     """The column is read by itself, since it need not be a feature."""
     roles = {"text": None, "categorical": [options.groups], "numeric": None, "cache": None}
     table = open_data(argparse.Namespace(**{**vars(options), **roles}))
-    groups = look(table, group=options.groups).groups
+    groups = survey_rows(table, group=options.groups).groups
     assert groups is not None
     return groups

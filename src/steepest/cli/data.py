@@ -9,17 +9,18 @@ from typing import Any
 
 import steepest as st
 from steepest.cli import flags
-from steepest.data.cache import CachedSource
-from steepest.data.files import open_files
+from steepest.data.files.blocks import open_files
 from steepest.data.raw import is_raw, stored_encoder
-from steepest.data.scan import adapt_recipe, format_of
+from steepest.data.scan import adapt_recipe, format_of, reader_options
 from steepest.data.source import Source
+from steepest.data.store.cache import CachedSource
 
 KINDS = ("text", "categorical", "numeric")  # also flags of a hasher, and None if not given
 CSV = ("columns", "header", "delimiter", "newlines_in_values")
 READING = ("label", "weight", *KINDS, *CSV, "labels", "zero_based", "n_features", "on_bad_line")
 RATINGS = ("user", "item", "rating", "time")
 VW = ("n_bits", "signed")  # flags of a hasher that the reader of Vowpal Wabbit text has, too
+ELSEWHERE = ("with_labels", "seed")  # options of readers that the verbs set themselves
 
 
 def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True) -> None:
@@ -48,7 +49,16 @@ def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True) 
         parser.add_argument("--labels", metavar="NAMES", type=several, help=help)
     parser.add_argument("--zero-based", **switch, help="libsvm: count from 0")
     parser.add_argument("--n-features", type=int, default=None, help="libsvm: how many columns there are")
+    for option, formats in other_options().items():
+        help = f"an option of {', '.join(formats)}, as in Python"
+        parser.add_argument(flags.flag_of(option), dest=option, metavar="VALUE", type=flags.parse_value, help=help)
     parser.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
+
+
+def other_options() -> dict[str, list[str]]:
+    """Options of readers that have no flag of their own here, and the formats that take them."""
+    known = {*READING, *RATINGS, *VW, *ELSEWHERE}
+    return {option: formats for option, formats in reader_options().items() if option not in known}
 
 
 def several(names: str) -> list[str]:
@@ -64,7 +74,7 @@ def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None,
     """The source that the flags describe; a model's recipe says how its training data was read."""
     files = open_files(options.data[0] if len(options.data) == 1 else options.data)
     reading = {**adapt_recipe(files[0], recipe or {}, options.format), **extra}
-    given = {name: getattr(options, name, None) for name in READING}
+    given = {name: getattr(options, name, None) for name in (*READING, *other_options())}
     if given["columns"] is not None and given["header"] is None:
         given["header"] = False  # else there would be nothing to name
     given |= {role: getattr(options, role + "_column") for role in RATINGS}
@@ -107,20 +117,15 @@ def open_cache(source: Source, path: str) -> Source:
 
 
 def _note(source: Source) -> str:
-    while not isinstance(source, CachedSource) and hasattr(source, "parent"):
-        source = source.parent
-    return source.note if isinstance(source, CachedSource) else ""
+    return next((part.note for part in source.lineage if isinstance(part, CachedSource)), "")
 
 
 def tell_skipped(source: Source) -> None:
     """Bad lines that were left out are never passed over in silence; nor is a cache that was of no use."""
     if is_raw(source) and (note := _note(source)):  # its cache was made ready only when a hasher was known
         print(f"steepest: {note}", file=sys.stderr)
-    skipped = getattr(source, "skipped", None)
-    while skipped is None and hasattr(source, "parent"):
-        source = source.parent
-        skipped = getattr(source, "skipped", None)
-    if skipped is not None and skipped.n:
+    skipped = source.skipped
+    if skipped.n:
         lines = "line" if skipped.n == 1 else "lines"
         print(f"steepest: {skipped.n:,} bad {lines} skipped, the first:", file=sys.stderr)
         for example in skipped.examples:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steepest.estimator import Estimator
+from steepest.models.options import flat_signature, options_of
 
 # Long-known short names for a few parameters.
 ALIASES = {
@@ -29,15 +29,17 @@ ELSEWHERE = ("hasher", "verbose", "class_weight", "seed", "text", "categorical",
 
 def add_estimator_flags(
     parser: argparse.ArgumentParser,
-    shown: Sequence[type[Estimator]],
-    others: Sequence[type[Estimator]] = (),
+    shown: Sequence[type[Any]],
+    others: Sequence[type[Any]] = (),
     defaults: Mapping[str, Any] = NO_DEFAULTS,
     *,
     with_help: bool = True,
 ) -> None:
-    """One flag for every constructor parameter that any of the estimators has; no default means the estimator's own.
+    """One flag for every constructor parameter and every detail of a choice that any of the estimators has.
 
-    The help tells of those shown, with defaults that are not Python's where the shell has its own; the flags of others
+    A flag that is not given leaves the estimator's own default.
+
+    The help covers those shown, with defaults that are not Python's where the shell has its own; the flags of others
     are taken, too, to say what is wrong with them, and their docstrings fill gaps, since a name means the same in all.
     To read docstrings takes longer than all else here, so it is left out where nobody asks for help.
     """
@@ -47,10 +49,10 @@ def add_estimator_flags(
         group: Any = parser
         if about is not None:
             group = parser.add_argument_group(f"parameters of {estimator.__name__}, as in Python")
-        for name, parameter in inspect.signature(estimator).parameters.items():
+        for name, default in flat_signature(estimator).items():
             if name not in seen:
                 seen.add(name)
-                _add_flag(group, name, parameter.default, about, defaults)
+                _add_flag(group, name, default, about, defaults)
 
 
 def flag_of(name: str) -> str:
@@ -58,17 +60,20 @@ def flag_of(name: str) -> str:
     return ALIASES.get(name, "--" + name.replace("_", "-"))
 
 
-def descriptions(estimators: Sequence[type[Estimator]]) -> dict[str, str]:
-    """The first sentence on each parameter, and the values it takes, from the first docstring that tells of it."""
+def descriptions(estimators: Sequence[type[Any]]) -> dict[str, str]:
+    """The first sentence on each parameter, and the values it takes, from the first docstring that has it."""
     found: dict[str, str] = {}
-    for estimator in estimators:
-        _, _, section = (inspect.getdoc(estimator) or "").partition("Parameters\n----------\n")
+    options = dict.fromkeys(kind for estimator in estimators for kind in options_of(estimator))
+    for described in (*estimators, *options):
+        flat = {field: name for name, field in described.flat_names().items()} if described in options else {}
+        _, _, section = (inspect.getdoc(described) or "").partition("Parameters\n----------\n")
         section = re.split(r"\n\n\w+\n---", section)[0]
         for names, values, text in ENTRY.findall(section + "\n"):
             sentence = re.split(r"(?<=[\w)\"'`])\.(?:\s|$)|; see ", " ".join(text.split()))[0]
             choices = ", ".join(re.findall(r'"([^"]+)"', values)) if values.startswith("{") else ""
             about = ": ".join(part for part in (choices, sentence) if part)
-            found |= {name: about for name in names.split(", ") if about and name not in found}
+            known = [flat.get(name, name) for name in names.split(", ")]
+            found |= {name: about for name in known if about and name not in found}
     return found
 
 
@@ -105,19 +110,18 @@ def parse_value(text: str) -> Any:
     return text
 
 
-def estimator_arguments(options: argparse.Namespace, estimator: type[Estimator]) -> dict[str, Any]:
+def estimator_arguments(options: argparse.Namespace, estimator: type[Any]) -> dict[str, Any]:
     """Those constructor arguments that were given as flags."""
     given = vars(options)
-    known = inspect.signature(estimator).parameters
-    return {name: given[name] for name in known if name in given}
+    return {name: given[name] for name in flat_signature(estimator) if name in given}
 
 
-def foreign_arguments(options: argparse.Namespace, estimator: type[Estimator], others: list[type[Any]]) -> list[str]:
+def foreign_arguments(options: argparse.Namespace, estimator: type[Any], others: list[type[Any]]) -> list[str]:
     """Flags that were given but belong to another estimator."""
-    known = set(inspect.signature(estimator).parameters)
+    known = set(flat_signature(estimator))
     if "hasher" in known:
-        from steepest.hashing import Hasher
+        from steepest.features.hasher import Hasher
 
-        known |= set(inspect.signature(Hasher).parameters)
-    foreign = {name for other in others for name in inspect.signature(other).parameters} - known
+        known |= set(flat_signature(Hasher))
+    foreign = {name for other in others for name in flat_signature(other)} - known
     return sorted(name for name in foreign if vars(options).get(name) is not None)

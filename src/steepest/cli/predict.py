@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
 import steepest as st
+from steepest import atomic
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.data.chunk import Array
 
@@ -69,13 +70,7 @@ def open_output(path: str | None) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdout
         return
-    temporary = f"{path}.{os.getpid()}.part"
-    try:
-        with open(temporary, "w", encoding="utf-8") as out:
-            yield out
-        os.replace(temporary, path)
-    except OSError as error:
-        raise st.DataError(f"{path} cannot be written ({error.strerror})") from None
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+    with atomic.writing(path) as file:
+        out = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+        yield out
+        out.detach()

@@ -48,7 +48,7 @@ class BarMonitor(Monitor):
 
     def __init__(self) -> None:
         self._bar: Any = None
-        self._task: Any = None
+        self.task: Any = None
         self._epoch = -1
 
     def _open(self, epoch: int, n_rows: int | None) -> None:
@@ -59,7 +59,7 @@ class BarMonitor(Monitor):
         times = (TimeElapsedColumn(), TimeRemainingColumn())
         self._bar = Progress(*columns, *times, console=Console(stderr=True), transient=True)
         self._bar.start()
-        self._task = self._bar.add_task(f"epoch {epoch + 1}", total=n_rows, rate="")
+        self.task = self._bar.add_task(f"epoch {epoch + 1}", total=n_rows, rate="")
         self._epoch = epoch
 
     def chunk_done(self, epoch: int, so_far: Progress, seconds: float, n_rows: int | None) -> None:
@@ -68,7 +68,7 @@ class BarMonitor(Monitor):
             self._open(epoch, n_rows)
         rate = so_far.rows / seconds if seconds > 0 else 0.0
         text = f"{so_far.rows:,} rows, {rate:,.0f} rows/s, loss {so_far.mean_loss:.4f}"
-        self._bar.update(self._task, completed=so_far.rows, rate=text)
+        self._bar.update(self.task, completed=so_far.rows, rate=text)
 
     def epoch_done(self, record: Record) -> None:
         """Ends the bar and leaves a line."""

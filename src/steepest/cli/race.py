@@ -9,8 +9,8 @@ import sys
 import steepest as st
 from steepest.cli.data import open_data, tell_skipped
 from steepest.cli.train import add_model_arguments, check_writable, new_estimator, open_rows
-from steepest.racing import Point
 from steepest.report.picture import check_picture
+from steepest.select.race import Point
 
 RACED_TASKS = ("classify", "regress")
 

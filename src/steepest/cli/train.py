@@ -26,8 +26,8 @@ from steepest.cli.data import (
 )
 from steepest.cli.progress import choose_monitor
 from steepest.data.groups import holdout_groups
-from steepest.data.raw import root_of
 from steepest.data.source import Source
+from steepest.models.options import from_flat
 
 if TYPE_CHECKING:
     Linear = st.LinearClassifier | st.LinearRegressor | st.LinearRanker
@@ -146,7 +146,7 @@ def _save(estimator: Model, options: argparse.Namespace, source: Source, validat
         estimator.save(options.model)
         return {}
     assert isinstance(estimator, st.TextClassifier)  # as was made sure of
-    once = validation is None and any(file.once for file in getattr(root_of(source), "files", ()))
+    once = validation is None and source.read_once is not None
     check = None if once else validation or source
     told = estimator.save(options.model, quantize=options.quantize, size=options.size, check=check)
     cost = "its cost in accuracy was not measured, since the data can be read only once; give --holdout 0.1"
@@ -212,14 +212,14 @@ def _columns_on_spark(
 def _ratings_on_spark(
     estimator: Any, types: dict[str, str], lines: bool, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Roles told from the columns' names or places, as in files that are read here."""
-    from steepest.data.ratings import places_of
+    """Roles inferred from the columns' names or places, as in files that are read here."""
+    from steepest.data.readers.ratings import places_of
 
     if lines:
         raise st.DataError(f"{options.data[0]} has no columns; ratings are read on Spark from Parquet files")
-    wishes = {role: getattr(options, role + "_column") for role in RATINGS}
+    given = {role: getattr(options, role + "_column") for role in RATINGS}
     names = list(types)
-    places = places_of({**wishes, "weight": options.weight}, names, True, options.data[0])
+    places = places_of({**given, "weight": options.weight}, names, True, options.data[0])
     found = {role: names[place] for role, place in places.items()}
     return {
         "features": [found["user"], found["item"]],
@@ -244,6 +244,8 @@ def new_estimator(options: argparse.Namespace, leave_out: Container[str] = ()) -
         raise st.ParameterError(f"{flags.flag_of(foreign[0])} has no meaning with --task {options.task}")
     given = flags.estimator_arguments(options, estimator_class)
     given = {name: value for name, value in given.items() if name not in leave_out}
+    if vars(options).get("spark") is not None and given.keys() & st.Mixing.flat_names().keys():
+        given.setdefault("parallel", "mixing")  # which is what shards of Spark do
     estimator: Model = _estimator(estimator_class, {"random_state": DEFAULTS["random_state"], **given}, options)
     return estimator
 
@@ -270,13 +272,13 @@ def _reading(options: argparse.Namespace) -> dict[str, Any]:
 
 def _estimator(kind: type[Any], arguments: dict[str, Any], options: argparse.Namespace) -> Any:
     if options.task not in ("rate", "text"):
-        return kind(**arguments, hasher=_hasher(options))
+        return kind(**from_flat(kind, arguments), hasher=_hasher(options))
     why = "ids are not hashed" if options.task == "rate" else "it makes its own features"
     wishes = flags.estimator_arguments(options, st.Hasher)
     for name in wishes:
         if wishes[name] is not None and name not in (*arguments, *KINDS[: 3 * (options.task == "text")]):
             raise st.ParameterError(f"{flags.flag_of(name)} has no meaning with --task {options.task}: {why}")
-    return kind(**arguments)
+    return kind(**from_flat(kind, arguments))
 
 
 def _hasher(options: argparse.Namespace) -> st.Hasher | None:

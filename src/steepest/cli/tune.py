@@ -16,7 +16,7 @@ from steepest.cli import flags
 from steepest.cli.data import RATINGS, READING, tell_skipped
 from steepest.cli.train import add_model_arguments, check_writable, estimator_of, new_estimator, open_rows
 from steepest.data.raw import is_raw
-from steepest.tuning import DEFAULT_TRIALS, Trial, default_space, shown
+from steepest.select.tune import DEFAULT_TRIALS, Trial, default_space, shown
 
 TUNED_TASKS = ("classify", "regress")
 UNSET = ("class_weight", "text", "categorical", "numeric")  # None if the flag was not given

@@ -4,8 +4,8 @@ Row i holds the features indices[indptr[i]:indptr[i+1]] with the values beside t
 int32, values float32, y and weight float64 (y may hold strings until a label book has coded them), all contiguous.
 `order`, if given, names the rows to visit and their sequence; the arrays themselves are then never copied.
 `group`, if given, names the query each row belongs to, for ranking.
-`first_id` is the stable number of the block's first row, which splits use, so that a row keeps its side of a split
-whatever the chunk size or the epoch.
+Rows have stable numbers, which splits use, so that a row keeps its side of a split whatever the chunk size or the
+epoch: they count on from `first_id`, or `ids` says which they are, and `first_id` counts the rows cut off in front.
 """
 
 from __future__ import annotations
@@ -17,17 +17,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from steepest import kernels
+
 Array = npt.NDArray[Any]
-ENTRIES_A_COPY = 256  # from which on copying runs of rows costs less than fetching entry by entry
+ENTRIES_PER_COPY = 256  # from which on copying runs of rows costs less than fetching entry by entry
 
 
-class DataError(ValueError):
-    """The data cannot be used; the message names the place, the value and the way out."""
+@dataclass(frozen=True, slots=True)
+class RowIds:
+    """Stable numbers of rows from several places: runs of consecutive numbers, each from a row and its number on.
+
+    The runs are those of the block's rows, or of `places`, if the block's rows are somewhere else.
+    """
+
+    rows: Array
+    ids: Array
+    places: Array | None = None
+
+    def of(self, rows: Array) -> Array:
+        """The numbers of some rows of the block."""
+        places = rows if self.places is None else self.places[rows]
+        run = np.searchsorted(self.rows, places, side="right") - 1
+        return np.asarray(places - self.rows[run] + self.ids[run])
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows to learn from or to score."""
+    """Rows to learn from or to score.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> chunk = next(iter(st.from_arrays([[0.0, 2.0], [1.0, 3.0]], [0, 1])))
+    >>> chunk.n_rows, chunk.n_features, chunk.indptr.tolist(), chunk.indices.tolist(), chunk.values.tolist()
+    (2, 2, [0, 1, 3], [1, 0, 1], [2.0, 1.0, 3.0])
+    """
 
     indptr: Array
     indices: Array
@@ -38,6 +62,7 @@ class Chunk:
     order: Array | None = None
     first_id: int = 0
     group: Array | None = None
+    ids: RowIds | None = None
 
     @property
     def n_rows(self) -> int:
@@ -52,7 +77,12 @@ class Chunk:
     @property
     def row_ids(self) -> Array:
         """The visited rows' stable numbers."""
-        return self.row_numbers + self.first_id
+        rows = self.row_numbers + self.first_id
+        return rows if self.ids is None else self.ids.of(rows)
+
+    def as_rows(self) -> kernels.Rows:
+        """The rows as the kernels take them: with weights, without targets."""
+        return kernels.Rows(self.indptr, self.indices, self.values, None, self.weight, self.order)
 
     def visit(self, order: Array) -> Chunk:
         """The same arrays, another visiting order (row numbers inside the block)."""
@@ -102,7 +132,7 @@ def _copied(arrays: Sequence[Array], starts: Array, ends: Array) -> list[Array]:
     """Of each array the entries of rows one after the other; those of neighbours are copied at once."""
     lengths = ends - starts
     breaks = np.flatnonzero(starts[1:] != ends[:-1])
-    if len(starts) and (len(breaks) + 1) * ENTRIES_A_COPY <= lengths.sum():
+    if len(starts) and (len(breaks) + 1) * ENTRIES_PER_COPY <= lengths.sum():
         firsts = starts[np.concatenate([[0], breaks + 1])].tolist()
         lasts = ends[np.concatenate([breaks, [len(ends) - 1]])].tolist()
         runs = [slice(a, b) for a, b in zip(firsts, lasts, strict=True)]

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest.data.chunk import Array, Chunk
 from steepest.data.ids import IdBook
-from steepest.data.ratings import RatingsChunk, from_frame, from_ratings, ratings_chunk
+from steepest.data.readers.ratings import RatingsChunk, from_frame, from_ratings, ratings_chunk
 from steepest.data.source import Source
+from steepest.errors import DataError
 
 
 class Entries:
@@ -40,10 +41,10 @@ class Entries:
             np.concatenate(weights) if weighted else None,
         )
 
-    def only(self, kept: Array) -> Entries:
-        """Those that a mask keeps."""
-        weights = None if self.weights is None else self.weights[kept]
-        return Entries(self.users[kept], self.items[kept], self.values[kept], weights)
+    def only(self, chosen: Array) -> Entries:
+        """Those that a mask chooses."""
+        weights = None if self.weights is None else self.weights[chosen]
+        return Entries(self.users[chosen], self.items[chosen], self.values[chosen], weights)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Array]) -> Entries:

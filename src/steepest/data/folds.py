@@ -1,9 +1,9 @@
 """Folds of a source: every row gets one of k numbers, by its stable number, the seed, and its class or group.
 
-Rows are sorted by (class, random number of the row) and dealt like cards, so that folds differ by at most one row, and
-by at most one row of every class. Groups stay together: the largest first, each to the fold with the fewest rows.
-One look at the data finds numbers, classes and groups; it keeps about ten bytes a row. Left out: classes and groups
-both at once, and targets with several columns, which are dealt without a look at them.
+Rows are sorted by (class, random number of the row) and shared out in turn, so that folds differ by at most one row,
+and by at most one row of every class. Groups stay together: the largest first, each to the fold with the fewest rows.
+One pass over the data finds numbers, classes and groups; they take about ten bytes per row. Left out: classes and
+groups both at once, and the classes of targets with several columns.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from steepest.data.cache import CachedSource
-from steepest.data.chunk import Array, Chunk, DataError
-from steepest.data.parameters import ParameterError
+from steepest.data.chunk import Array, Chunk
 from steepest.data.raw import RawBatch, encoded, is_raw
-from steepest.data.source import Limited, Order, Selected, Source, mix
+from steepest.data.source import Order, Source, mix
+from steepest.errors import DataError, ParameterError
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What one look at a source tells: the rows' stable numbers, and codes of their classes and groups if asked for."""
+    """What one pass over a source finds: the rows' stable numbers, and codes of classes and groups if asked for."""
 
     ids: Array
     classes: Array | None = None
@@ -31,7 +30,7 @@ class Rows:
     groups: Array | None = None
 
 
-def look(source: Source, *, classes: bool = False, group: str | None = None) -> Rows:
+def survey_rows(source: Source, *, classes: bool = False, group: str | None = None) -> Rows:
     """Reads all rows once, raw ones without hashing them (a cache of raw rows must have its hasher already)."""
     refuse_reading_once(source)
     groups, labels = _Codes(), _Codes()
@@ -40,7 +39,7 @@ def look(source: Source, *, classes: bool = False, group: str | None = None) -> 
         source = encoded(source, _GroupColumn(group, groups) if group else _nothing)
     elif group is not None:
         raise ParameterError(
-            f"groups={group!r} names a column, but these rows have none; give an array, one group a row"
+            f"groups={group!r} names a column, but these rows have none; give an array, one group per row"
         )
     with_classes = classes
     for chunk in _chunks(source):
@@ -60,11 +59,10 @@ def look(source: Source, *, classes: bool = False, group: str | None = None) -> 
 
 def refuse_reading_once(source: Source) -> None:
     """Splits need several passes, which a pipe cannot give."""
-    while isinstance(source, Limited | Selected | CachedSource):
-        source = source.parent
-    once = [file.name for file in getattr(source, "files", ()) if file.once]
-    if once:
-        raise DataError(f"{once[0]} can be read only once, but this needs several passes; save it in a file first")
+    if source.read_once:
+        raise DataError(
+            f"{source.read_once} can be read only once, but this needs several passes; save it in a file first"
+        )
 
 
 def _chunks(source: Source) -> Iterator[Chunk]:
@@ -87,7 +85,7 @@ class _GroupColumn:
             column = batch.columns[self.name]
         except (KeyError, TypeError, IndexError, ValueError):
             raise DataError(
-                f"groups={self.name!r} is no column that is read; name it among the columns, or give an array"
+                f"groups={self.name!r} is not a column that is read; name it among the columns, or give an array"
             ) from None
         values = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
         self.codes.add(np.array([str(value) for value in values]))
@@ -143,13 +141,13 @@ class Folds:
         return np.asarray((found != fold) & (found >= 0))
 
 
-def deal(rows: Rows, n_folds: int, seed: int = 0) -> Folds:
-    """Folds of equal size, stratified by class where classes are known, or with groups kept whole."""
+def assign_folds(rows: Rows, n_folds: int, seed: int = 0) -> Folds:
+    """Folds of equal size, stratified by class where classes are known, or with whole groups."""
     n_rows = len(rows.ids)
     if n_folds > n_rows:
         raise ParameterError(f"folds={n_folds} is more than the {n_rows} rows there are; give at most {n_rows}")
     if rows.groups is not None:
-        return Folds(rows.ids, _deal_groups(rows, n_folds, seed), n_folds)
+        return Folds(rows.ids, _assign_groups(rows, n_folds, seed), n_folds)
     random = mix(rows.ids, seed)
     order = np.argsort(random, kind="stable") if rows.classes is None else np.lexsort((random, rows.classes))
     fold = np.empty(n_rows, np.int64)
@@ -157,7 +155,7 @@ def deal(rows: Rows, n_folds: int, seed: int = 0) -> Folds:
     return Folds(rows.ids, fold, n_folds)
 
 
-def _deal_groups(rows: Rows, n_folds: int, seed: int) -> Array:
+def _assign_groups(rows: Rows, n_folds: int, seed: int) -> Array:
     assert rows.groups is not None
     sizes = np.bincount(rows.groups)
     if n_folds > len(sizes):
@@ -174,11 +172,11 @@ def _deal_groups(rows: Rows, n_folds: int, seed: int) -> Array:
 
 
 def with_groups(rows: Rows, groups: Sequence[Any] | Array) -> Rows:
-    """The same rows with groups given beside them, one a row in the order of reading."""
+    """The same rows with groups given beside them, one per row in the order of reading."""
     values = np.asarray(groups)
     if values.shape != (len(rows.ids),):
         raise ParameterError(
-            f"groups has shape {values.shape} but there are {len(rows.ids)} rows; give one group a row"
+            f"groups has shape {values.shape} but there are {len(rows.ids)} rows; give one group per row"
         )
     codes = _Codes()
     codes.add(values)

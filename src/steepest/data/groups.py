@@ -10,15 +10,16 @@ Invariant: pairs do not depend on chunks. Memory: a block and the longest group,
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError, concatenate
-from steepest.data.parameters import inside
-from steepest.data.source import ArraySource, Derived, Order, Source, mix
+from steepest.data.chunk import Array, Chunk, concatenate
+from steepest.data.source import ArraySource, Derived, Order, Selected, Source, mix
+from steepest.errors import DataError
+from steepest.parameters import inside
 
 BLOCK_ROWS = 1 << 12  # rows whose pairs are mixed with each other, at least
 
@@ -32,9 +33,6 @@ class Pairs(Derived):
         self.per_row = per_row
         self.seed = seed
         self.renewed = per_row is not None
-
-    def _copy(self) -> Pairs:
-        return Pairs(self.parent, self.per_row, self.seed)
 
     def fingerprint(self) -> dict[str, Any]:
         """The parent's, and how pairs are drawn."""
@@ -160,38 +158,16 @@ def group_key(name: Any) -> int:
 
 def holdout_groups(source: Source, fraction: float, seed: int = 0) -> tuple[Source, Source]:
     """Two sources: most groups, and about the given fraction of them; a group's side depends on its name and seed."""
-    mark = int(inside("holdout", fraction, 0.0, 1.0) * 2**64)
+    mark = np.uint64(int(inside("holdout", fraction, 0.0, 1.0) * 2**64))
 
-    def held(name: Any) -> bool:
-        return int(mix(np.array([group_key(name)]), seed)[0]) < mark
+    def held(chunk: Chunk) -> Array:
+        if chunk.group is None:
+            raise DataError("the rows have no groups to hold out; use a libsvm file with qid:N behind the label")
+        names, codes = np.unique(chunk.visited(chunk.group), return_inverse=True)
+        keys = np.array([group_key(name) for name in names.tolist()], np.uint64)
+        return np.asarray((mix(keys, seed) < mark)[codes])
 
     return (
-        SelectedGroups(source, lambda name: not held(name), f"all but {fraction!r} of the groups by {seed}"),
-        SelectedGroups(source, held, f"{fraction!r} of the groups by {seed}"),
+        Selected(source, lambda chunk: ~held(chunk), f"all but {fraction!r} of the groups by {seed}"),
+        Selected(source, held, f"{fraction!r} of the groups by {seed}"),
     )
-
-
-class SelectedGroups(Derived):
-    """The rows of another source whose groups pass a test, which `rule` describes."""
-
-    def __init__(self, parent: Source, keep: Callable[[Any], bool], rule: str) -> None:
-        super().__init__(parent)
-        self.keep = keep
-        self.rule = rule
-
-    def _copy(self) -> SelectedGroups:
-        return SelectedGroups(self.parent, self.keep, self.rule)
-
-    def fingerprint(self) -> dict[str, Any]:
-        """The parent's, and which groups of it."""
-        return {"rule": self.rule, "of": self.parent.fingerprint()}
-
-    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """The parent's chunks, thinned."""
-        for chunk in self.parent.read(order, epoch):
-            if chunk.group is None:
-                raise DataError("the rows have no groups to hold out; use a libsvm file with qid:N behind the label")
-            names, codes = np.unique(chunk.group, return_inverse=True)
-            kept = np.array([self.keep(name) for name in names.tolist()], bool)[codes]
-            rows = chunk.row_numbers
-            yield chunk.visit(rows[kept[rows]])

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, DataError
+from steepest.data.chunk import Array
+from steepest.errors import DataError
 
-# Numbers that lie closer together than this many places an id are looked up in a table, others by bisection.
+# Numbers that lie closer together than this many places per id are looked up in a table, others by bisection.
 _TABLE_SHARE = 16
 _TABLE_LEAST = 1 << 16
 
@@ -23,7 +24,7 @@ def as_ids(values: Any, what: str = "id") -> Array:
     """Ids as int64, as texts (type U), or as objects; a missing one is an error that names its row."""
     ids = _as_objects(values) if isinstance(values, list | tuple) else np.asarray(values)
     if ids.ndim != 1:
-        raise DataError(f"the {what}s have shape {ids.shape}; give one id a row")
+        raise DataError(f"the {what}s have shape {ids.shape}; give one id per row")
     if ids.dtype.kind in "iu" and ids.dtype != np.uint64:
         return np.ascontiguousarray(ids, np.int64)
     if ids.dtype.kind == "b":
@@ -113,7 +114,7 @@ class IdBook:
         return self._by_text(ids, learn)
 
     def id_of(self, text: str) -> Any:
-        """The id that a word on the command line stands for."""
+        """The id that a word on the command line means."""
         if self.kind == "text":
             return text
         try:

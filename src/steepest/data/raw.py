@@ -1,35 +1,33 @@
 """Sources of raw rows: texts or table columns that an encoder, such as a hasher, turns into features while reading.
 
 A format gives `batches`; `with_encoder` says how a batch becomes a chunk. Batches are encoded in order by one thread,
-ahead of the learner, because an encoder may learn (names, counts) from what it sees; now and then it waits to hear from
-the learner. Rows are then permuted inside
-their chunk. Memory: a few batches, whatever the size of the data. Encoding starts anew in every epoch: keep the rows
-with `cache` where that costs more than learning does.
+ahead of the learner, because an encoder may learn (names, counts) from what it sees; now and then it waits for what the
+learner has learned. Rows are then permuted inside their chunk. Memory: a few batches, whatever the size of the data.
+Encoding starts anew in every epoch: store the rows with `cache` where that costs more than learning does.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import os
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
-from steepest.data.ahead import map_ahead
-from steepest.data.cache import CachedSource, CacheFile
-from steepest.data.chunk import Array, Chunk, DataError
-from steepest.data.files import Block
-from steepest.data.kept import Kept
-from steepest.data.lines import PARSING_THREADS, QUEUE_CHUNKS, ROWS, BadLine, BadLines, BlockSource, Group, GroupChunk
-from steepest.data.source import Limited, Order, Selected, Source
+from steepest.data.chunk import Array, Chunk, RowIds
+from steepest.data.files.ahead import map_ahead
+from steepest.data.source import ROWS, Limited, Order, Selected, Source
+from steepest.data.store.cache import CachedSource, CacheFile
+from steepest.errors import DataError
 
-# A survey stops telling labels apart beyond: these are numbers, not classes.
+# Chunks that may wait for the learner.
+QUEUE_CHUNKS = 2
+# A survey stops collecting labels beyond so many: these are numbers, not classes.
 MOST_LABELS = 1 << 20
 
 
@@ -44,10 +42,11 @@ class RawBatch:
     y : array or None
         Float64 numbers, strings, or one 0/1 column for each of several labels.
     first_id : int
-        The stable number of the first row; of each block's first row where the batch holds several (`block_rows` are
-        their first rows, `block_ids` those rows' numbers).
+        The stable number of the first row.
+    ids : RowIds or None
+        The stable numbers of all rows, if they do not just count on from the first.
     place : tuple of int
-        Where the batch stands in the data: what its random order is drawn for.
+        Where the batch is in the data: what its random order is drawn for.
     """
 
     columns: Any
@@ -55,8 +54,7 @@ class RawBatch:
     y: Array | None = None
     weight: Array | None = None
     first_id: int = 0
-    block_rows: Array | None = None
-    block_ids: Array | None = None
+    ids: RowIds | None = None
     place: tuple[int, ...] = ()
 
 
@@ -66,27 +64,18 @@ Encoder = Callable[[RawBatch], Chunk]
 class RawSource(Source):
     """Raw rows, read through an encoder. A format gives `batches` and `recipe`."""
 
-    encoder: Encoder | None = None
-
     @abstractmethod
     def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
-        """All rows of one epoch; batches come in the order given, rows inside a batch as they stand."""
+        """All rows of one epoch; batches come in the order given, rows inside a batch as they are."""
 
     def first_batch(self) -> RawBatch | None:
         """Some of the first rows in file order; None if there are none."""
         with closing(self.batches(Order(), 0)) as batches:
             return next(batches, None)
 
-    @abstractmethod
-    def describe(self) -> str:
-        """Where the rows come from, in short."""
-
-    def _copy(self) -> Self:
-        return copy.copy(self)
-
     def with_encoder(self, encode: Encoder) -> Self:
         """The same rows, encoded; targets, weights and row numbers need not be set by the encoder."""
-        source = self._copy()
+        source = self.copy()
         source.encoder = encode
         return source
 
@@ -108,7 +97,7 @@ class RawSource(Source):
 
     def _read(self, encoder: Encoder, order: Order, epoch: int) -> Iterator[Chunk]:
         batches = self.batches(order, epoch)
-        gate = _Gate(None if order.unheard else encoder, lambda batch: _encoded(encoder, batch, order, epoch))
+        gate = _Gate(None if order.only_read else encoder, lambda batch: _encoded(encoder, batch, order, epoch))
         chunks = map_ahead(gate.make, batches, ahead=QUEUE_CHUNKS)
         try:
             for made in chunks:
@@ -121,10 +110,10 @@ class RawSource(Source):
 
 
 class _Gate:
-    """Lets an encoder hear from the learner at fixed places: the batch there is encoded in the consumer's own thread.
+    """Lets an encoder ask the learner at fixed places: the batch there is encoded in the consumer's own thread.
 
-    The consumer asks for it when it has learned all rows before, so what is heard depends on the data alone. Until
-    then the thread that encodes ahead waits with the batches behind.
+    The consumer takes it when it has learned all rows before, so the answer depends on the data alone. Until then the
+    thread that encodes ahead waits with the batches behind.
     """
 
     def __init__(self, encoder: Any, make: Callable[[RawBatch], Chunk]) -> None:
@@ -158,83 +147,51 @@ def _encoded(encoder: Encoder, batch: RawBatch, order: Order, epoch: int) -> Chu
     chunk = encoder(batch)
     if len(chunk.indptr) - 1 != batch.n_rows:
         raise DataError(f"the encoder made {len(chunk.indptr) - 1} rows of {batch.n_rows}; it must keep each row")
-    if batch.block_rows is None or batch.block_ids is None:
-        chunk = replace(chunk, y=batch.y, weight=batch.weight, first_id=batch.first_id)
-    else:
-        chunk = GroupChunk(
-            chunk.indptr,
-            chunk.indices,
-            chunk.values,
-            chunk.n_features,
-            batch.y,
-            batch.weight,
-            block_rows=batch.block_rows,
-            block_ids=batch.block_ids,
-        )
+    first_id = batch.first_id if batch.ids is None else 0
+    chunk = replace(chunk, y=batch.y, weight=batch.weight, first_id=first_id, ids=batch.ids)
     rows = order.permute(batch.n_rows, epoch, ROWS, *batch.place)
     return chunk if rows is None else chunk.visit(rows)
 
 
 def is_raw(source: Source) -> bool:
     """Whether the source, or the one below its limits, splits and caches, still needs an encoder."""
-    while isinstance(source, Limited | Selected | CachedSource):
-        source = source.parent
-    return isinstance(source, RawSource) and source.encoder is None
+    return isinstance(source.root, RawSource) and source.root.encoder is None
 
 
 def first_columns(source: Source) -> Any:
     """The columns of the first rows in file order, or None where rows come by only once."""
-    while isinstance(source, Limited | Selected | CachedSource):
-        source = source.parent
-    if not isinstance(source, RawSource) or any(file.once for file in getattr(source, "files", ())):
+    root = source.root
+    if not isinstance(root, RawSource) or root.read_once:
         return None
-    batch = source.first_batch()
+    batch = root.first_batch()
     return None if batch is None else batch.columns
 
 
 def cache_of(source: Source) -> str | None:
-    """The file that the rows of a source are kept in, if they are."""
-    while isinstance(source, Limited | Selected):
-        source = source.parent
-    return source.path if isinstance(source, CachedSource) else None
-
-
-def root_of(source: Source) -> Source:
-    """The source below limits, splits and caches."""
-    while isinstance(source, Limited | Selected | CachedSource | Kept):
-        source = source.parent
-    return source
-
-
-def encoder_of(source: Source) -> Any:
-    """The encoder at the bottom of a source, if there is one."""
-    source = root_of(source)
-    return source.encoder if isinstance(source, RawSource) else None
+    """The file that the rows of a source are stored in, if they are."""
+    return next((part.path for part in source.lineage if isinstance(part, CachedSource)), None)
 
 
 def rereading_encoder(source: Source | None) -> Any:
-    """The encoder that goes on working in later epochs; None if the rows it made are kept or cached."""
-    while isinstance(source, Limited | Selected | Kept):
-        if isinstance(source, Kept) and source.holds_rows:
-            return None
-        source = source.parent
-    return source.encoder if isinstance(source, RawSource) and hasattr(source.encoder, "go_on_from") else None
+    """The encoder that goes on working in later epochs; None if the rows it made are stored."""
+    if source is None or any(part.holds_rows for part in source.lineage):
+        return None
+    encoder = source.root.encoder
+    return encoder if hasattr(encoder, "go_on_from") else None
 
 
 def stored_encoder(source: Source) -> tuple[dict[str, Any], dict[str, Array]] | None:
     """The encoder's state in a cache file that is read by itself."""
-    while isinstance(source, Limited | Selected):
-        source = source.parent
-    return source.encoder_state if isinstance(source, CacheFile) else None
+    return source.root.encoder_state if isinstance(source.root, CacheFile) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What one pass over the data tells before learning: rows, outputs, and columns or a number of features."""
+    """What one pass over the data finds before learning: rows, outputs, and columns or a number of features."""
 
     n_rows: int
     labels: frozenset[Any]
-    n_targets: int  # columns of y; 0 if it has one value a row
+    n_targets: int  # columns of y; 0 if it has one value per row
     n_features: int
     columns: Any = None  # of the first rows, if they are raw
     first_rows: int = 0
@@ -242,19 +199,16 @@ class Survey:
 
 def survey(source: Source) -> Survey:
     """Reads all rows once, raw ones without encoding them."""
-    root = source
-    while isinstance(root, Limited | Selected | CachedSource):
-        root = root.parent
-    once = [file.name for file in getattr(root, "files", ()) if file.once]
-    if once:
+    root = source.root
+    if root.read_once:
         raise DataError(
-            f"{once[0]} can be read only once, but a memory budget needs a look at the data before learning; "
+            f"{root.read_once} can be read only once, but a memory budget needs a pass over the data before learning; "
             "save it in a file, or choose n_bits yourself"
         )
     n_rows = n_targets = n_features = 0
     labels: set[Any] = set()
     first: RawBatch | None = None
-    with closing(root.batches(Order(), 0) if is_raw(source) and isinstance(root, RawSource) else _all(root)) as parts:
+    with closing(root.batches(Order(), 0) if isinstance(root, RawSource) and is_raw(root) else _all(root)) as parts:
         for part in parts:
             if isinstance(part, RawBatch):
                 first = first or part
@@ -291,92 +245,15 @@ def raw_batches(source: Source) -> Generator[RawBatch, None, None]:
 
 
 def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:
-    """The source with an encoder put in at the bottom; `signature` tells a cache which encoder it was."""
+    """The source with an encoder put in at the bottom; a cache is valid for one `signature` of an encoder."""
+    if isinstance(source, CachedSource):
+        return source.over(encoded(source.parent, encode, signature))
     if isinstance(source, RawSource):
         result: Source = source.with_encoder(encode)
-    elif isinstance(source, CachedSource):
-        result = source.over(encoded(source.parent, encode, signature))
     elif isinstance(source, Limited | Selected):
         result = copy.copy(source)
         result.parent = encoded(source.parent, encode, signature)
     else:
         raise DataError("these rows are encoded already; only raw texts and tables take a hasher")
-    if not isinstance(source, CachedSource):
-        result.signature = signature
+    result.signature = signature
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class RawRows:
-    """What a format made of some blocks: all good rows, and for each block how many are its own and which are bad."""
-
-    columns: Any
-    rows: Sequence[int]
-    y: Array | None = None
-    weight: Array | None = None
-    bad: Sequence[BadLine] = ()
-    n_bad: Sequence[int] = ()
-
-
-class RawLines(RawSource, BlockSource):
-    """Raw rows from files of lines. A format gives `split` and `recipe`."""
-
-    @abstractmethod
-    def split(self, blocks: list[Block]) -> RawRows:
-        """The rows of some blocks of whole lines. Runs in several threads at once."""
-
-    def n_rows_of(self, block: Block) -> int:
-        """How many good rows a block has."""
-        return sum(self.split([block]).rows)
-
-    def describe(self) -> str:
-        """The files' names."""
-        from steepest.data.files import describe
-
-        return describe(self.files)
-
-    def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
-        """One batch for each group of blocks."""
-        self.prepare()
-        any_row = False
-        batches = map_ahead(
-            self._split_group,
-            self._groups(order, epoch),
-            threads=min(PARSING_THREADS, os.cpu_count() or 1),
-            ahead=QUEUE_CHUNKS,
-        )
-        with closing(batches):
-            for batch, bad in batches:
-                for block_bad in bad:
-                    self.skipped.add(*block_bad)
-                if batch.n_rows:
-                    any_row = True
-                    yield batch
-        if not any_row and not self._parts:
-            raise self._no_rows()
-
-    def first_batch(self) -> RawBatch | None:
-        """The rows of the first block that has any; no other block is read for them."""
-        self.prepare()
-        for file in self.files:
-            for block in self._blocks([file], Order(), 0):
-                batch, _ = self._split_group(Group([block], (file.position, 0)))
-                if batch.n_rows:
-                    return batch
-        return None
-
-    def _split_group(self, group: Group) -> tuple[RawBatch, list[BadLines]]:
-        blocks = group.blocks
-        raw = self.split(blocks)
-        bad = self._bad_lines(blocks, raw.n_bad, raw.bad) if len(raw.bad) else []
-        batch = RawBatch(
-            raw.columns,
-            sum(raw.rows),
-            raw.y,
-            raw.weight,
-            blocks[0].first_id,
-            np.cumsum([0, *raw.rows[:-1]]),
-            np.array([block.first_id for block in blocks]),
-            group.place,
-        )
-        return batch, bad

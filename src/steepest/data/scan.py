@@ -1,58 +1,63 @@
-"""One door to every file format: `scan` looks at names and first bytes and hands over to the reader that fits."""
+"""One table of all formats, and `scan`, which detects a format from names and first bytes and calls its reader.
+
+To add a format: write a reader that takes open files and keyword options, and give it a line in FORMATS.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from steepest.data.cache import is_cache
-from steepest.data.chunk import DataError
-from steepest.data.files import Paths, TextFile, open_files
-from steepest.data.parameters import ParameterError
+from steepest.data.files.blocks import Paths, TextFile, open_files
+from steepest.data.files.packing import COMPRESSED
 from steepest.data.source import Source
+from steepest.data.store.row_file import is_row_file
+from steepest.errors import DataError, ParameterError
 
-# The reader of each format, imported when it is needed.
-READERS = {
-    "libsvm": "libsvm.scan_libsvm",
-    "vw": "vw.scan_vw",
-    "csv": "table.scan_csv",
-    "tsv": "table.scan_csv",
-    "jsonl": "table.scan_jsonl",
-    "parquet": "table.scan_parquet",
-    "arrow": "table.scan_arrow",
-    "txt": "text.scan_text",
-    "cache": "cache.scan_cache",
-    "ratings": "ratings.scan_ratings",
-}
-SUFFIXES = {
-    ".svm": "libsvm",
-    ".libsvm": "libsvm",
-    ".svmlight": "libsvm",
-    ".vw": "vw",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".cache": "cache",
-}
-PRESETS = {"tsv": {"delimiter": "\t"}}
-TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
-ROLES = ("label", "text", "categorical", "numeric", "weight", "with_labels", "on_bad_line")
-PREFIX = b"__label__"  # fastText's lines start with it
-COMPRESSED = (".gz", ".zst", ".bz2")
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a format is detected and read."""
+
+    reader: str  # module in this package and function, imported when it is needed
+    endings: tuple[str, ...] = ()  # of names
+    first_bytes: re.Pattern[bytes] | None = None  # of files whose names say nothing
+    weak_endings: tuple[str, ...] = ()  # of names that count only if no format fits the first bytes
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the reader, unless others are given
+    is_table: bool = False  # has columns with roles, which another table may have, too
+
+    def load(self) -> Callable[..., Source]:
+        """The reader."""
+        module, _, name = self.reader.rpartition(".")
+        reader: Callable[..., Source] = getattr(import_module(f"steepest.data.{module}"), name)
+        return reader
+
+
 LIBSVM_LINE = re.compile(rb"\s*[-+]?[\d.eE+-]+(\s+(qid:\d+\s+)?\d+:|\s*$)")
 # Numbers and a tag before the bar, or a tag in quotes, or nothing; not just any bar, which tables have too.
 VW_LINE = re.compile(rb"\s*(([-+\d.][-+\d.eE]*[ \t]+){1,3}('[^\s|]*[ \t]*|[^\s|]*)|('[^\s|]*[ \t]*)?)\|")
+FASTTEXT_LINE = re.compile(rb"__label__")
+
+FORMATS = {
+    "libsvm": Format("readers.libsvm.scan_libsvm", (".svm", ".libsvm", ".svmlight"), LIBSVM_LINE),
+    "vw": Format("readers.vw.scan_vw", (".vw",), VW_LINE),
+    "csv": Format("tables.csv_lines.scan_csv", (".csv",), is_table=True),
+    "tsv": Format("tables.csv_lines.scan_csv", (".tsv",), options={"delimiter": "\t"}, is_table=True),
+    "jsonl": Format("tables.json_lines.scan_jsonl", (".jsonl", ".ndjson", ".json"), is_table=True),
+    "parquet": Format("tables.columnar.scan_parquet", (".parquet", ".pq"), is_table=True),
+    "arrow": Format("tables.columnar.scan_arrow", (".arrow", ".feather", ".ipc"), is_table=True),
+    "txt": Format("readers.text.scan_text", (), FASTTEXT_LINE, weak_endings=(".txt",)),
+    "cache": Format("store.cache.scan_cache", (".cache",)),
+    "ratings": Format("readers.ratings.scan_ratings"),
+}
+ENDINGS = {ending: name for name, known in FORMATS.items() for ending in known.endings}
+WEAK_ENDINGS = {ending: name for name, known in FORMATS.items() for ending in known.weak_endings}
+ROLES = ("label", "text", "categorical", "numeric", "weight", "with_labels", "on_bad_line")
 
 
 def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> Source:
@@ -62,78 +67,93 @@ def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> 
     ----------
     path : path, glob, list of them, or "-"
     format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt", "ratings", "cache"}
-        "auto" goes by the name's ending, then by the first line. A cache is known by its first bytes, whatever its name
-        and `format`, and then read as what it is: a model's recipe opens raw data and caches of it alike.
+        "auto" goes by the name's ending, then by the first line. A cache is detected by its first bytes, whatever its
+        name and `format`, and then read as one: a model's recipe opens raw data and caches of it alike.
     options
         Passed to the reader of the format.
+
+    Examples
+    --------
+    >>> import os, tempfile, steepest as st
+    >>> path = os.path.join(tempfile.mkdtemp(), "two.svm")
+    >>> _ = open(path, "w").write("+1 1:0.5 3:2\\n-1 2:1\\n")
+    >>> source = st.scan(path)
+    >>> source.recipe["format"], [chunk.n_rows for chunk in source]
+    ('libsvm', [2])
     """
     files = open_files(path)
-    wish, format = format, format_of(files[0], format)
-    if format == "cache" and wish not in ("auto", "cache"):
+    requested, format = format, format_of(files[0], format)
+    if format == "cache" and requested not in ("auto", "cache"):
         options = {name: value for name, value in options.items() if name == "with_labels"}
-    if format not in READERS:
-        raise ParameterError(f"format={format!r} is unknown; choose one of auto, {', '.join(READERS)}")
-    module, _, name = READERS[format].partition(".")
-    reader = getattr(import_module(f"steepest.data.{module}"), name)
+    if format not in FORMATS:
+        raise ParameterError(f"format={format!r} is unknown; choose one of auto, {', '.join(FORMATS)}")
+    reader = FORMATS[format].load()
     known = inspect.signature(reader).parameters
     for option in options:
         if option not in known:
             raise ParameterError(f"{option}= has no meaning for the format {format}; it takes {', '.join(known)}")
-    source: Source = reader(files, **{**PRESETS.get(format, {}), **options})
-    return source
+    return reader(files, **{**FORMATS[format].options, **options})
 
 
-def adapt_recipe(file: TextFile, recipe: Mapping[str, Any], wish: str = "auto") -> dict[str, Any]:
-    """How a table was read, for another file: what its columns mean stays, its format is the file's or the wish."""
+def reader_options() -> dict[str, list[str]]:
+    """Every option that any reader takes, and the formats that take it."""
+    found: dict[str, list[str]] = {}
+    for name, known in FORMATS.items():
+        for parameter in list(inspect.signature(known.load()).parameters)[1:]:
+            found.setdefault(parameter, []).append(name)
+    return found
+
+
+def adapt_recipe(file: TextFile, recipe: Mapping[str, Any], requested: str = "auto") -> dict[str, Any]:
+    """How a table was read, for another file: its columns mean the same, its format is the file's or as requested."""
     known = recipe.get("format")
-    format = (SUFFIXES.get(_suffix(file)) or _table_in(file, known)) if wish == "auto" else wish
+    format = ENDINGS.get(_ending(file.path)) if requested == "auto" else requested
+    if known == "csv" and format is None and _is_text(file) and file.head(1) == b"{":
+        format = "jsonl"  # where lines of a table were expected, from standard input, say
     if known == "csv" and format in (None, "csv", "tsv"):
-        return {**recipe, "delimiter": _delimiter_in(file, recipe["delimiter"])}
-    if known not in TABLES or format not in TABLES or format == known:
-        return {**recipe, "format": recipe.get("format", "auto") if wish == "auto" else wish}
+        first_line = file.head(4096).lstrip(b"\r\n").split(b"\n", 1)[0] if _is_text(file) else b""
+        same = not _is_text(file) or recipe["delimiter"].encode() in first_line
+        return {**recipe, "delimiter": recipe["delimiter"] if same else "auto"}
+    tables = [name for name, other in FORMATS.items() if other.is_table]
+    if known not in tables or format not in tables or format == known:
+        return {**recipe, "format": recipe.get("format", "auto") if requested == "auto" else requested}
     return {"format": format, **{name: value for name, value in recipe.items() if name in ROLES}}
 
 
-def _delimiter_in(file: TextFile, known: str) -> str:
-    """The one that is known, if the first line has it."""
-    readable = file.once or not is_cache(file.path)
-    return known if not readable or known.encode() in file.head(4096).lstrip(b"\r\n").split(b"\n", 1)[0] else "auto"
+def _is_text(file: TextFile) -> bool:
+    return file.once or not is_row_file(file.path)
 
 
-def _table_in(file: TextFile, known: str | None) -> str | None:
-    """JSON where lines of a table were expected, from standard input, say; else nothing is known."""
-    may_be = known == "csv" and (file.once or not is_cache(file.path))
-    return "jsonl" if may_be and file.head(1) == b"{" else None
-
-
-def _suffix(file: TextFile) -> str:
-    name = file.path
-    for ending in COMPRESSED:
-        name = name.removesuffix(ending)
-    return Path(name).suffix.lower()
-
-
-def format_of(file: TextFile, wish: str = "auto") -> str:
-    """The format in which a file is read: a cache is one whatever is wished."""
-    if not file.once and is_cache(file.path):
+def format_of(file: TextFile, requested: str = "auto") -> str:
+    """The format in which a file is read: a cache is one whatever is requested."""
+    if not _is_text(file):
         return "cache"
-    return guess_format(file) if wish == "auto" else wish
+    return guess_format(file) if requested == "auto" else requested
+
+
+def format_of_name(path: str) -> str | None:
+    """The format that a name alone says, behind endings of packed files."""
+    ending = _ending(path)
+    return ENDINGS.get(ending) or WEAK_ENDINGS.get(ending)
+
+
+def _ending(path: str) -> str:
+    for packed in COMPRESSED:
+        path = path.removesuffix(packed)
+    return Path(path).suffix.lower()
 
 
 def guess_format(file: TextFile) -> str:
     """The format's name, from a file's ending or its first line."""
-    suffix = _suffix(file)
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
+    ending = _ending(file.path)
+    if ending in ENDINGS:
+        return ENDINGS[ending]
     start = file.head(4096)
-    if LIBSVM_LINE.match(start):
-        return "libsvm"
-    if VW_LINE.match(start):
-        return "vw"
-    if suffix == ".txt" or start.startswith(PREFIX):
-        return "txt"
+    fitting = [name for name, known in FORMATS.items() if known.first_bytes and known.first_bytes.match(start)]
+    if fitting or ending in WEAK_ENDINGS:
+        return fitting[0] if fitting else WEAK_ENDINGS[ending]
     first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
     raise DataError(
-        f"{file.name}: the format cannot be told from the name or from the first line, {first!r}; "
-        f"say which it is with format= or --format ({', '.join(READERS)})"
+        f"{file.name}: the format cannot be detected from the name or from the first line, {first!r}; "
+        f"say which it is with format= or --format ({', '.join(FORMATS)})"
     )

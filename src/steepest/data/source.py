@@ -7,6 +7,7 @@ e), so a run that was interrupted can be taken up again in the middle.
 
 from __future__ import annotations
 
+import copy
 import os
 import zlib
 from abc import ABC, abstractmethod
@@ -17,8 +18,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, Chunk, DataError
-from steepest.data.parameters import choice, inside, whole
+from steepest.data.chunk import Array, Chunk
+from steepest.data.files.blocks import TextFile, describe
+from steepest.data.skipped import Skipped
+from steepest.errors import DataError, NotANumberError
+from steepest.parameters import choice, inside, whole
 
 SHUFFLES = ("never", "once", "blocks", "rows")
 # Rows that stay together under shuffle="blocks": at most so many, long enough to read at speed, and never so many that
@@ -27,6 +31,7 @@ BLOCK_ROWS = 128
 LEAST_RUNS = 1024
 # Rows handed over at once from memory: large enough that calls cost nothing, small enough for a live progress bar.
 CHUNK_ROWS = 1 << 18
+ROWS, BLOCKS, FILES = range(3)  # what a random order is drawn for
 
 
 class Runs(NamedTuple):
@@ -43,7 +48,7 @@ class Order:
 
     shuffle: str = "never"
     seed: int = 0
-    unheard: bool = False  # nobody learns while rows are read, so no encoder need wait to hear what was learned
+    only_read: bool = False  # nobody learns while rows are read, so no encoder waits for what was learned
 
     def generator(self, epoch: int, *path: int) -> np.random.Generator:
         """Randomness for one epoch and one place in the data, the same whenever it is asked for."""
@@ -91,6 +96,16 @@ class Source(ABC):
         How the source was read (format and options); a model keeps it, so that new data is read alike.
     signature : str
         Whatever else shapes the rows, in any words; a cache made under another signature is not used.
+
+    Examples
+    --------
+    >>> import numpy as np, steepest as st
+    >>> source = st.from_arrays(np.eye(100), np.arange(100) % 2)
+    >>> most, rest = source.shuffle("rows", seed=0).holdout(0.2, seed=1)
+    >>> sum(chunk.n_rows for chunk in most) + sum(chunk.n_rows for chunk in rest)
+    100
+    >>> [chunk.n_rows for chunk in source.limit(7)]
+    [7]
     """
 
     n_rows: int | None = None
@@ -98,7 +113,44 @@ class Source(ABC):
     labels: Array | None = None
     order: Order = Order()
     signature: str = ""
-    renewed: bool = False  # whether every epoch has rows of its own, so that keeping those of one would lose the others
+    renewed: bool = False  # whether every epoch has rows of its own, so that storing those of one would lose the others
+    parent: Source | None = None  # the source that this one is derived from
+    files: Sequence[TextFile] = ()
+    encoder: Any = None  # what makes features of raw rows
+    holds_rows: bool = False  # whether all rows are stored, so that nothing below is read again
+
+    @property
+    def lineage(self) -> Iterator[Source]:
+        """This source, the one it is derived from, and so on down to the root."""
+        source: Source | None = self
+        while source is not None:
+            yield source
+            source = source.parent
+
+    @property
+    def root(self) -> Source:
+        """The source under all limits, splits, stores and other derived ones."""
+        *_, root = self.lineage
+        return root
+
+    @property
+    def read_once(self) -> str | None:
+        """The name of a pipe among the files, which can be read only once; None if there is none."""
+        return next((file.name for file in self.root.files if file.once), None)
+
+    def describe(self) -> str:
+        """Where the rows come from, in short."""
+        return describe(self.root.files)
+
+    @property
+    def skipped(self) -> Skipped:
+        """Bad lines or rows passed over so far under on_bad_line="skip": their number `n` and three `examples`."""
+        return Skipped()
+
+    @property
+    def label_names(self) -> list[str] | None:
+        """What the columns of a multi-label target stand for, if they have names and these are known."""
+        return None
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -113,8 +165,9 @@ class Source(ABC):
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """All chunks of one epoch in the order given."""
 
-    @abstractmethod
-    def _copy(self) -> Self: ...
+    def copy(self) -> Self:
+        """The same rows; what was read or stored of them is shared."""
+        return copy.copy(self)
 
     def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
         """Raises for rows, by their stable numbers, that cannot be used; a source that skips bad lines counts them."""
@@ -133,7 +186,7 @@ class Source(ABC):
 
     def shuffle(self, how: str = "blocks", seed: int = 0) -> Self:
         """The same rows in another order: "never", "once", or each epoch anew by "blocks" or "rows"."""
-        source = self._copy()
+        source = self.copy()
         source.order = Order(choice("shuffle", how, SHUFFLES), seed)
         return source
 
@@ -143,18 +196,18 @@ class Source(ABC):
 
     def sample(self, n_rows: int, seed: int = 0) -> Source:
         """N rows from all over the data, always the same ones; a larger sample holds all rows of a smaller one."""
-        return Sampled(self, whole("sample", n_rows, 1), seed)
+        return Limited(self, whole("sample", n_rows, 1), sample_seed=seed)
 
     def select(self, keep: Callable[[Array], Array], rule: str) -> Source:
         """The rows whose stable numbers pass a test; `rule` says in words which test it is."""
-        return Selected(self, keep, rule)
+        return Selected(self, lambda chunk: keep(chunk.row_ids), rule)
 
     def cache(self, path: str | os.PathLike[str]) -> Source:
-        """The same rows, parsed once and kept in a file, from which every epoch is then read at the speed of memory.
+        """The same rows, parsed once and stored in a file, from which every epoch is then read at the speed of memory.
 
         The file is built at the first use, and anew whenever the data or the way it is read have changed.
         """
-        from steepest.data.cache import CachedSource
+        from steepest.data.store.cache import CachedSource
 
         return CachedSource(self, path)
 
@@ -163,8 +216,8 @@ class Source(ABC):
         fraction = inside("holdout", fraction, 0.0, 1.0)
         mark = np.uint64(int(fraction * 2**64))
         return (
-            Selected(self, lambda ids: mix(ids, seed) >= mark, f"all but holdout {fraction!r} by {seed}"),
-            Selected(self, lambda ids: mix(ids, seed) < mark, f"holdout {fraction!r} by {seed}"),
+            self.select(lambda ids: mix(ids, seed) >= mark, f"all but holdout {fraction!r} by {seed}"),
+            self.select(lambda ids: mix(ids, seed) < mark, f"holdout {fraction!r} by {seed}"),
         )
 
     def shards(self, n: int) -> list[Source]:
@@ -172,7 +225,7 @@ class Source(ABC):
         n = whole("shards", n, 1)
 
         def part(shard: int) -> Source:
-            return Selected(self, lambda ids: ids // BLOCK_ROWS % n == shard, f"shard {shard} of {n}")
+            return Selected(self, lambda chunk: chunk.row_ids // BLOCK_ROWS % n == shard, f"shard {shard} of {n}")
 
         return [part(shard) for shard in range(n)]
 
@@ -187,6 +240,8 @@ def mix(ids: Array, seed: int) -> Array:
 
 class Derived(Source):
     """A source read through another one."""
+
+    parent: Source
 
     def __init__(self, parent: Source) -> None:
         self.parent = parent
@@ -204,6 +259,16 @@ class Derived(Source):
         """The parent's."""
         return self.parent.recipe
 
+    @property
+    def skipped(self) -> Skipped:
+        """The parent's."""
+        return self.parent.skipped
+
+    @property
+    def label_names(self) -> list[str] | None:
+        """The parent's."""
+        return self.parent.label_names
+
     def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
         """As the parent does."""
         self.parent.refuse_rows(row_ids, faults, remedy)
@@ -214,63 +279,42 @@ class Derived(Source):
 
 
 class Limited(Derived):
-    """The first n rows of another source, in the order in which it is read."""
+    """The first n rows of another source in file order, or in one random order: files are not read to their end.
 
-    def __init__(self, parent: Source, most: int) -> None:
+    With `sample_seed` they are a sample from all over the data; a larger one holds all rows of a smaller one.
+    """
+
+    def __init__(self, parent: Source, most: int, sample_seed: int | None = None) -> None:
         super().__init__(parent)
         self.most = most
+        self.sample_seed = sample_seed
         self.n_rows = None if parent.n_rows is None else min(most, parent.n_rows)
 
-    def _copy(self) -> Limited:
-        return Limited(self.parent, self.most)
-
     def fingerprint(self) -> dict[str, Any]:
-        """The parent's, and how many rows of it."""
-        return {"limit": self.most, "of": self.parent.fingerprint()}
+        """The parent's, and how many rows of it, and which."""
+        which = {"limit": self.most} if self.sample_seed is None else {"sample": self.most, "seed": self.sample_seed}
+        return {**which, "of": self.parent.fingerprint()}
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Rows are limited as they stand, and each chunk of them is then shuffled."""
+        """Rows are limited in that order, and each chunk of them is then shuffled."""
         left = self.most
-        for number, chunk in enumerate(self._whole()):
+        whole = Order() if self.sample_seed is None else Order("rows", self.sample_seed)
+        for number, chunk in enumerate(self.parent.read(whole, 0)):
             if left <= 0:
                 return
-            kept = chunk.span(0, min(left, chunk.n_rows))
-            left -= kept.n_rows
-            permuted = order.permute(kept.n_rows, epoch, number)
-            yield kept if permuted is None else kept.visit(kept.row_numbers[permuted])
-
-    def _whole(self) -> Iterator[Chunk]:
-        return self.parent.read(Order(), 0)
-
-
-class Sampled(Limited):
-    """N rows of another source that is read in one random order: a prefix of it, so files are not read to their end."""
-
-    def __init__(self, parent: Source, most: int, seed: int) -> None:
-        super().__init__(parent, most)
-        self.seed = seed
-
-    def _copy(self) -> Sampled:
-        return Sampled(self.parent, self.most, self.seed)
-
-    def fingerprint(self) -> dict[str, Any]:
-        """The parent's, how many rows of it and which."""
-        return {"sample": self.most, "seed": self.seed, "of": self.parent.fingerprint()}
-
-    def _whole(self) -> Iterator[Chunk]:
-        return self.parent.read(Order("rows", self.seed), 0)
+            taken = chunk.span(0, min(left, chunk.n_rows))
+            left -= taken.n_rows
+            permuted = order.permute(taken.n_rows, epoch, number)
+            yield taken if permuted is None else taken.visit(taken.row_numbers[permuted])
 
 
 class Selected(Derived):
-    """The rows of another source whose stable numbers pass a test, which `rule` describes."""
+    """The rows of another source that pass a test: `keep` gives a mask of the visited rows, `rule` describes it."""
 
-    def __init__(self, parent: Source, keep: Callable[[Array], Array], rule: str) -> None:
+    def __init__(self, parent: Source, keep: Callable[[Chunk], Array], rule: str) -> None:
         super().__init__(parent)
         self.keep = keep
         self.rule = rule
-
-    def _copy(self) -> Selected:
-        return Selected(self.parent, self.keep, self.rule)
 
     def fingerprint(self) -> dict[str, Any]:
         """The parent's, and which rows of it."""
@@ -279,7 +323,7 @@ class Selected(Derived):
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """The parent's chunks, thinned."""
         for chunk in self.parent.read(order, epoch):
-            rows = chunk.row_numbers[self.keep(chunk.row_ids)]
+            rows = chunk.row_numbers[self.keep(chunk)]
             if len(rows):
                 yield chunk.visit(rows)
 
@@ -287,17 +331,14 @@ class Selected(Derived):
 class ArraySource(Source):
     """Rows that are already in memory, used as they are."""
 
+    holds_rows = True
+
     def __init__(self, block: Chunk, rows: Array | None = None, chunk_rows: int = CHUNK_ROWS) -> None:
         self.block = block
         self.rows = rows
         self.chunk_rows = chunk_rows
         self.n_rows = block.n_rows if rows is None else len(rows)
         self.n_features = block.n_features
-
-    def _copy(self) -> ArraySource:
-        source = ArraySource(self.block, self.rows, self.chunk_rows)
-        source.labels = self.labels
-        return source
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """Views of the arrays, `chunk_rows` visits at a time."""
@@ -321,8 +362,8 @@ class ArraySource(Source):
         return {"rows": self.n_rows, "features": self.n_features, "checksum": checksum}
 
     def _pick(self, rows: Array) -> ArraySource:
-        source = ArraySource(self.block, rows, self.chunk_rows)
-        source.labels, source.order = self.labels, self.order
+        source = self.copy()
+        source.rows, source.n_rows = rows, len(rows)
         return source
 
     def _row_numbers(self) -> Array:
@@ -373,13 +414,9 @@ def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows:
     n_rows = len(indptr) - 1
     targets = None if y is None else as_targets(y)
     if targets is not None and len(targets) != n_rows:
-        raise DataError(f"X has {n_rows} rows but y has {len(targets)}; give one target a row")
+        raise DataError(f"X has {n_rows} rows but y has {len(targets)}; give one target per row")
     weight = None if sample_weight is None else as_weights(sample_weight, n_rows)
     return ArraySource(Chunk(indptr, indices, values, n_features, targets, weight), chunk_rows=chunk_rows)
-
-
-class NotANumberError(DataError, TypeError):
-    """An object stands where a number should; scikit-learn's callers expect a TypeError of that."""
 
 
 def as_targets(y: Any) -> Array:
@@ -388,7 +425,7 @@ def as_targets(y: Any) -> Array:
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets.ravel()
     if targets.ndim not in (1, 2):
-        raise DataError(f"y has {targets.ndim} dimensions; give one target a row, or one row of targets")
+        raise DataError(f"y has {targets.ndim} dimensions; give one target per row, or one row of targets")
     if targets.dtype.kind in "biuf":
         targets = targets.astype(np.float64)
         if not np.isfinite(targets).all():
@@ -406,7 +443,7 @@ def as_weights(sample_weight: Any, n_rows: int) -> Array:
     if weight.ndim == 0:
         weight = np.full(n_rows, float(weight))
     if weight.shape != (n_rows,):
-        raise DataError(f"sample_weight has shape {weight.shape} but X has {n_rows} rows; give one weight a row")
+        raise DataError(f"sample_weight has shape {weight.shape} but X has {n_rows} rows; give one weight per row")
     bad = ~(weight >= 0) | ~np.isfinite(weight)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -460,10 +497,10 @@ def _from_dense(X: Any) -> tuple[Array, Array, Array, int]:
     if matrix.ndim != 2:
         raise DataError(
             f"Expected 2D array, got {matrix.ndim}D array instead: X has shape {matrix.shape}. "
-            "Reshape your data, one row an example (X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row)"
+            "Reshape your data, one row per example (X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row)"
         )
-    wanted = np.float64 if matrix.dtype == np.float64 else np.float32
-    rows = kernels.sparse_rows(np.ascontiguousarray(matrix, wanted))
+    dtype = np.float64 if matrix.dtype == np.float64 else np.float32
+    rows = kernels.sparse_rows(np.ascontiguousarray(matrix, dtype))
     if isinstance(rows, int):
         with np.errstate(over="ignore"):
             values = matrix[rows].astype(np.float32)

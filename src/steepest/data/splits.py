@@ -1,6 +1,6 @@
 """Splits of ratings that do not leak: k entries of each user, or all that came after a moment.
 
-A pair never stands on both sides: duplicates of a pair go together. Users with no more than k different items stay
+A pair is never on both sides: duplicates of a pair go together. Users with no more than k different items stay
 whole in the training part, so that nobody is tested on nothing.
 """
 
@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from steepest.data.chunk import Array, DataError
+from steepest.data.chunk import Array
 from steepest.data.ids import IdBook
-from steepest.data.parameters import inside, whole
-from steepest.data.ratings import RatingsChunk, RatingsInMemory, ratings_chunk
+from steepest.data.readers.ratings import RatingsChunk, RatingsInMemory, ratings_chunk
 from steepest.data.source import Source, mix
+from steepest.errors import DataError
+from steepest.parameters import inside, whole
 
 
 def leave_k_out(source: Source, k: int = 1, *, seed: int = 0, latest: bool = False) -> tuple[Source, Source]:
-    """(training, test): k random items of each user are held out, or with `latest` the k last by time."""
+    """(training, test): k random items of each user are held out, or with `latest` the k last by time.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> ratings = st.from_ratings(["ann", "ann", "bob", "bob"], ["tea", "milk", "tea", "cake"])
+    >>> [part.n_rows for part in st.leave_k_out(ratings, 1)]
+    [2, 2]
+    """
     k = whole("k", k, 1)
     rows = gather(source)
     users, items = (IdBook().codes(ids, learn=True) for ids in (rows.users, rows.items))
@@ -38,7 +47,15 @@ def leave_k_out(source: Source, k: int = 1, *, seed: int = 0, latest: bool = Fal
 
 
 def split_by_time(source: Source, share: float = 0.1) -> tuple[Source, Source]:
-    """(training, test): about the last `share` of the ratings; all training ratings are older than all test ratings."""
+    """(training, test): about the last `share` of the ratings; all training ratings are older than all test ratings.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> ratings = st.from_ratings([1, 2, 1, 2], [1, 1, 2, 2], [5, 4, 3, 5], time=[10, 30, 20, 40])
+    >>> [next(iter(part)).time.tolist() for part in st.split_by_time(ratings, 0.25)]
+    [[10.0, 20.0], [30.0, 40.0]]
+    """
     share = inside("share", share, 0.0, 1.0)
     rows = gather(source)
     if rows.time is None:

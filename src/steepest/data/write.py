@@ -1,34 +1,33 @@
 """Writing data: sparse rows as libsvm, VW, Parquet or Arrow; raw ones as CSV, TSV, JSON lines, text, Parquet or Arrow.
 
-A file gets its name when it is complete; until then it has another one beside it. Text is packed by the name's ending,
-.gz, .zst or .bz2. Memory: one chunk. Values are written in the shortest form that reads back as the same float32,
-labels as the same float64. libsvm counts columns from 1, in rising order, and has no place for weights.
+Text is packed by the name's ending, .gz, .zst or .bz2. Memory: one chunk. Values are written in the shortest form that
+reads back as the same float32, labels as the same float64. libsvm counts columns from 1, in rising order, and has no
+place for weights.
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
 import json
-import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError
+from steepest import atomic
+from steepest.data.chunk import Array, Chunk
+from steepest.data.files.packing import packed
 from steepest.data.raw import RawBatch
-from steepest.data.roles import arrow
-from steepest.data.sparse_table import mark, to_columns
+from steepest.data.tables.arrow_arrays import arrow
+from steepest.data.tables.columnar import sparse_table
+from steepest.errors import DataError
 
 SPARSE_TEXT = ("libsvm", "vw")
 RAW_TEXT = ("csv", "tsv", "jsonl", "txt")
 TABLES = ("parquet", "arrow")
-PACKED = (".gz", ".zst", ".bz2")
 # Parquet rows are read back group by group: some megabytes each.
 GROUP_ROWS = 1 << 16
 
@@ -110,7 +109,7 @@ def sparse_lines(rows: Chunk, form: str, codes: Mapping[str, int] | None = None)
 
 
 def _heads(rows: Chunk, form: str, codes: Mapping[str, int] | None) -> list[list[str]]:
-    """What stands before the features of each row."""
+    """What comes before the features of each row."""
     labels = [[] for _ in range(rows.n_rows)] if rows.y is None else [[label] for label in _labels(rows.y, codes)]
     if form == "libsvm":
         return labels
@@ -139,8 +138,7 @@ def _number(value: Any) -> str:
 
 
 def _sparse_table(rows: Chunk, naming: Naming, n_features: int | None) -> Any:
-    columns = _targets(rows.y, rows.weight, Naming(label_names=naming.label_names)) | to_columns(rows)
-    return arrow().table(columns).replace_schema_metadata(mark(n_features))
+    return sparse_table(rows, _targets(rows.y, rows.weight, Naming(label_names=naming.label_names)), n_features)
 
 
 # ------------------------------------------------------------------------------------------------------------- raw rows
@@ -206,7 +204,7 @@ def _whole_labels(table: Any, naming: Naming) -> Any:
 def _labelled_lines(table: Any, naming: Naming, is_first: bool) -> bytes:
     names = [name for name in table.schema.names if name not in (naming.label, naming.weight)]
     if len(names) != 1:
-        raise DataError(f"a text file holds one text a row, but here are the columns {', '.join(names)}; give --text")
+        raise DataError(f"a text file holds one text per row, but here are the columns {', '.join(names)}; give --text")
     texts = [" ".join(str("" if text is None else text).split()) for text in table.column(names[0]).to_pylist()]
     if naming.label not in table.schema.names:
         return "".join(f"{text}\n" for text in texts).encode()
@@ -232,55 +230,19 @@ def writing(path: str) -> Generator[IO[bytes], None, None]:
             sys.stdout.write(out.getvalue().decode())
         sys.stdout.flush()
         return
-    with _complete(path) as temporary, ExitStack() as stack:
-        raw = stack.enter_context(open(temporary, "wb"))
-        yield stack.enter_context(_packed(raw, path))
-
-
-def _packed(raw: IO[bytes], path: str) -> Any:
-    if path.endswith(".gz"):
-        return gzip.GzipFile("", "wb", 6, raw, mtime=0)  # the same bytes whenever it is written
-    if path.endswith(".bz2"):
-        return bz2.BZ2File(raw, "wb")
-    if path.endswith(".zst"):
-        try:
-            import zstandard
-        except ImportError:
-            raise DataError(f"{path} needs one more module, zstandard; pip install steepest[zst]") from None
-        return zstandard.ZstdCompressor().stream_writer(raw, closefd=False)
-    return open(os.dup(raw.fileno()), "wb")
-
-
-@contextmanager
-def _complete(path: str) -> Generator[str, None, None]:
-    """A temporary name beside the path, which is renamed to it if all goes well and removed if not."""
-    target = os.path.realpath(path)
-    folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}.part")
-    try:
-        yield temporary
-        descriptor = os.open(temporary, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror or error}); choose another place") from None
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)
+    with atomic.writing(path) as raw, packed(raw, path) as out:
+        yield out
 
 
 def _write_tables(tables: Iterable[Any], path: str, form: str) -> None:
     pa = arrow()
-    with _complete(path) as temporary, ExitStack() as stack:
+    with atomic.writing(path) as file, ExitStack() as stack:
         writer = None
         for table in tables:
             if writer is None:
                 schema = table.schema
                 opened = arrow("parquet").ParquetWriter if form == "parquet" else arrow("ipc").new_file
-                writer = stack.enter_context(opened(temporary, schema))
+                writer = stack.enter_context(opened(file, schema))
             try:
                 writer.write_table(table.cast(schema), *((GROUP_ROWS,) if form == "parquet" else ()))
             except (pa.ArrowInvalid, ValueError) as error:

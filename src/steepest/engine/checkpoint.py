@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from steepest import model_file
-from steepest.data.chunk import Array, DataError
+from steepest.data.chunk import Array
 from steepest.data.raw import rereading_encoder
 from steepest.data.source import Source
 from steepest.engine.history import History
 from steepest.engine.stopping import Watch
+from steepest.errors import DataError
 from steepest.learners.base import Progress, join_words, split_words
 
 FILE_NAME = "checkpoint.steepest"
@@ -38,7 +39,7 @@ class Place:
 
 
 class Checkpoints:
-    """Writes one file in a folder, at most every `seconds`, and finds it again.
+    """Writes one file in a directory, at most every `seconds`, and finds it again.
 
     Raw rows that are hashed anew in every epoch: what their hasher has learned in the first one is saved from then on;
     before that, it is learned again from the rows that a resumed run skips.
@@ -46,7 +47,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        folder: str | Path,
+        directory: str | Path,
         restore: Callable[[dict[str, Array]], Any],
         fingerprint: dict[str, Any],
         *,
@@ -54,7 +55,7 @@ class Checkpoints:
         resume: bool = False,
         seconds: float = 60.0,
     ) -> None:
-        self.path = Path(folder) / FILE_NAME
+        self.path = Path(directory) / FILE_NAME
         self.restore = restore
         self.fingerprint = json.loads(json.dumps(fingerprint))  # as it will be read back
         self.source = source
@@ -64,23 +65,7 @@ class Checkpoints:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(f"the checkpoint folder {folder} cannot be made ({error.strerror})") from None
-
-    @classmethod
-    def of(
-        cls, learner: Any, source: Source, shuffle: str, folder: str | Path | None, *, resume: bool
-    ) -> Checkpoints | None:
-        """For a learner of rows from a source; None without a folder."""
-        if folder is None:
-            return None
-
-        def restore(state: dict[str, Array]) -> Any:
-            restored = type(learner).from_state(learner.settings, state)
-            restored.n_threads = learner.n_threads
-            return restored
-
-        fingerprint = {"settings": learner.settings.as_dict(), "data": source.fingerprint(), "shuffle": shuffle}
-        return cls(folder, restore, fingerprint, source=source, resume=resume)
+            raise DataError(f"the checkpoint directory {directory} cannot be made ({error.strerror})") from None
 
     def maybe_save(self, learner: Any, history: History, place: Place, watch: Watch) -> None:
         """Saves if the last time is long enough ago."""
@@ -90,8 +75,8 @@ class Checkpoints:
     def save(self, learner: Any, history: History, place: Place, watch: Watch) -> None:
         """Saves now; the file is complete or the old one stays."""
         state = dict(learner.state)
-        if watch.kept is not None:
-            state |= {BEST + name: array for name, array in watch.kept.state.items()}
+        if watch.best_learner is not None:
+            state |= {BEST + name: array for name, array in watch.best_learner.state.items()}
         words, arrays = split_words(state)
         encoder = rereading_encoder(self.source) if place.epoch > 0 else None
         learned, learned_arrays = (None, {}) if encoder is None else encoder.state()
@@ -116,7 +101,7 @@ class Checkpoints:
         if header.get("kind") != "checkpoint" or header.get("fingerprint") != self.fingerprint:
             raise DataError(
                 f"{self.path} belongs to a run with other data or parameters; "
-                "remove it, give another --checkpoint folder, or resume with the same command"
+                "remove it, give another --checkpoint directory, or resume with the same command"
             )
         if (learned := header.get("encoder")) is not None and (encoder := rereading_encoder(self.source)) is not None:
             encoder.go_on_from(learned, {name.removeprefix(ENCODER): array for name, array in arrays.items()})

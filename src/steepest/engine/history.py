@@ -1,4 +1,4 @@
-"""What happened during training: one record an epoch, and the events worth telling."""
+"""What happened during training: one record per epoch, and the events worth reporting."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ class History:
     A record holds `epoch`, `rows`, `loss` (progressive: each row scored before it was learned), `holdout_loss` (if
     there is a holdout), `objective` (that loss, holdout first, plus alpha R(w)), `eta`, `nonzeros`, `seconds` and
     `rows_per_second`.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> model = st.LinearRegressor(epochs=3, random_state=0).fit([[0.0], [1.0], [2.0], [3.0]], [1.0, 3.0, 5.0, 7.0])
+    >>> model.history_.column("epoch"), model.history_[-1]["rows"]
+    ([1, 2, 3], 4)
     """
 
     records: list[Record] = field(default_factory=list)

@@ -1,14 +1,17 @@
-"""The training loop: hands chunks to a learner's step, watches the losses, and decides when to stop.
+"""The one training loop: rounds by an executor, each measured, recorded, watched and saved, until there is reason to
+stop.
 
-It never hears of hinge or logistic: a learner is something that has the methods of `Learner`.
+An executor decides who calls `step`, when, and how states merge; a round is an epoch over chunks (`Epochs`, here), a
+round of shards (mixing.py), or an iteration of a solver over all rows (iterations.py). The loop never hears of hinge or
+logistic: a learner is something that has the methods of `Learner`.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from steepest.data.source import Source
 from steepest.engine.checkpoint import Checkpoints, Place
@@ -18,102 +21,274 @@ from steepest.learners.base import Learner, Progress
 
 
 class Monitor:
-    """Is told what happens; this one keeps silent."""
+    """Follows a training run; this one stays silent. Subclass it and pass `monitor=` to `fit_stream`.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> class Losses(st.Monitor):
+    ...     def epoch_done(self, record):
+    ...         print("epoch", record["epoch"])
+    >>> rows = st.from_arrays([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> model = st.LinearClassifier(epochs=2, random_state=0).fit_stream(rows, monitor=Losses())
+    epoch 1
+    epoch 2
+    """
 
     def chunk_done(self, epoch: int, so_far: Progress, seconds: float, n_rows: int | None) -> None:
         """After every chunk."""
 
     def epoch_done(self, record: Record) -> None:
-        """After every epoch."""
+        """After every epoch, round or iteration."""
 
     def event(self, text: str) -> None:
-        """Something worth telling happened."""
+        """Something worth reporting happened."""
 
     def choice(self, text: str) -> None:
-        """What "auto" chose: worth telling to whoever watches."""
+        """What "auto" chose."""
+
+
+class Log:
+    """The history of a run and the monitor that follows it."""
+
+    def __init__(self, monitor: Monitor | None) -> None:
+        self.history = History()
+        self.monitor = monitor or Monitor()
+
+    def event(self, text: str) -> None:
+        """Reports an event and keeps it."""
+        self.history.events.append(text)
+        self.monitor.event(text)
+
+    def take(self, progress: Progress, total: Progress) -> None:
+        """Adds what a step did to the total of the round; its events are reported."""
+        for event in progress.events:
+            self.event(event)
+        progress.events.clear()
+        total.add(progress)
+
+
+Save = Callable[[Place], None]
+
+
+class Executor(Protocol):
+    """Who calls step, when, and how states merge: one round after the other."""
+
+    unit: str  # what a round is called
+
+    @property
+    def learner(self) -> Any:
+        """What is learned so far: it has a `state`, and a `clone` for early stopping."""
+
+    @property
+    def place(self) -> Place:
+        """Where the next round starts."""
+
+    def resume(self, learner: Any, place: Place, history: History) -> str:
+        """Goes on from a checkpoint; returns a sentence that says from where."""
+
+    def finished(self, plan: Plan) -> bool:
+        """Whether all planned rounds are done."""
+
+    def run_round(self, log: Log, save: Save) -> Record:
+        """Learns one round; returns its record without `objective` and `holdout_loss`."""
+
+    def measure(self, validation: Source) -> float:
+        """Mean loss on held-out rows."""
+
+    def penalty(self) -> float:
+        """What the penalty adds to the mean loss."""
+
+    def stop(self, record: Record) -> str | None:
+        """A reason of its own to stop after this round."""
+
+    def fell_short(self) -> str | None:
+        """What to report if all planned rounds are done without any reason to stop."""
+
+    def result(self, learner: Any) -> Any:
+        """What a fit keeps of a learner of this executor."""
 
 
 def train(
-    learner: Learner,
-    source: Source,
+    executor: Executor,
     plan: Plan,
     *,
     validation: Source | None = None,
     monitor: Monitor | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Any, History]:
-    """Trains for the planned epochs; returns the learner to keep (the best under early stopping) and the history."""
-    run = _Run(learner, source, history=History(), monitor=monitor or Monitor(), checkpoints=checkpoints, watch=Watch())
-    place = Place()
+    """Runs rounds until there is reason to stop; returns the learner to keep (the best under early stopping) and the
+    history."""
+    log, watch = Log(monitor), Watch()
     if checkpoints is not None and (found := checkpoints.resume()) is not None:
-        run.learner, run.history, place, run.watch = found
-        run.monitor.event(f"resumed in epoch {place.epoch + 1}, after {place.rows:,} of its rows")
-    for epoch in range(place.epoch, plan.epochs):
-        record = run.epoch(epoch, place)
-        place = Place()
-        watched = record["loss"]
+        learner, log.history, place, watch = found
+        log.monitor.event(executor.resume(learner, place, log.history))
+
+    def save(place: Place) -> None:
+        if checkpoints is not None:
+            checkpoints.maybe_save(executor.learner, log.history, place, watch)
+
+    while not executor.finished(plan):
+        record = executor.run_round(log, save)
         if validation is not None:
-            watched = record["holdout_loss"] = mean_loss(run.learner, validation)
-        record["objective"] = watched + run.learner.penalty()
-        run.history.records.append(record)
-        run.monitor.epoch_done(record)
-        run.watch.see(watched if plan.early_stopping else record["objective"], run.learner, plan)
-        if run.watch.stalled and plan.lower_step_on_stall:
-            run.learner.lower_step(2.0)
-        if plan.may_stop and run.watch.stalled >= plan.patience:
-            run.tell(f"stopped after epoch {epoch + 1}: no improvement in {plan.patience} epochs")
+            record["holdout_loss"] = executor.measure(validation)
+        watched: float = record["loss"] if validation is None else record["holdout_loss"]
+        if "objective" not in record:
+            record["objective"] = watched + executor.penalty()
+        log.history.records.append(record)
+        log.monitor.epoch_done(record)
+        watch.see(watched if plan.early_stopping else record["objective"], executor.learner, plan)
+        if watch.stalled and plan.lower_step_on_stall:
+            executor.learner.lower_step(2.0)
+        if (reason := executor.stop(record) or _stalled(watch, plan, executor.unit, len(log.history))) is not None:
+            log.event(reason)
             break
+        save(executor.place)
+    else:
+        if (shortfall := executor.fell_short()) is not None:
+            log.event(shortfall)
     if checkpoints is not None:
         checkpoints.clear()
-    return (run.learner if run.watch.kept is None else run.watch.kept), run.history
+    best = executor.learner if watch.best_learner is None else watch.best_learner
+    return executor.result(best), log.history
 
 
-@dataclass(slots=True)
-class _Run:
-    """One training run: who learns from what, and who is told."""
+def _stalled(watch: Watch, plan: Plan, unit: str, number: int) -> str | None:
+    if not plan.may_stop or watch.stalled < plan.patience:
+        return None
+    return f"stopped after {unit} {number}: no improvement in {plan.patience} {unit}s"
 
-    learner: Any
-    source: Source
-    history: History
-    monitor: Monitor
-    checkpoints: Checkpoints | None
-    watch: Watch
 
-    def tell(self, event: str) -> None:
-        self.history.events.append(event)
-        self.monitor.event(event)
+class Epochs:
+    """One learner takes the chunks of a source, epoch after epoch."""
 
-    def epoch(self, epoch: int, place: Place) -> Record:
-        """All chunks of an epoch but those that a resumed run has seen; what became of it."""
-        started, total = time.perf_counter(), place.progress
-        if epoch > 0 and not place.chunks:
+    unit = "epoch"
+
+    def __init__(self, learner: Learner, source: Source) -> None:
+        self.learner: Any = learner
+        self.source = source
+        self.place = Place()
+
+    def resume(self, learner: Any, place: Place, history: History) -> str:
+        """Chunks of the unfinished epoch that were learned before are skipped."""
+        self.learner, self.place = learner, place
+        return f"resumed in epoch {place.epoch + 1}, after {place.rows:,} of its rows"
+
+    def finished(self, plan: Plan) -> bool:
+        """By the number of epochs."""
+        return self.place.epoch >= plan.epochs
+
+    def run_round(self, log: Log, save: Save) -> Record:
+        """All chunks of an epoch except those that a resumed run has seen."""
+        started, epoch, skip, total = time.perf_counter(), self.place.epoch, self.place.chunks, self.place.progress
+        if epoch > 0 and not skip:
             self.learner.keep_good_state()
         for number, chunk in enumerate(self.source.epoch(epoch)):
-            if number < place.chunks:
+            if number < skip:
                 continue
-            self._take(self.learner.step(chunk), total)
-            self.monitor.chunk_done(epoch, total, time.perf_counter() - started, self.source.n_rows)
-            if self.checkpoints is not None:
-                here = Place(epoch, number + 1, total.rows, total)
-                self.checkpoints.maybe_save(self.learner, self.history, here, self.watch)
+            log.take(self.learner.step(chunk), total)
+            log.monitor.chunk_done(epoch, total, time.perf_counter() - started, self.source.n_rows)
+            save(Place(epoch, number + 1, total.rows, total))
         if epoch == 0:
-            self._take(self.learner.learn_pending(), total)
-        seconds = time.perf_counter() - started
-        return {
-            "epoch": epoch + 1,
-            "rows": total.rows,
-            "loss": total.mean_loss,
-            "eta": self.learner.step_size,
-            "nonzeros": self.learner.count_nonzero(),
-            "seconds": seconds,
-            "rows_per_second": total.rows / seconds if seconds > 0 else math.nan,
-        }
+            log.take(self.learner.finish(), total)
+        self.place = Place(epoch + 1)
+        learner, seconds = self.learner, time.perf_counter() - started
+        return epoch_record(epoch, total, learner.step_size, learner.count_nonzero(), seconds)
 
-    def _take(self, progress: Progress, total: Progress) -> None:
-        for event in progress.events:
-            self.tell(event)
-        progress.events.clear()
-        total.add(progress)
+    def measure(self, validation: Source) -> float:
+        """Of the learner as it is now."""
+        return mean_loss(self.learner, validation)
+
+    def penalty(self) -> float:
+        """That of the learner."""
+        return float(self.learner.penalty())
+
+    def stop(self, record: Record) -> str | None:
+        """Only the plan ends epochs."""
+        return None
+
+    def fell_short(self) -> str | None:
+        """Epochs have no tolerance to reach."""
+        return None
+
+    def result(self, learner: Any) -> Any:
+        """The learner itself."""
+        return learner
+
+
+class Entries(Protocol):
+    """Epochs over entries of a matrix that are held in memory; see learners/factors/factor_run.py."""
+
+    n_entries: int
+    weight: float
+    learner: Any
+
+    @property
+    def step_size(self) -> float:
+        """The step of the next epoch."""
+
+    def epoch(self, epoch: int) -> Progress:
+        """Learns from all entries once."""
+
+    def penalty(self) -> float:
+        """What the penalties add to the sum of losses."""
+
+    def write_back(self) -> None:
+        """Writes what was learned into the learner."""
+
+    def resume(self, learner: Any) -> None:
+        """Goes on from a learner of before."""
+
+
+class EntryEpochs(Epochs):
+    """A factor model takes all entries of a matrix, block by block or side by side, epoch after epoch."""
+
+    def __init__(self, entries: Entries, measure: Callable[[Any], float] | None = None) -> None:
+        self.entries = entries
+        self._measure = measure
+        self.place = Place()
+
+    @property
+    def learner(self) -> Any:
+        """The factor model, with what the entries taught it so far."""
+        self.entries.write_back()
+        return self.entries.learner
+
+    def resume(self, learner: Any, place: Place, history: History) -> str:
+        """Between epochs."""
+        self.entries.resume(learner)
+        self.place = place
+        return f"resumed after {place.epoch} epochs"
+
+    def run_round(self, log: Log, save: Save) -> Record:
+        """All entries once."""
+        started, epoch, total = time.perf_counter(), self.place.epoch, Progress()
+        log.take(self.entries.epoch(epoch), total)
+        seconds = time.perf_counter() - started
+        log.monitor.chunk_done(epoch, total, seconds, self.entries.n_entries)
+        self.place = Place(epoch + 1)
+        entries = self.entries
+        record = epoch_record(epoch, total, entries.step_size, entries.learner.count_nonzero(), seconds)
+        record["objective"] = total.mean_loss + entries.penalty() / max(entries.weight, 1e-300)
+        return record
+
+    def measure(self, validation: Any) -> float:
+        """Mean loss on held-out entries, by the function given."""
+        assert self._measure is not None
+        return self._measure(self.learner)
+
+
+def epoch_record(epoch: int, progress: Progress, eta: float, nonzeros: int, seconds: float) -> Record:
+    """What became of an epoch, in the words that every history uses."""
+    return {
+        "epoch": epoch + 1,
+        "rows": progress.rows,
+        "loss": progress.mean_loss,
+        "eta": eta,
+        "nonzeros": nonzeros,
+        "seconds": seconds,
+        "rows_per_second": progress.rows / seconds if seconds > 0 else math.nan,
+    }
 
 
 def mean_loss(learner: Learner, source: Source) -> float:

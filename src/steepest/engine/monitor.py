@@ -1,4 +1,4 @@
-"""Monitors that print: one line an epoch to stderr."""
+"""A monitor that prints: one line per epoch to stderr."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def describe(record: Record) -> str:
 
 
 class PrintMonitor(Monitor):
-    """A line an epoch on stderr."""
+    """One line per epoch on stderr."""
 
     def epoch_done(self, record: Record) -> None:
         """Prints the record."""

@@ -1,4 +1,4 @@
-"""Which way of learning in parallel: the wish checked, and "auto" decided and explained in one sentence.
+"""Which way of learning in parallel: the option checked, and "auto" decided and explained in one sentence.
 
 Replicas and mixing give the same bits for any number of threads; hogwild does not, so "auto" takes it only where no
 seed asks for the same bits. The limits were measured on RCV1-shaped rows; see docs/how-it-works/parallel.md.

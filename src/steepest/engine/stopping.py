@@ -1,4 +1,4 @@
-"""When to stop: the loss is watched from epoch to epoch, and the best learner is kept under early stopping."""
+"""When to stop: the loss is watched from epoch to epoch, and early stopping returns to the best learner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Watch:
 
     best: float = math.inf
     stalled: int = 0
-    kept: Any = None
+    best_learner: Any = None
 
     def see(self, loss: float, learner: Any, plan: Plan) -> None:
         """Takes in the loss of one more epoch."""
@@ -37,13 +37,13 @@ class Watch:
         self.stalled = 0 if loss < self.best - enough else self.stalled + 1
         if loss < self.best:
             self.best = loss
-            self.kept = learner.clone() if plan.early_stopping else None
+            self.best_learner = learner.clone() if plan.early_stopping else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for a checkpoint; the kept learner goes beside them."""
+        """Plain values for a checkpoint; the best learner goes beside them."""
         return {"best": self.best if math.isfinite(self.best) else None, "stalled": self.stalled}
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any], kept: Any) -> Watch:
+    def from_dict(cls, plain: dict[str, Any], best_learner: Any) -> Watch:
         """The watch that `as_dict` described."""
-        return cls(math.inf if plain["best"] is None else plain["best"], plain["stalled"], kept)
+        return cls(math.inf if plain["best"] is None else plain["best"], plain["stalled"], best_learner)

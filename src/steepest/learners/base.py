@@ -7,7 +7,7 @@ The glossary of the mathematics, used in every learner and kernel: `i` row, `j` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
@@ -16,7 +16,7 @@ import numpy as np
 from steepest.data.chunk import Array, Chunk
 
 State = Mapping[str, Array]
-PENDING = "pending_"  # marks the arrays of rows that wait
+Residual = dict[str, Array]  # by the name of an array, what was not sent yet
 
 
 def split_words(state: State) -> tuple[dict[str, list[Any]], dict[str, Array]]:
@@ -30,36 +30,18 @@ def join_words(words: Mapping[str, list[Any]], arrays: State) -> dict[str, Array
     return {**arrays, **{name: np.array(values) for name, values in words.items()}}
 
 
-def pending_state(rows: Chunk | None) -> dict[str, Array]:
-    """Rows that wait to be learned, as arrays of a state."""
-    if rows is None:
-        return {}
-    parts = {"indptr": rows.indptr, "indices": rows.indices, "values": rows.values, "y": rows.y, "weight": rows.weight}
-    return {PENDING + name: array for name, array in parts.items() if array is not None}
-
-
-def pending_rows(state: State, n_features: int) -> Chunk | None:
-    """The rows that `pending_state` wrote."""
-    found = {name.removeprefix(PENDING): np.array(a) for name, a in state.items() if name.startswith(PENDING)}
-    if not found:
-        return None
-    y, weight = found.get("y"), found.get("weight")
-    return Chunk(found["indptr"], found["indices"], found["values"], n_features, y, weight)
-
-
-def weights_as_pairs(class_weight: Any) -> Any:
-    """The weights of classes for a file, whose keys must be words; "balanced" and None as they are."""
-    return [[label, w] for label, w in class_weight.items()] if isinstance(class_weight, dict) else class_weight
-
-
-def weights_from_pairs(plain: Any) -> Any:
-    """What `weights_as_pairs` wrote."""
-    return dict(plain) if isinstance(plain, list) else plain
-
-
 @dataclass(slots=True)
 class Progress:
-    """What one step did: rows learned, the sum of their losses before learning, and anything worth telling."""
+    """What one step did: rows learned, the sum of their losses before learning, and events to report.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> total = st.Progress()
+    >>> total.add(st.Progress(rows=2, weight=2.0, loss_sum=1.5))
+    >>> total.rows, total.mean_loss
+    (2, 0.75)
+    """
 
     rows: int = 0
     weight: float = 0.0
@@ -79,31 +61,54 @@ class Progress:
         return self.loss_sum / self.weight if self.weight > 0 else float("nan")
 
 
+@dataclass(slots=True)
+class Delta:
+    """What a shard's learner has changed since the common state, as it would be sent."""
+
+    changes: dict[str, Array] = field(default_factory=dict)  # of large arrays
+    values: dict[str, Array] = field(default_factory=dict)  # small arrays, as they are now
+    rows: int = 0  # learned since
+    n_bytes: int = 0  # of a message that holds it
+
+
 class Learner(Protocol):
-    """The contract between executors and the mathematics."""
+    """The contract between executors and the mathematics.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> model = st.LinearClassifier(random_state=0).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> learner = model.learner_.clone()
+    >>> progress = [learner.step(chunk) for chunk in st.from_arrays([[4.0]], [1])]
+    >>> progress[0].rows, sorted(learner.state)[:2]
+    (1, ['average', 'bias'])
+    """
 
     @property
     def state(self) -> State:
         """Everything that was learned or is needed to go on."""
 
-    @property
-    def step_size(self) -> float:
-        """The step that the next row will take."""
+    @classmethod
+    def from_state(cls, settings: Any, state: State) -> Self:
+        """The learner that had this state."""
+
+    def clone(self) -> Self:
+        """An independent copy."""
 
     def step(self, chunk: Chunk) -> Progress:
         """Learns the rows of a chunk, in order; some may wait until there are more."""
 
-    def learn_pending(self) -> Progress:
+    def finish(self) -> Progress:
         """Learns the rows that wait, as if no others were to come."""
 
     def scores(self, chunk: Chunk) -> Array:
         """Raw scores, one row of outputs for each row visited."""
 
+    def code_for_scoring(self, rows: Chunk) -> Chunk:
+        """Rows with their targets as `losses` takes them."""
+
     def losses(self, coded: Chunk) -> tuple[Array, Array]:
         """(loss, weight) of each row visited, whose targets `code_for_scoring` has coded."""
-
-    def code_for_scoring(self, rows: Chunk) -> Chunk:
-        """Rows with their targets as `losses` wants them."""
 
     def weights(self) -> tuple[Array, Array]:
         """(weights, bias) as they would predict."""
@@ -114,14 +119,54 @@ class Learner(Protocol):
     def penalty(self) -> float:
         """What the penalty adds to the mean loss."""
 
-    def keep_good_state(self) -> None:
-        """Remembers the state to return to if learning diverges."""
+    @property
+    def step_size(self) -> float:
+        """The step that the next row will take."""
 
     def lower_step(self, factor: float) -> None:
         """Divides the step size."""
 
-    def merge(self, states: Sequence[State]) -> Self:
-        """A learner whose state combines those of several that learned other rows."""
+    def keep_good_state(self) -> None:
+        """Keeps the state to return to if learning diverges."""
 
-    def clone(self) -> Self:
-        """An independent copy."""
+
+class MixableLearner(Learner, Protocol):
+    """A learner whose copies can learn shards of the rows apart from each other, and then be mixed."""
+
+    @property
+    def knows_targets(self) -> bool:
+        """Whether classes or outputs are known before any row is read."""
+
+    def prepare(self, sample: Iterable[Chunk], all_rows: Iterable[Chunk] = ()) -> None:
+        """Agrees on classes, width, loss and first step size before shards start.
+
+        `sample` are chunks of one shard, on whose first rows step sizes are tried; `all_rows` show classes and width.
+        """
+
+    def fork(self) -> Self:
+        """A shard's own learner, which starts from this common state."""
+
+    def delta(self, base: Self, how: str, residual: Residual) -> tuple[Delta, Residual]:
+        """What has changed since the common state `base`, and what of it is left to send the next time.
+
+        `how`: "full" vectors, the "delta" of the entries that moved, its "topk" tenth by size, or "float16"; what the
+        last two leave out comes back as the residual, which the next change takes in (error feedback).
+        """
+
+    def uses_evidence(self, *, one_shot: bool) -> bool:
+        """Whether mixtures ask how much each shard's rows say about each feature."""
+
+    def evidence(self, chunks: Iterable[Chunk]) -> Array:
+        """How much a shard's rows say about each feature."""
+
+    def shares(
+        self, rows: Sequence[int], evidence: Sequence[Array] | None = None, epochs: float | None = None
+    ) -> tuple[list[Array | float], float]:
+        """(what each shard counts in a mixture, pace): by rows, and by evidence if given.
+
+        `epochs` that the shards have learned since the last mixture; None if they are mixed only once.
+        """
+
+    def merge(self, deltas: Iterable[Delta], shares: Sequence[Array | float], pace: float = 1.0) -> None:
+        """The common state takes in the changes of all shards, in their order; its clock goes on by their mean times
+        the pace."""

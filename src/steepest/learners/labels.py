@@ -21,7 +21,7 @@ def distinct(y: Array) -> Array:
 
 
 def by_appearance(y: Array) -> list[Any]:
-    """The distinct values of y in the order of their first rows; two classes are found without a look at each row."""
+    """The distinct values of y in the order of their first rows; two classes are found without a set of all."""
     if len(y) and y.dtype.kind in "biuf":
         other = y != y[0]
         second = y[int(other.argmax())]
@@ -41,6 +41,9 @@ class LabelBook:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __contains__(self, label: Any) -> bool:
+        return label in self._codes
 
     def add(self, label: Any) -> None:
         """Gives a label the next code."""

@@ -1,23 +1,25 @@
-"""The losses: l(z, y) of a raw score z and a target y, and the slope g = +dl/dz.
+"""The losses: l(z, y) of a raw score z and a target y, and the gradient g = +dl/dz.
 
 Binary losses take y = -1 or +1 and depend on the margin m = y z only; the others on the residual r = z - y, except
 poisson, whose mean is exp(z). Every function takes and returns NumPy arrays (or scalars), stays finite wherever the
 mathematics does, and resolves kinks as the native kernels do (losses.h); the tests compare the two.
 References: Bottou, Curtis and Nocedal, "Optimization methods for large-scale machine learning", 2018; Zhang,
 "Solving large scale linear prediction problems using stochastic gradient descent algorithms", 2004 (modified_huber).
-Left out: the softmax over many scores, which is no function of a single score; the kernels hold it.
+Left out: the softmax over many scores, which is not a function of a single score; the kernels have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from steepest.data.parameters import ParameterError
+from steepest.errors import ParameterError
+from steepest.parameters import at_least, inside
 
 Array = npt.NDArray[np.float64]
 
@@ -29,9 +31,9 @@ LossFunction = Callable[..., Array]  # (score, y, parameter) -> one number for e
 class Loss:
     """One loss: what it computes, and what is known about it.
 
-    `value(score, y)` and `slope(score, y)` take a third argument if `parameter` is not None.
+    `value(score, y)` and `gradient(score, y)` take a third argument if `parameter` is not None.
 
-    >>> float(get_loss("hinge").value(0.25, 1.0)), float(get_loss("hinge").slope(0.25, 1.0))
+    >>> float(get_loss("hinge").value(0.25, 1.0)), float(get_loss("hinge").gradient(0.25, 1.0))
     (0.75, -1.0)
     """
 
@@ -39,7 +41,7 @@ class Loss:
     code: int  # the value of the kernels' LossId
     kind: Kind
     value: LossFunction
-    slope: LossFunction
+    gradient: LossFunction
     plot_range: tuple[float, float] = (-3.0, 3.0)  # scores that show its shape
     bounds_zero_one: float | None = None  # c with c * loss >= the 0/1 loss of sign(score)
     curvature: float | None = None  # the largest second derivative
@@ -56,17 +58,6 @@ class Loss:
         """The prediction in the units of y: exp(score) for poisson, the score itself for the others."""
         score = np.asarray(score, np.float64)
         return score if self.inverse_link is None else self.inverse_link(score)
-
-    def check_parameter(self, value: float) -> float:
-        """The value if the loss can use it; otherwise a sentence that says what it can use."""
-        value = float(value)
-        if self.parameter == "quantile" and not 0 < value < 1:
-            raise ParameterError(f"quantile={value} lies outside (0, 1); 0.5 asks for the median")
-        if self.parameter == "epsilon" and not 0 <= value < np.inf:
-            raise ParameterError(
-                f"epsilon={value} is no width for loss {self.name!r}; give a number that is not negative"
-            )
-        return value
 
 
 def _sigmoid(score: Array) -> Array:
@@ -88,12 +79,12 @@ def _residual(score: Any, y: Any) -> Array:
     return np.asarray(score, np.float64) - np.asarray(y, np.float64)
 
 
-# max(0, 1 - m); the slope is 0 at m = 1
+# max(0, 1 - m); the gradient is 0 at m = 1
 def _hinge(score: Any, y: Any, _: float = 0.0) -> Array:
     return np.maximum(0.0, 1.0 - _margin(score, y))
 
 
-def _hinge_slope(score: Any, y: Any, _: float = 0.0) -> Array:
+def _hinge_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
     return np.where(_margin(score, y) < 1, -np.asarray(y, np.float64), 0.0)
 
 
@@ -102,7 +93,7 @@ def _squared_hinge(score: Any, y: Any, _: float = 0.0) -> Array:
     return _hinge(score, y) ** 2
 
 
-def _squared_hinge_slope(score: Any, y: Any, _: float = 0.0) -> Array:
+def _squared_hinge_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
     return -2.0 * np.asarray(y) * _hinge(score, y)
 
 
@@ -118,7 +109,7 @@ def _log(score: Any, y: Any, _: float = 0.0) -> Array:
     return np.log1p(np.exp(-np.abs(m))) + np.maximum(0.0, -m)
 
 
-def _log_slope(score: Any, y: Any, _: float = 0.0) -> Array:
+def _log_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
     return -np.asarray(y) * _sigmoid(-_margin(score, y))
 
 
@@ -127,7 +118,7 @@ def _exponential(score: Any, y: Any, _: float = 0.0) -> Array:
     return _exp(-_margin(score, y))
 
 
-def _exponential_slope(score: Any, y: Any, _: float = 0.0) -> Array:
+def _exponential_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
     return -np.asarray(y) * _exp(-_margin(score, y))
 
 
@@ -141,7 +132,7 @@ def _modified_huber(score: Any, y: Any, _: float = 0.0) -> Array:
     return np.where(m < -1, -4.0 * m, np.square(np.clip(1.0 - m, 0.0, 2.0)))
 
 
-def _modified_huber_slope(score: Any, y: Any, _: float = 0.0) -> Array:
+def _modified_huber_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
     return -2.0 * np.asarray(y) * np.clip(1.0 - _margin(score, y), 0.0, 2.0)
 
 
@@ -149,12 +140,12 @@ def _modified_huber_probability(score: Array) -> Array:
     return np.clip((score + 1.0) / 2.0, 0.0, 1.0)
 
 
-# max(0, -m); the slope is -y at m = 0, so that learning can start from zero weights
+# max(0, -m); the gradient is -y at m = 0, so that learning can start from zero weights
 def _perceptron(score: Any, y: Any, _: float = 0.0) -> Array:
     return np.maximum(0.0, -_margin(score, y))
 
 
-def _perceptron_slope(score: Any, y: Any, _: float = 0.0) -> Array:
+def _perceptron_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
     return np.where(_margin(score, y) <= 0, -np.asarray(y, np.float64), 0.0)
 
 
@@ -163,7 +154,7 @@ def _squared(score: Any, y: Any, _: float = 0.0) -> Array:
     return 0.5 * _residual(score, y) ** 2
 
 
-def _squared_slope(score: Any, y: Any, _: float = 0.0) -> Array:
+def _squared_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
     return _residual(score, y)
 
 
@@ -174,27 +165,27 @@ def _huber(score: Any, y: Any, epsilon: float = 0.1) -> Array:
     return inside * (size - 0.5 * inside)
 
 
-def _huber_slope(score: Any, y: Any, epsilon: float = 0.1) -> Array:
+def _huber_gradient(score: Any, y: Any, epsilon: float = 0.1) -> Array:
     return np.clip(_residual(score, y), -epsilon, epsilon)
 
 
-# max(0, |r| - epsilon); the slope is 0 at |r| = epsilon
+# max(0, |r| - epsilon); the gradient is 0 at |r| = epsilon
 def _epsilon_insensitive(score: Any, y: Any, epsilon: float = 0.1) -> Array:
     return np.maximum(0.0, np.abs(_residual(score, y)) - epsilon)
 
 
-def _epsilon_insensitive_slope(score: Any, y: Any, epsilon: float = 0.1) -> Array:
+def _epsilon_insensitive_gradient(score: Any, y: Any, epsilon: float = 0.1) -> Array:
     r = _residual(score, y)
     return np.where(np.abs(r) > epsilon, np.sign(r), 0.0)
 
 
-# q (y - z) below the target, (1 - q) (z - y) above; the slope is 0 at z = y
+# q (y - z) below the target, (1 - q) (z - y) above; the gradient is 0 at z = y
 def _quantile(score: Any, y: Any, q: float = 0.5) -> Array:
     r = _residual(score, y)
     return np.where(r < 0, -q * r, (1.0 - q) * r)
 
 
-def _quantile_slope(score: Any, y: Any, q: float = 0.5) -> Array:
+def _quantile_gradient(score: Any, y: Any, q: float = 0.5) -> Array:
     r = _residual(score, y)
     return np.where(r < 0, -q, np.where(r > 0, 1.0 - q, 0.0))
 
@@ -206,40 +197,33 @@ def _poisson(score: Any, y: Any, _: float = 0.0) -> Array:
     return _exp(score) - _margin(score, y) + entropy
 
 
-def _poisson_slope(score: Any, y: Any, _: float = 0.0) -> Array:
+def _poisson_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
     return _exp(score) - np.asarray(y, np.float64)
 
 
 LOSSES: dict[str, Loss] = {
     loss.name: loss
     for loss in (
-        Loss("hinge", 0, "binary", _hinge, _hinge_slope, bounds_zero_one=1.0),
+        Loss("hinge", 0, "binary", _hinge, _hinge_gradient, bounds_zero_one=1.0),
         Loss(
             "squared_hinge",
             1,
             "binary",
             _squared_hinge,
-            _squared_hinge_slope,
+            _squared_hinge_gradient,
             bounds_zero_one=1.0,
             curvature=2.0,
             link=_squared_hinge_probability,
         ),
         Loss(
-            "log",
-            2,
-            "binary",
-            _log,
-            _log_slope,
-            bounds_zero_one=float(1.0 / np.log(2.0)),
-            curvature=0.25,
-            link=_sigmoid,
+            "log", 2, "binary", _log, _log_gradient, bounds_zero_one=1.0 / math.log(2.0), curvature=0.25, link=_sigmoid
         ),
         Loss(
             "exponential",
             3,
             "binary",
             _exponential,
-            _exponential_slope,
+            _exponential_gradient,
             plot_range=(-2.0, 3.0),
             bounds_zero_one=1.0,
             link=_exponential_probability,
@@ -249,40 +233,31 @@ LOSSES: dict[str, Loss] = {
             4,
             "binary",
             _modified_huber,
-            _modified_huber_slope,
+            _modified_huber_gradient,
             bounds_zero_one=1.0,
             curvature=2.0,
             link=_modified_huber_probability,
         ),
-        Loss("perceptron", 5, "binary", _perceptron, _perceptron_slope),
-        Loss("squared", 6, "real", _squared, _squared_slope, bounds_zero_one=2.0, curvature=1.0),
-        Loss(
-            "huber",
-            7,
-            "real",
-            _huber,
-            _huber_slope,
-            curvature=1.0,
-            parameter="epsilon",
-            default_parameter=0.1,
-        ),
+        Loss("perceptron", 5, "binary", _perceptron, _perceptron_gradient),
+        Loss("squared", 6, "real", _squared, _squared_gradient, bounds_zero_one=2.0, curvature=1.0),
+        Loss("huber", 7, "real", _huber, _huber_gradient, curvature=1.0, parameter="epsilon", default_parameter=0.1),
         Loss(
             "epsilon_insensitive",
             8,
             "real",
             _epsilon_insensitive,
-            _epsilon_insensitive_slope,
+            _epsilon_insensitive_gradient,
             parameter="epsilon",
             default_parameter=0.1,
         ),
-        Loss("quantile", 9, "real", _quantile, _quantile_slope, parameter="quantile", default_parameter=0.5),
-        Loss("poisson", 10, "count", _poisson, _poisson_slope, plot_range=(-3.0, 2.0), inverse_link=_exp),
+        Loss("quantile", 9, "real", _quantile, _quantile_gradient, parameter="quantile", default_parameter=0.5),
+        Loss("poisson", 10, "count", _poisson, _poisson_gradient, plot_range=(-3.0, 2.0), inverse_link=_exp),
     )
 }
 
 
 def loss_for(name: str, n_problems: int) -> str:
-    """What loss="auto" stands for: of several problems the squared hinge, which tells rare classes better apart.
+    """What loss="auto" stands for: of several problems the squared hinge, which separates rare classes better.
 
     >>> loss_for("auto", 1), loss_for("auto", 20), loss_for("hinge", 20)
     ('log', 'squared_hinge', 'hinge')
@@ -301,3 +276,10 @@ def get_loss(name: str) -> Loss:
     if name not in LOSSES:
         raise ParameterError(f"loss={name!r} is unknown; choose one of {', '.join(LOSSES)}")
     return LOSSES[name]
+
+
+def loss_parameter(loss: str, params: Mapping[str, Any]) -> float:
+    """The one number of a loss that has one, from flat parameters: the quantile, or epsilon."""
+    if loss == "quantile":
+        return inside("quantile", params["quantile"], 0.0, 1.0)
+    return at_least("epsilon", params["epsilon"], 0.0)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from steepest.data.parameters import ParameterError
+from steepest.errors import ParameterError
 
 Array = npt.NDArray[np.float64]
 
@@ -29,16 +29,11 @@ def soft_threshold(w: Any, amount: float | Array) -> Array:
     return np.copysign(np.maximum(np.abs(x) - amount, 0.0), x)
 
 
-def count_nonzero(w: Any) -> int:
-    """The number of weights that are not exactly zero."""
-    return int(np.count_nonzero(w))
-
-
 def check_alpha(alpha: float) -> float:
     """The strength of a penalty, if it is one."""
     alpha = float(alpha)
     if not 0 <= alpha < math.inf:
-        raise ParameterError(f"alpha={alpha} is no strength for a penalty; give a finite number that is not negative")
+        raise ParameterError(f"alpha={alpha} is not a strength of a penalty; give a finite number that is not negative")
     return alpha
 
 
@@ -85,7 +80,7 @@ class Penalty:
         """The minimiser of (1/2) ||x - w||^2 + step R(x); the step may differ from weight to weight."""
         if not (np.all(np.greater_equal(step, 0)) and np.all(np.isfinite(step))):
             raise ParameterError(
-                f"step={step} is no step for a proximal map; give a finite number that is not negative"
+                f"step={step} is not a step of a proximal map; give a finite number that is not negative"
             )
         simple = self if self.name != "lp" or self.p not in (1, 2) else self.for_stochastic()
         if simple.name == "lp":
@@ -125,11 +120,14 @@ class Penalty:
         return alpha * a, alpha * b
 
     def for_stochastic(self) -> Penalty:
-        """The same penalty in a form the stochastic rules can use; lp becomes l1 or l2, or is refused."""
+        """The same penalty in a form that stochastic solvers can use; lp becomes l1 or l2, or is refused."""
         if self.name != "lp":
             return self
         if self.p not in (1, 2):
-            raise ParameterError(f"p={self.p}: {refuse_stochastic(self.name)}")
+            raise ParameterError(
+                f"p={self.p}: a stochastic solver applies penalty 'lp' lazily to weights it has not seen for a while, "
+                "which is possible for p=1 and p=2 only; choose one of these or a batch solver (gd, cg, lbfgs)"
+            )
         return Penalty("l1" if self.p == 1 else "l2")
 
     def _mixture(self) -> tuple[float, float]:
@@ -137,21 +135,6 @@ class Penalty:
         if self.name == "elasticnet":
             return self.l1_ratio, 1.0 - self.l1_ratio
         return float(self.name == "l1"), float(self.name == "l2")
-
-
-def get_penalty(name: str, *, l1_ratio: float = 0.15, p: float = 2.0) -> Penalty:
-    """The penalty of that name."""
-    return Penalty(name, l1_ratio, p)
-
-
-def refuse_stochastic(name: str) -> str | None:
-    """Why the stochastic rules cannot use this penalty in general, or None if they can."""
-    if name != "lp":
-        return None
-    return (
-        "a stochastic solver applies penalty 'lp' lazily to weights it has not seen for a while, which is possible for "
-        "p=1 and p=2 only; choose one of these or a batch solver (gd, cg, lbfgs)"
-    )
 
 
 def _prox_lp(w: Array, step: float | Array, p: float) -> Array:
@@ -175,7 +158,7 @@ def _prox_lp(w: Array, step: float | Array, p: float) -> Array:
     return np.sign(w) * np.where(small > 0.5 * size, size - step * z, small)
 
 
-@np.errstate(over="ignore")  # an infinite slope makes an empty step, which is right: the start is the root then
+@np.errstate(over="ignore")  # an infinite derivative makes an empty step, which is right: the start is the root then
 def _convex_root(A: float | Array, q: float, B: float | Array, target: Array) -> Array:
     """The z >= 0 with A z^q + B z = target, for q > 1 and positive A, B."""
     z: Array = np.minimum(

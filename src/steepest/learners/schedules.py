@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from steepest.data.parameters import ParameterError
+from steepest.errors import ParameterError
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import check_alpha
 
@@ -61,7 +61,7 @@ def typical_eta0(loss: Loss, alpha: float, parameter: float | None = None) -> fl
     """The first step of `optimal`: it moves a weight about as far as weights are expected to be large.
 
     Under the penalty alpha/2 w^2 a typical weight is w = sqrt(1 / sqrt(alpha)), and at the score -w a row of target +1
-    pulls with |slope(-w, 1)|; eta0 = w / max(1, |slope|).
+    pulls with |gradient(-w, 1)|; eta0 = w / max(1, |gradient|).
     """
     if not check_alpha(alpha) > 0:
         raise ParameterError(
@@ -69,12 +69,7 @@ def typical_eta0(loss: Loss, alpha: float, parameter: float | None = None) -> fl
         )
     typical_weight = math.sqrt(1.0 / math.sqrt(alpha))
     parameter = loss.default_parameter if parameter is None else parameter
-    pull = abs(float(loss.slope(-typical_weight, 1.0, parameter)))
+    pull = abs(float(loss.gradient(-typical_weight, 1.0, parameter)))
     if math.isinf(pull):
         raise ParameterError(f"loss={loss.name!r} is too steep for schedule='optimal' at alpha={alpha}; choose bottou")
     return typical_weight / max(1.0, pull)
-
-
-def typical_t0(eta0: float, alpha: float) -> float:
-    """The rows that `bottou` with power 1 pretends to have seen: eta = 1 / (alpha (t0 + t))."""
-    return 1.0 / (eta0 * alpha)

@@ -1,108 +1,265 @@
-"""Targets of any kind in the form in which a loss takes them: classes, several labels, one number or several.
+"""Targets of any kind in the form in which kernels and losses take them: classes, several labels, numbers.
 
-One output stands for two classes (-1, +1), one output each for more of them; columns of y have one output each. Classes
-may appear at any time. The losses of a row are added up over its outputs; the soft maximum is one loss over all.
-Real targets are learned in units of their own spread: score = shift + scale output, and slopes are those of the loss of
-the output against (y - shift) / scale.
+Two classes share one output (-1, +1), more have one output each; columns of y have one output each. Classes may appear
+at any time. The losses of a row are added up over its outputs; the soft maximum is one loss over all.
+Class weights multiply the weights of rows: "balanced" is n / (classes * weight of the class), counted over the rows
+seen so far where not all are known beforehand.
+Networks learn numbers in units of their own spread: score = shift + scale output, and gradients are those of the loss
+of the output against (y - shift) / scale.
+
+Two forms of coded targets: `code_rows` gives one for each row of the block, in which kernels look up the rows that they
+visit; `code` gives those of the visited rows only, a row of targets per output or the numbers of classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, Chunk, DataError
-from steepest.learners.labels import LabelBook
-from steepest.learners.losses import LOSSES
+from steepest.data.chunk import Array, Chunk
+from steepest.errors import DataError, ParameterError
+from steepest.learners.base import State
+from steepest.learners.labels import LabelBook, by_appearance
+from steepest.learners.losses import LOSSES, loss_for
+from steepest.parameters import at_least
+
+# How kernels read y: a number per output, the number of a class (one against the rest), or of one soft maximum.
+TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
 
 
 class Targets:
     """What the outputs stand for, and the loss of scores against targets."""
 
-    def __init__(self, task: str, loss: str, parameter: float, class_weight: Any, labels: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        task: str,
+        loss: str,
+        parameter: float = 0.0,
+        class_weight: Any = None,
+        labels: Sequence[Any] = (),
+        *,
+        column_per_class: bool = False,
+    ) -> None:
         self.task = task
         self.softmax = loss == "softmax"
-        self.loss = LOSSES["log" if self.softmax else loss]
+        self.loss = LOSSES["log" if self.softmax else loss_for(loss, 1)]
+        self.loss_is_open = loss == "auto"  # until the first rows show how many outputs there are
         self.parameter = parameter
         self.class_weight = class_weight
+        self.column_per_class = column_per_class  # also for two classes
         self.book = LabelBook(labels)
-        self.several = False  # y has a column an output: multi-label or multi-output
-        self.n_outputs = len(labels) if len(labels) > 2 else 1
-        self.counts = np.zeros(max(2, len(labels)))
+        self.several = False  # y has a column per output: multi-label or multi-output
+        self.has_bare_rows = False  # multi-label rows without any label
+        self.started = False  # some rows have shown the shape of y
+        self.n_outputs = self._count_outputs()
+        self.counts = np.zeros(max(2, len(labels)))  # rows of each class so far, under "balanced"
         self.shift = np.zeros(self.n_outputs)
         self.scale = np.ones(self.n_outputs)
+        self._block: tuple[Any, Any, Array, Array | None] | None = None  # the last block: y, weight, and both coded
 
-    def announce(self, rows: Chunk) -> None:
-        """Takes in the shape of y and the classes in it, in the order in which they would be learned."""
-        if rows.y is None:
-            raise DataError("the data has no targets to learn from; give y or read a file with labels")
-        if rows.y.ndim == 2:
-            self._announce_columns(rows.y.shape[1])
-        elif self.several:
-            raise DataError("y changed from several columns to one; keep its shape")
-        elif self.task == "classify":
-            self._announce_classes(rows)
-
-    def _announce_columns(self, n_columns: int) -> None:
-        if not self.several and len(self.book):
-            raise DataError("y changed from one column to several; keep its shape")
-        if self.several and n_columns != self.n_outputs:
-            raise DataError(f"y has {n_columns} columns where {self.n_outputs} were learned; keep their number")
-        self.several, self.n_outputs = True, n_columns
-
-    def _announce_classes(self, rows: Chunk) -> None:
-        assert rows.y is not None
-        y = rows.visited(rows.y)
-        unknown = y[self.book.codes(y) < 0]
-        for label in dict.fromkeys(unknown.tolist()):
-            self.book.add(label)
+    def _count_outputs(self) -> int:
         n = len(self.book)
-        self.n_outputs = n if n > 2 else 1
-        self.counts = np.append(self.counts, np.zeros(max(0, n - len(self.counts))))
+        return max(2, n) if self.column_per_class else n if n > 2 else 1
+
+    @property
+    def kind(self) -> int:
+        """How kernels read the coded targets."""
+        if self.task != "classify" or self.several or self.n_outputs == 1:
+            return TARGETS
+        return SOFTMAX if self.softmax else ONE_VS_REST
 
     @property
     def has_codes(self) -> bool:
-        """Whether coded targets are the numbers of classes, and not a row of targets an output."""
-        return self.task == "classify" and self.n_outputs > 1 and not self.several
+        """Whether coded targets are the numbers of classes, and not a row of targets per output."""
+        return self.kind != TARGETS
 
-    def code(self, rows: Chunk, *, grow: bool = False) -> Array:
-        """Targets of the rows visited: class codes, or a row of targets an output; `grow` takes in new classes."""
-        if rows.y is None:
-            raise DataError("the data has no targets to learn from; give y or read a file with labels")
-        y = rows.visited(rows.y)
-        if self.task == "classify" and y.ndim == 1 and not self.several:
+    @property
+    def is_softmax(self) -> bool:
+        """Whether the scores belong to one soft maximum."""
+        return self.kind == SOFTMAX
+
+    def state(self) -> dict[str, Array]:
+        """All of this that rows have shown, as arrays."""
+        loss = math.nan if self.loss_is_open else self.loss.code
+        shape = [self.n_outputs, self.several, self.has_bare_rows, self.started, loss]
+        return {
+            "targets": np.array(shape, np.float64),
+            "class_counts": self.counts,
+            "labels": np.array(self.book.labels),
+        }
+
+    def restore(self, state: State) -> None:
+        """Takes in what `state` described, beside the labels, which were given when this was made."""
+        n_outputs, several, bare, started, loss = state["targets"].tolist()
+        self.n_outputs, self.several = int(n_outputs), bool(several)
+        self.has_bare_rows, self.started = bool(bare), bool(started)
+        self.counts = np.array(state["class_counts"])
+        if not math.isnan(loss):
+            self._take_loss(int(loss))
+
+    def decide_loss(self) -> None:
+        """What loss="auto" stands for, by the classes or targets known so far."""
+        if self.loss_is_open:
+            n_problems = self.n_outputs if self.several or len(self.book) > 2 else 1
+            self._take_loss(LOSSES[loss_for("auto", n_problems)].code)
+
+    def _take_loss(self, code: int) -> None:
+        self.loss = next(loss for loss in LOSSES.values() if loss.code == code)
+        self.loss_is_open = False
+
+    # ------------------------------------------------------------------------------------------- what rows show
+
+    def announce(self, rows: Chunk) -> None:
+        """Takes in the shape of y and the classes in it, in the order in which they would be learned."""
+        y = _targets_of(rows)
+        self._take_shape(y)
+        if self.task == "classify" and y.ndim == 1:
+            self._add_classes(label for label in by_appearance(rows.visited(y)) if label not in self.book)
+
+    def _take_shape(self, y: Array) -> None:
+        if y.ndim == 1 and self.several:
+            raise DataError("y changed from several columns to one; keep its shape")
+        if y.ndim == 2:
+            if self.started and not self.several:
+                raise DataError("y changed from one column to several; keep its shape")
+            if self.several and y.shape[1] != self.n_outputs:
+                raise DataError(f"y has {y.shape[1]} columns where {self.n_outputs} were learned; keep their number")
+            self.several, self.n_outputs = True, y.shape[1]
+            if self.task == "classify" and not self.has_bare_rows:
+                self.has_bare_rows = not (y > 0).any(axis=1).all()
+        self.started = True
+
+    def _add_classes(self, labels: Iterable[Any]) -> None:
+        for label in labels:
+            self.book.add(label)
+        self.n_outputs = self._count_outputs()
+        self.counts = np.pad(self.counts, (0, max(0, len(self.book) - len(self.counts))))
+        self._block = None
+
+    def measure_spread(self, coded: Array) -> None:
+        """Sets shift and scale from some targets, one row each."""
+        self.shift, self.scale = np.zeros(self.n_outputs), np.ones(self.n_outputs)
+        if self.task != "classify":
+            self.shift = self.middle(coded)
+        if self.loss.kind == "real":
+            spread = coded.std(axis=0)
+            self.scale = np.where(spread > 0, spread, 1.0)
+
+    def middle(self, coded: Array) -> Array:
+        """The constant score about which numbers lie: their mean, its logarithm for counts, or their median."""
+        if self.loss.kind == "count":
+            return np.asarray(np.log(np.maximum(coded.mean(axis=0), 1e-3)))
+        return np.asarray(coded.mean(axis=0) if self.loss.name == "squared" else np.median(coded, axis=0))
+
+    # ------------------------------------------------------------------------------------------- coded for kernels
+
+    def code_rows(self, rows: Chunk, unit: int = 1) -> Chunk:
+        """Rows with targets and weights as kernels take them; new classes are taken in when it is their turn.
+
+        If a unit of rows that are learned together has a new class, the result ends before that unit, unless it is the
+        first one.
+        """
+        y = _targets_of(rows)
+        if self._block is not None and self._block[0] is y and self._block[1] is rows.weight:
+            return rows.with_targets(self._block[2], self._block[3])
+        self._take_shape(y)
+        if self.task == "classify" and y.ndim == 1:
             codes = self.book.codes(y)
-            if grow and codes.min(initial=0) < 0:
-                self.announce(rows)
-                codes = self.book.codes(y)
-            if codes.min(initial=0) < 0:
-                label = y[int(codes.argmin())]
-                known = ", ".join(map(repr, self.book.labels[:10]))
-                raise DataError(f"the label {label!r} was never seen in training; the classes are {known}")
-            return codes if self.n_outputs > 1 else 2.0 * codes[:, None] - 1.0
+            if codes.min(initial=0) < 0 and len(unknown := np.flatnonzero(rows.visited(codes) < 0)):
+                if unknown[0] >= unit:
+                    return self.code_rows(rows.span(0, int(unknown[0]) // unit * unit).packed(), unit)
+                self._add_classes(dict.fromkeys(rows.visited(y)[unknown[unknown < unit]].tolist()))
+                return self.code_rows(rows, unit)
+            weight = self._weigh_in_turn(rows, codes)
+            np.maximum(codes, 0, out=codes)  # rows of the block that are not visited
+            coded = 2.0 * codes - 1.0 if self.n_outputs == 1 else codes
+        else:
+            coded, weight = np.ascontiguousarray(self._numbers(y)), rows.weight
+        if rows.order is not None and self.class_weight != "balanced":  # many chunks may visit the same block
+            self._block = (y, rows.weight, coded, weight)
+        return rows.with_targets(coded, weight)
+
+    def code_for_scoring(self, rows: Chunk) -> Chunk:
+        """Rows with coded targets, for measuring only: unknown classes are refused, class weights not applied."""
+        coded = self._known(rows)
+        if rows.order is not None:
+            block = np.zeros((len(rows.indptr) - 1, *coded.shape[1:]))
+            block[rows.order] = coded
+            coded = block
+        return rows.with_targets(coded, rows.weight)
+
+    def _numbers(self, y: Array) -> Array:
         if y.dtype.kind not in "biuf":
-            raise DataError(f"the target {y.ravel()[0]!r} is not a number; a regression needs numbers")
-        y = y.astype(np.float64, copy=False).reshape(len(y), -1)
-        if y.shape[1] != self.n_outputs:
-            raise DataError(f"y has {y.shape[1]} columns where {self.n_outputs} were learned; keep their number")
+            raise DataError(f"the target {y.ravel()[:1].tolist()[0]!r} is not a number; a regression needs numbers")
+        y = y.astype(np.float64, copy=False)
+        n_columns = y.shape[1] if y.ndim == 2 else 1
+        if n_columns != self.n_outputs:
+            raise DataError(f"y has {n_columns} columns where {self.n_outputs} were learned; keep their number")
         if self.loss.kind == "count" and len(y) and y.min() < 0:
             raise DataError(f"the target {y.min():g} is negative; loss={self.loss.name!r} needs counts")
         return np.where(y > 0, 1.0, -1.0) if self.task == "classify" else y
 
+    def _weigh_in_turn(self, rows: Chunk, codes: Array) -> Array | None:
+        """Weights of the block's rows; "balanced" counts the classes up to and including each row visited."""
+        if self.class_weight is None:
+            return rows.weight
+        if self.class_weight != "balanced":
+            factors = self._given_weights()[codes.astype(np.int64)]
+        else:
+            visits = rows.row_numbers
+            visited = codes[visits].astype(np.int64)
+            seen = np.empty(len(visits))
+            for k in range(len(self.book)):
+                mine = visited == k
+                seen[mine] = self.counts[k] + np.arange(1, int(mine.sum()) + 1)
+            total = self.counts.sum() + np.arange(1, len(visits) + 1)
+            self.counts += np.bincount(visited, minlength=len(self.counts))
+            factors = np.ones(len(codes))
+            factors[visits] = total / (max(2, len(self.book)) * seen)
+        return factors if rows.weight is None else factors * rows.weight
+
+    def _given_weights(self) -> Array:
+        return np.array([float(self.class_weight.get(label, 1.0)) for label in self.book.labels])
+
+    # ------------------------------------------------------------------------------------------- of visited rows
+
+    def code(self, rows: Chunk, *, grow: bool = False) -> Array:
+        """Targets of the rows visited: class codes, or a row of targets per output; `grow` takes in new classes."""
+        if grow:
+            self.announce(rows)
+        return self._by_output(self._known(rows))
+
     def code_known(self, rows: Chunk) -> Array | None:
         """The same for many batches at once, or None if a class among them is new: it must wait its turn."""
-        if self.task == "classify" and rows.y is not None and rows.y.ndim == 1 and not self.several:
-            codes = self.book.codes(rows.visited(rows.y))
-            if codes.min(initial=0) < 0:
-                return None
-            return codes.astype(np.int64) if self.n_outputs > 1 else 2.0 * codes[:, None] - 1.0
-        return self.code(rows)
+        coded = self._coded(rows.visited(_targets_of(rows)))
+        return None if coded is None else self._by_output(coded)
+
+    def _by_output(self, coded: Array) -> Array:
+        return coded if self.has_codes else coded.reshape(len(coded), -1)
+
+    def _known(self, rows: Chunk) -> Array:
+        y = rows.visited(_targets_of(rows))
+        coded = self._coded(y)
+        if coded is None:
+            label = y[self.book.codes(y) < 0][:1].tolist()[0]
+            raise DataError(f"the label {label!r} was never seen in training; the classes are {self.book.labels[:10]}")
+        return coded
+
+    def _coded(self, y: Array) -> Array | None:
+        """Class codes (-1 and +1 for one output) or numbers; None if there is an unknown class."""
+        if self.task != "classify" or y.ndim == 2 or self.several:
+            return np.ascontiguousarray(self._numbers(y))
+        codes = self.book.codes(y)
+        if codes.min(initial=0) < 0:
+            return None
+        return 2.0 * codes - 1.0 if self.n_outputs == 1 else codes
 
     def weigh(self, rows: Chunk, coded: Array) -> Array | None:
-        """Weights of the rows visited, classes weighed as was wished; "balanced" counts the classes seen so far."""
+        """Weights of the rows visited, a batch; "balanced" counts the classes up to and including the batch."""
         weight = None if rows.weight is None else rows.visited(rows.weight)
         if self.class_weight is None or self.task != "classify" or self.several:
             return weight
@@ -111,32 +268,30 @@ class Targets:
             self.counts += np.bincount(codes, minlength=len(self.counts))
             table = self.counts.sum() / (max(2, len(self.book)) * np.maximum(self.counts, 1))
         else:
-            table = np.array([float(self.class_weight.get(label, 1.0)) for label in self.book.labels])
+            table = self._given_weights()
         factors: Array = table[codes]
         return factors if weight is None else factors * weight
 
-    @property
-    def is_softmax(self) -> bool:
-        """Whether the scores belong to one soft maximum."""
-        return self.softmax and self.n_outputs > 1 and not self.several
+    # --------------------------------------------------------------------------------------- losses and gradients
 
-    @property
-    def slope_parameter(self) -> Any:
-        """The parameter of the loss in the units of learning."""
-        is_width = self.loss.kind == "real" and self.loss.parameter == "epsilon"
-        return self.parameter / self.scale if is_width else self.parameter
+    def row_losses(self, scores: Array, coded: Chunk) -> tuple[Array, Array]:
+        """(loss of each row visited, its weight), for rows that `code_for_scoring` or `code_rows` has coded."""
+        assert coded.y is not None
+        weight = np.ones(len(scores)) if coded.weight is None else coded.visited(coded.weight)
+        return self.losses(scores, coded.visited(coded.y)), weight
 
-    def look(self, coded: Array) -> None:
-        """Sets shift and scale from some targets."""
-        self.shift, self.scale = np.zeros(self.n_outputs), np.ones(self.n_outputs)
-        if self.task == "classify":
-            return
-        if self.loss.kind == "count":
-            self.shift = np.log(np.maximum(coded.mean(axis=0), 1e-3))
-            return
-        self.shift = coded.mean(axis=0) if self.loss.name == "squared" else np.median(coded, axis=0)
-        spread = coded.std(axis=0)
-        self.scale = np.where(spread > 0, spread, 1.0)
+    def losses(self, scores: Array, coded: Array) -> Array:
+        """Loss of each row."""
+        if self.is_softmax:
+            shifted = scores - scores.max(axis=1, keepdims=True)
+            log_sum = np.log(np.exp(shifted).sum(axis=1))
+            return np.asarray(log_sum - shifted[np.arange(len(scores)), coded.astype(np.int64)])
+        values = self.loss.value(scores, self._signs(coded).reshape(scores.shape), self.parameter)
+        return np.asarray(np.asarray(values).sum(axis=1))
+
+    def _signs(self, coded: Array) -> Array:
+        """Class codes as one against the rest."""
+        return np.where(np.arange(self.n_outputs) == coded[:, None], 1.0, -1.0) if self.has_codes else coded
 
     def scores(self, output: Array) -> Array:
         """Outputs of a network as scores, in float64."""
@@ -144,51 +299,109 @@ class Targets:
             return output.astype(np.float64)
         return np.asarray(self.shift + self.scale * output)
 
-    def losses(self, scores: Array, coded: Array) -> Array:
-        """Loss of each row."""
-        if self.is_softmax:
-            return self._softmax(scores, coded)[0]
-        values = self.loss.value(scores, self._signs(coded), self.parameter)
-        return np.asarray(np.asarray(values).sum(axis=1))
+    @property
+    def parameter_of_outputs(self) -> Any:
+        """The parameter of the loss in the units of outputs."""
+        is_width = self.loss.kind == "real" and self.loss.parameter == "epsilon"
+        return self.parameter / self.scale if is_width else self.parameter
 
-    def slopes(self, output: Array, coded: Array) -> Array:
-        """d loss / d output, one row of outputs each, in the units of learning."""
+    def gradients(self, output: Array, coded: Array) -> Array:
+        """d loss / d output, a row of outputs for each row, in the units of outputs."""
         if self.is_softmax:
-            return self._softmax(output.astype(np.float64), coded)[1]
+            e = np.exp(output.astype(np.float64) - output.max(axis=1, keepdims=True))
+            e /= e.sum(axis=1, keepdims=True)
+            e[np.arange(len(e)), coded.astype(np.int64)] -= 1.0
+            return np.asarray(e)
         if self.loss.kind == "real":
-            return np.asarray(self.loss.slope(output, (coded - self.shift) / self.scale, self.slope_parameter))
-        return np.asarray(self.loss.slope(self.scores(output), self._signs(coded), self.parameter))
+            return np.asarray(self.loss.gradient(output, (coded - self.shift) / self.scale, self.parameter_of_outputs))
+        return np.asarray(self.loss.gradient(self.scores(output), self._signs(coded), self.parameter))
 
-    def losses_and_slopes(self, output: Array, coded: Array, weight: Array | None) -> tuple[Array, Array]:
-        """(loss of each row, slopes of the mean weighted loss by the outputs, of their type)."""
+    def losses_and_gradients(self, output: Array, coded: Array, weight: Array | None) -> tuple[Array, Array]:
+        """(loss of each row, gradients of the mean weighted loss by the outputs, of their type)."""
         n = len(output)
         if self.is_softmax:
             factor = np.full(n, 1.0 / n) if weight is None else weight / n
-            losses, slopes = np.empty(n), np.empty_like(output)
-            kernels.network_softmax(output, coded.astype(np.int64, copy=False), factor, losses, slopes)
-            return losses, slopes
-        slopes = self.slopes(output, coded) / n
+            losses, gradients = np.empty(n), np.empty_like(output)
+            kernels.network_softmax(output, coded.astype(np.int64, copy=False), factor, losses, gradients)
+            return losses, gradients
+        gradients = self.gradients(output, coded) / n
         if weight is not None:
-            slopes *= weight[:, None]
-        return self.losses(self.scores(output), coded), slopes.astype(output.dtype)
+            gradients *= weight[:, None]
+        return self.losses(self.scores(output), coded), gradients.astype(output.dtype)
 
-    def _softmax(self, scores: Array, coded: Array) -> tuple[Array, Array]:
-        places = (np.arange(len(scores)), coded.astype(np.int64))
-        shifted = scores - scores.max(axis=1, keepdims=True)
-        e = np.exp(shifted)
-        total = e.sum(axis=1, keepdims=True)
-        losses = np.log(total[:, 0]) - shifted[places]
-        e /= total
-        e[places] -= 1.0
-        return losses, e
-
-    def learned_losses(self, output: Array, coded: Array) -> Array:
-        """Loss of each row in the units of learning: what `slopes` are the slopes of."""
+    def losses_of_outputs(self, output: Array, coded: Array) -> Array:
+        """Loss of each row in the units of outputs: what `gradients` are the gradients of."""
         if self.loss.kind != "real":
             return self.losses(self.scores(output), coded)
-        values = self.loss.value(output, (coded - self.shift) / self.scale, self.slope_parameter)
+        values = self.loss.value(output, (coded - self.shift) / self.scale, self.parameter_of_outputs)
         return np.asarray(np.asarray(values).sum(axis=1))
 
-    def _signs(self, coded: Array) -> Array:
-        """Class codes as one against the rest."""
-        return coded if coded.ndim == 2 else np.where(np.arange(self.n_outputs) == coded[:, None], 1.0, -1.0)
+
+def _targets_of(rows: Chunk) -> Array:
+    if rows.y is None:
+        raise DataError("the data has no targets to learn from; give y or read a file with labels")
+    return rows.y
+
+
+# ------------------------------------------------------------------------------------------------------ class weights
+
+
+def checked_class_weight(weight: Any) -> Any:
+    """None, "balanced", or weights by label."""
+    if weight is None or weight == "balanced":
+        return weight
+    if not isinstance(weight, dict):
+        raise ParameterError(f"class_weight={weight!r} is unknown; give None, 'balanced' or a dictionary")
+    return {label: at_least(f"class_weight[{label!r}]", value, 0.0) for label, value in weight.items()}
+
+
+def balanced_weights(sums: Mapping[Any, float]) -> dict[Any, float]:
+    """Weights of "balanced" where all rows are known: n / (classes * weight of the class's rows)."""
+    total = sum(sums.values())
+    return {label: total / (len(sums) * max(weight, 1e-300)) for label, weight in sums.items()}
+
+
+def weights_as_pairs(class_weight: Any) -> Any:
+    """The weights of classes for a file, whose keys must be strings; "balanced" and None as they are."""
+    return [[label, w] for label, w in class_weight.items()] if isinstance(class_weight, dict) else class_weight
+
+
+def weights_from_pairs(plain: Any) -> Any:
+    """What `weights_as_pairs` wrote."""
+    return dict(plain) if isinstance(plain, list) else plain
+
+
+# ----------------------------------------------------------------------------------------------------------- bad rows
+
+
+def refuse_bad_row(rows: Chunk, visit: int, n_columns: int | None = None) -> None:
+    """Raises if a visited row itself is at fault, and returns if the weights are; the table has `n_columns`."""
+    row = int(rows.row_numbers[visit])
+    span = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
+    indices, values = rows.indices[span], rows.values[span]
+    name = f"row {row + rows.first_id}"
+    most = rows.n_features if n_columns is None else min(n_columns, rows.n_features)
+    wrong = (indices < 0) | (indices >= most)
+    if wrong.any():
+        raise DataError(
+            f"{name} has the column index {int(indices[wrong][0])}, but columns run from 0 "
+            f"to {rows.n_features - 1}; check how the matrix was built"
+        )
+    wrong = ~np.isfinite(values)
+    if wrong.any():
+        kind = "NaN" if np.isnan(values[wrong][0]) else "infinity"
+        raise DataError(
+            f"Input X contains {kind}: {name}, column {int(indices[wrong][0])}; drop the row or fill the value"
+        )
+
+
+def refuse_bad_rows(rows: Chunk, n_columns: int | None = None, *, check_values: bool = True) -> None:
+    """Raises if any visited row has a column index out of range or a value that is not a number."""
+    packed = rows.packed()
+    most = rows.n_features if n_columns is None else min(n_columns, rows.n_features)
+    wrong = (packed.indices < 0) | (packed.indices >= most)
+    if check_values:
+        wrong |= ~np.isfinite(packed.values)
+    if wrong.any():
+        entry = int(np.flatnonzero(wrong)[0])
+        refuse_bad_row(rows, int(np.searchsorted(packed.indptr, entry, side="right")) - 1, n_columns)

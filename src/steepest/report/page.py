@@ -7,9 +7,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 
-from steepest.data.chunk import DataError
+from steepest import atomic
 from steepest.report.chart import Chart, style
 
 WIDTH, HEIGHT = 620, 400
@@ -49,10 +48,7 @@ def save_page(
     parts.append(_legend(names))
     parts += [f"<figure>{as_svg(chart, names)}</figure>" for chart in charts]
     parts += [_table(table) for table in tables]
-    try:
-        Path(path).write_text("\n".join(parts) + "</html>\n", encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror})") from None
+    atomic.write_text(path, "\n".join(parts) + "</html>\n")
 
 
 def _table(table: Table) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steepest.data.chunk import DataError
-from steepest.data.parameters import ParameterError
+from steepest.errors import DataError, ParameterError
 from steepest.report.chart import Chart, style
 
 ENDINGS = (".png", ".svg", ".pdf")

@@ -1,4 +1,4 @@
-"""What the parts of this package ask of Spark itself: an order that stays, a state to take along, rows to collect."""
+"""What `fit_spark` was asked for, and what its parts need from Spark: a lasting order, a state to ship, rows to get."""
 
 from __future__ import annotations
 
@@ -7,12 +7,37 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from steepest.data.chunk import DataError
-from steepest.spark.errors import in_plain_words
+from steepest.spark.checkpoints import RoundCheckpoints
+from steepest.spark.rows import check_columns
+from steepest.spark.sessions import in_plain_words
 
 BLOBS_AT_ONCE = 8  # that Spark hands over in one Arrow batch, which holds at most two gigabytes
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """What `fit_spark` was asked for; its docstring says what each option does."""
+
+    features: str | Sequence[str] | None = None
+    label: str | None = None
+    weight: str | None = None
+    order_by: str | Sequence[str] | None = None
+    n_features: int | None = None
+    n_shards: int | None = None
+    method: str | None = None
+    rounds: int | None = None
+    barrier: bool = False
+    checkpoints: RoundCheckpoints | None = None
+
+
+class Input(NamedTuple):
+    """A DataFrame, the column that names the file of each row, and whether rows are lines of libsvm."""
+
+    frame: Any
+    place: str | None = None
+    lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +46,17 @@ class Carried:
 
     value: Any
 
+    def destroy(self) -> None:
+        """Nothing is stored elsewhere."""
+
 
 def ship(session: Any, state: Any) -> Any:
     """The state as a broadcast, or, over Spark Connect, in the function itself."""
-    if is_connect(session):
-        return Carried(state)
-    return session.sparkContext.broadcast(state)
+    return Carried(state) if is_connect(session) else session.sparkContext.broadcast(state)
 
 
 def is_connect(session: Any) -> bool:
-    """Whether there is no JVM at hand."""
+    """Whether the driver's JVM is elsewhere."""
     return "connect" in type(session).__module__
 
 
@@ -58,13 +84,13 @@ def collect(session: Any, frame: Any, *, blobs: bool = True) -> Any:
             session.conf.unset(key) if before is None else session.conf.set(key, before)
 
 
-def function_of(call: Callable[[Iterator[Any]], Iterable[Any]]) -> Callable[[Iterator[Any]], Iterable[Any]]:
-    """A plain function, as pyspark wants it."""
+def mapped(frame: Any, call: Callable[[Iterator[Any]], Iterable[Any]], schema: Any, **options: Any) -> Any:
+    """The frame that a callable makes of the Arrow batches of each partition."""
 
-    def work(batches: Iterator[Any]) -> Iterable[Any]:
+    def work(batches: Iterator[Any]) -> Iterable[Any]:  # pyspark takes plain functions only
         return call(batches)
 
-    return work
+    return frame.mapInArrow(work, schema, **options)
 
 
 def on_one_machine(session: Any) -> bool:
@@ -75,15 +101,13 @@ def on_one_machine(session: Any) -> bool:
 def canonical(
     frame: Any, names: Sequence[str], n_shards: int, order_by: str | Sequence[str] | None = None
 ) -> tuple[Any, str]:
-    """(the DataFrame in canonical order, why that); see the module's docstring."""
+    """(the DataFrame in canonical order, why that one); see shards.py."""
     from pyspark.sql import functions
 
     content = functions.xxhash64(*names)
     if order_by is not None:
         keys = [order_by] if isinstance(order_by, str) else list(order_by)
-        for key in keys:
-            if key not in frame.columns:
-                raise DataError(f"order_by={key!r} is no column; the DataFrame has {', '.join(frame.columns)}")
+        check_columns(dict(frame.dtypes), [("order_by", key) for key in keys])
         return frame.orderBy(*keys, content), f"rows in the order of {', '.join(keys)}"
     if not _has_exchange(frame):
         return frame, "rows in the order of the DataFrame"
@@ -99,8 +123,8 @@ def _has_exchange(frame: Any) -> bool:
     return "Exchange" in out.getvalue()
 
 
-def without_nulls_inside(frame: Any, name: str) -> Any:
-    """The frame with an MLlib vector column as its plain struct, in which dense vectors have no nulls.
+def with_plain_vectors(frame: Any) -> Any:
+    """The frame with MLlib vector columns as their plain structs, in which dense vectors have no nulls.
 
     Their size and places are null, and Spark takes four times as long to write a null array to Arrow as an empty one.
     """
@@ -108,11 +132,13 @@ def without_nulls_inside(frame: Any, name: str) -> Any:
 
     if is_connect(frame.sparkSession) or not hasattr(functions, "unwrap_udt"):
         return frame
-    plain = functions.unwrap_udt(functions.col(f"`{name}`"))
-    fields = [
-        plain["type"].alias("type"),
-        functions.coalesce(plain["size"], functions.lit(0)).alias("size"),
-        functions.coalesce(plain["indices"], functions.array().cast("array<int>")).alias("indices"),
-        plain["values"].alias("values"),
-    ]
-    return frame.withColumn(name, functions.when(plain.isNotNull(), functions.struct(*fields)))
+    for name in [name for name, kind in frame.dtypes if kind == "vector"]:
+        plain = functions.unwrap_udt(functions.col(f"`{name}`"))
+        fields = [
+            plain["type"].alias("type"),
+            functions.coalesce(plain["size"], functions.lit(0)).alias("size"),
+            functions.coalesce(plain["indices"], functions.array().cast("array<int>")).alias("indices"),
+            plain["values"].alias("values"),
+        ]
+        frame = frame.withColumn(name, functions.when(plain.isNotNull(), functions.struct(*fields)))
+    return frame

@@ -1,13 +1,12 @@
 """Linear models on shards: parameter mixing by the engine's own steps, and batch solvers by sums over the shards.
 
 The driver holds the common learner; executors run `learn_shard` of engine/mixing.py on their rows and send back their
-weights, of large tables only those that moved. Messages and mixtures are then made here as they are for shards in this
+weights, of large tables only those that moved. Deltas and mixtures are then made here as they are for shards in this
 process, so the bits are the same.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,62 +15,56 @@ from typing import Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, DataError
-from steepest.data.parameters import ParameterError, at_least, choice, whole
+from steepest.data.chunk import Array, Chunk
 from steepest.data.source import SHUFFLES, ArraySource, Order, Source
-from steepest.engine.batch import TOLERANCES, BatchPlan, minimise
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
-from steepest.engine.loop import train
+from steepest.engine.iterations import TOLERANCES, Iterations
+from steepest.engine.loop import Epochs, train
 from steepest.engine.mixing import (
-    SHARD_SEED,
-    Common,
-    Message,
+    MixedState,
     Pass,
-    Told,
+    Rounds,
+    ShardReplies,
     learn_shard,
-    mix_rounds,
-    needs_evidence,
     part_of_epoch,
-    prepare,
-    send,
+    shard_order,
 )
-from steepest.engine.shares import gather_evidence
 from steepest.engine.stopping import Plan
+from steepest.errors import DataError, ParameterError
 from steepest.learners.base import Progress
-from steepest.learners.batch import KINKED, SOLVERS, SolverOptions
-from steepest.learners.calibration import CALIBRATION_ROWS
-from steepest.learners.linear import LinearLearner
-from steepest.learners.linear_settings import LinearSettings
-from steepest.learners.linear_state import WIDE
-from steepest.learners.objective import BatchData, Objective
-from steepest.linear_model import DEFAULT_TOL
+from steepest.learners.batch.batch_data import BatchData
+from steepest.learners.batch.objective import Objective
+from steepest.learners.batch.solvers import BATCH_SOLVERS, KINKED, SolverOptions
+from steepest.learners.linear.calibration import CALIBRATION_ROWS
+from steepest.learners.linear.linear import LinearLearner
+from steepest.learners.linear.linear_mixing import gather_evidence
+from steepest.learners.linear.linear_settings import LinearSettings
+from steepest.learners.targets import balanced_weights
+from steepest.models.linear import DEFAULT_TOL
+from steepest.models.options import Mixing
+from steepest.parameters import choice, whole
 from steepest.spark.blocks import Shard
-from steepest.spark.journal import Journal
-from steepest.spark.rows import WHOLE, Columns, from_bytes, to_bytes
-from steepest.spark.shards import Shards, Survey
+from steepest.spark.checkpoints import RoundCheckpoints
+from steepest.spark.frames import FitOptions, Input
+from steepest.spark.inputs import shards_of
+from steepest.spark.messages import Answer, as_text, chunk_arrays, chunk_of, from_bytes, from_text, size_of, to_bytes
+from steepest.spark.rows import WHOLE, Columns
+from steepest.spark.shards import FarSource, Shards, Survey
 
-PROGRESS = "progress"  # rows, weight and loss of a shard's round
+METHODS = ("ipm", "mix", "vote", "batch")
+FAR_SOLVERS = ("lbfgs", "gd")
+PROGRESS = "progress"  # rows, weight and loss of a shard's round, and rows with those that were left out
 EVENTS = "events"
-
-
-def as_text(value: Any) -> Array:
-    """Plain values as an array of bytes."""
-    return np.frombuffer(json.dumps(value).encode(), np.uint8)
-
-
-def from_text(array: Array) -> Any:
-    """What `as_text` wrote."""
-    return json.loads(array.tobytes())
 
 
 # --------------------------------------------------------------------------------------------------- in the executors
 
 
-def own_order(shard: Shard, order: Order) -> Source:
-    """The shard's rows in the order of its own, as `shard_sources` gives it."""
-    source = shard.source
-    source.order = Order(order.shuffle, order.seed + shard.number * SHARD_SEED)
+def in_own_order(shard: Shard, rows: Chunk, order: Order) -> Source:
+    """The shard's rows in an order of its own, as shards in one process have it."""
+    source = ArraySource(rows)
+    source.order = shard_order(order, shard.number)
     return source
 
 
@@ -85,22 +78,23 @@ class LearnState:
     passes: Sequence[Pass]
 
 
-def learn(shard: Shard, given: LearnState) -> dict[str, Array]:
-    """One round: the shard's state afterwards, of wide tables what moved."""
+def learn(shard: Shard, given: LearnState) -> Answer:
+    """One round: the shard's state afterwards, of large arrays what moved."""
     base = LinearLearner.from_state(given.settings, given.state)
-    source = own_order(shard, given.order)
+    source = in_own_order(shard, shard.chunk, given.order)
     own, progress = learn_shard(base, (part_of_epoch(source, *which) for which in given.passes))
-    answer = {PROGRESS: np.array([progress.rows, progress.weight, progress.loss_sum]), EVENTS: as_text(progress.events)}
+    numbers = [progress.rows, progress.weight, progress.loss_sum, own.rows_learned - base.rows_learned]
+    answer = {PROGRESS: np.array(numbers), EVENTS: as_text(progress.events)}
     for name, array in own.state.items():
-        if name in WIDE:
-            answer |= moved(name, array, base.arrays[name])
-        elif name != "labels":
-            answer[name] = array
+        if name != "labels":
+            answer |= moved(name, array, given.state[name])
     return answer
 
 
-def moved(name: str, array: Array, base: Array) -> dict[str, Array]:
-    """A table as it is, or the entries that differ from the base and where they are, if that is shorter."""
+def moved(name: str, array: Array, base: Array) -> Answer:
+    """An array as it is, or the entries that differ from the base and where they are, if that is shorter."""
+    if array.shape != base.shape:
+        return {name: array}
     bits = np.dtype(f"u{array.itemsize}")
     flat = np.ascontiguousarray(array).ravel()
     places = np.flatnonzero(flat.view(bits) != np.ascontiguousarray(base).ravel().view(bits))
@@ -110,7 +104,7 @@ def moved(name: str, array: Array, base: Array) -> dict[str, Array]:
 
 
 def restored(name: str, answer: Mapping[str, Array], base: Array) -> Array:
-    """The table that `moved` described."""
+    """The array that `moved` described."""
     if name in answer:
         return answer[name]
     table = np.array(base)
@@ -118,31 +112,26 @@ def restored(name: str, answer: Mapping[str, Array], base: Array) -> Array:
     return table
 
 
-def first_look(shard: Shard, given: tuple[int, Order, bool]) -> dict[str, Array]:
+def survey_shard(shard: Shard, given: tuple[int, Order, bool]) -> Answer:
     """How much of each feature is in the rows, if asked for; and from shard 0 the first rows that it will learn."""
     n_features, order, evidence = given
-    answer: dict[str, Array] = {"here": np.zeros(1)}
+    answer: Answer = {"here": np.zeros(1)}
     if evidence:
         answer |= moved("evidence", gather_evidence([shard.chunk], n_features), np.zeros(n_features))
     if shard.number == 0:
-        first = next(iter(own_order(shard, order).epoch(0)))
+        first = next(iter(in_own_order(shard, chunk_of(shard.arrays), order).epoch(0)))
         sample = first.span(0, min(first.n_rows, CALIBRATION_ROWS)).packed()
-        if sample.y is not None and sample.y.dtype.kind == "U":
-            words, codes = np.unique(sample.y, return_inverse=True)
-            answer["words"] = as_text(words.tolist())
-            sample = sample.with_targets(codes.astype(np.float64), sample.weight)
-        answer["sample"] = np.frombuffer(to_bytes(sample), np.uint8)
+        answer["sample"] = np.frombuffer(to_bytes(chunk_arrays(sample)), np.uint8)
     return answer
 
 
-def learn_alone(shard: Shard, given: tuple[LearnState, Plan]) -> dict[str, Array]:
+def learn_alone(shard: Shard, given: tuple[LearnState, Plan]) -> Answer:
     """All epochs over a single shard: exactly what one machine does."""
     state, plan = given
     learner = LinearLearner.from_state(state.settings, state.state)
-    source = shard.source.shuffle(state.order.shuffle, state.order.seed)
-    learner, history = train(learner, source, plan)
-    answer = {name: array for name, array in learner.state.items() if name != "labels"}
-    return {**answer, "history": as_text(history.as_dict())}
+    source = ArraySource(shard.chunk).shuffle(state.order.shuffle, state.order.seed)
+    learner, history = train(Epochs(learner, source), plan)
+    return {**without_labels(learner.state), "history": as_text(history.as_dict())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +149,7 @@ class BatchState:
 _objectives: dict[tuple[str, bool], Objective] = {}  # of the shards of this run that this process has seen
 
 
-def add_gradient(shard: Shard, given: BatchState) -> dict[str, Array]:
+def add_gradient(shard: Shard, given: BatchState) -> Answer:
     """A shard's part of a pass: sums of losses and gradients, or of squares."""
     name = shard.path, given.columns is None
     objective = _objectives.get(name)
@@ -196,95 +185,80 @@ def only_columns(rows: Chunk, n_features: int, columns: Array) -> Chunk:
 
 
 @dataclass(slots=True)
-class SparkTeam:
-    """The shards of a DataFrame as a team for `mix_rounds`."""
+class FarShards:
+    """The shards of a DataFrame as those of a mixture."""
 
     shards: Shards
     order: Order
-    wants_evidence: bool
+    needs_evidence: bool
     _evidence: list[Array] | None = None
 
-    def prepare(self, learner: LinearLearner) -> None:
+    def prepare(self, learner: Any) -> None:
         """One job: step sizes are tried here, on the first rows of shard 0."""
-        answers = self.shards.run(first_look, (learner.n_features, self.order, self.wants_evidence))
-        sample = from_bytes(answers[0]["sample"].tobytes())
-        if "words" in answers[0]:
-            assert sample.y is not None
-            words = np.array(from_text(answers[0]["words"]))
-            sample = sample.with_targets(words[sample.y.astype(np.int64)], sample.weight)
-        if self.wants_evidence:
-            self._take_evidence(answers, learner.n_features)
-        prepare(learner, [sample], None)
+        answers = self._survey(learner, self.needs_evidence)
+        learner.prepare([chunk_of(from_bytes(answers[0]["sample"].tobytes()), self.shards.labels)])
 
-    def evidence(self, n_features: int) -> list[Array]:
+    def evidence(self, learner: Any) -> list[Array]:
         """Found by `prepare`, unless a resumed run needs none."""
         if self._evidence is None:
-            self._take_evidence(self.shards.run(first_look, (n_features, self.order, True)), n_features)
+            self._survey(learner, True)
         assert self._evidence is not None
         return self._evidence
 
-    def _take_evidence(self, answers: Sequence[Mapping[str, Array]], n_features: int) -> None:
-        nothing = np.zeros(n_features)
-        self._evidence = [restored("evidence", answer, nothing) for answer in answers]
+    def _survey(self, learner: Any, evidence: bool) -> list[Answer]:
+        answers = self.shards.run(survey_shard, (learner.n_features, self.order, evidence))
+        if evidence:
+            nothing = np.zeros(learner.n_features)
+            self._evidence = [restored("evidence", answer, nothing) for answer in answers]
+        return answers
 
-    def learn(self, common: Common, passes: Sequence[Pass], how: str, keep_voters: bool) -> Told:
+    def learn(self, common: MixedState, passes: Sequence[Pass], how: str, keep_voters: bool) -> ShardReplies:
         """One job; tables are put together again one shard after the other, when their turn comes."""
         base = common.learner
         given = LearnState(base.settings, base.state, self.order, list(passes))
         answers = self.shards.run(learn, given)
-        down = len(answers) * sum(array.nbytes for name, array in given.state.items() if name != "labels")
-        up = sum(array.nbytes for answer in answers for array in answer.values())
-
-        def messages() -> Iterator[Message]:
-            for answer in answers:
-                yield send(base, own(answer, base), progress_of(answer), how, {})[0]
-
-        rows = [int(answer["counters"][4]) - base.rows_learned for answer in answers]
-        voters = [own(answer, base) for answer in answers] if keep_voters else []
-        return Told(
-            rows=rows,
-            messages=messages(),
+        progress = Progress()
+        for answer in answers:
+            rows, weight, loss_sum, _ = answer[PROGRESS].tolist()
+            progress.add(Progress(int(rows), weight, loss_sum, from_text(answer[EVENTS])))
+        own = (own_learner(answer, base.settings, given.state) for answer in answers)
+        voters = list(own) if keep_voters else []
+        return ShardReplies(
+            rows=[int(answer[PROGRESS][-1]) for answer in answers],
+            deltas=(learner.delta(base, how, {})[0] for learner in voters or own),
+            progress=progress,
             residuals=common.residuals,
             voters=voters,
-            n_bytes=(down, up),
+            n_bytes=(len(answers) * size_of([without_labels(given.state)]), size_of(answers)),
         )
 
 
-def own(answer: Mapping[str, Array], base: LinearLearner) -> LinearLearner:
-    """A shard's learner, from what it sent."""
-    state = {name: array for name, array in answer.items() if " " not in name and name not in (PROGRESS, EVENTS)}
-    for name in WIDE:
-        if name in base.arrays:
-            state[name] = restored(name, answer, base.arrays[name])
-    return LinearLearner.from_state(base.settings, {**state, "labels": np.array(base.book.labels)})
-
-
-def progress_of(answer: Mapping[str, Array]) -> Progress:
-    """What a shard's round did."""
-    rows, weight, loss_sum = answer[PROGRESS].tolist()
-    return Progress(int(rows), weight, loss_sum, from_text(answer[EVENTS]))
+def own_learner(answer: Mapping[str, Array], settings: LinearSettings, base: Mapping[str, Array]) -> LinearLearner:
+    """A shard's learner, from what it sent and the state that it began with."""
+    state = {name: restored(name, answer, array) for name, array in without_labels(base).items()}
+    return LinearLearner.from_state(settings, {**state, "labels": base["labels"]})
 
 
 def train_alone(shards: Shards, learner: LinearLearner, order: Order, plan: Plan) -> tuple[LinearLearner, History]:
     """One shard, one job: the learner and its history."""
     given = LearnState(learner.settings, learner.state, order, [])
     answer = shards.run(learn_alone, (given, plan))[0]
-    history = History.from_dict(from_text(answer["history"]))
-    up = sum(array.nbytes for array in answer.values())
-    for number, record in enumerate(history):
-        last = number == len(history) - 1
-        record |= {"shards": 1, "bytes_down": 0 if number else _size(given.state), "bytes_up": up if last else 0}
-    state = {name: array for name, array in answer.items() if name != "history"}
-    labels = np.array(learner.book.labels)
-    return LinearLearner.from_state(learner.settings, {**state, "labels": labels}), history
+    up = size_of([answer])
+    history = History.from_dict(from_text(answer.pop("history")))
+    for record in history:
+        record |= {"shards": 1, "bytes_down": 0, "bytes_up": 0}
+    history[0]["bytes_down"] = size_of([without_labels(given.state)])
+    history[-1]["bytes_up"] = up
+    return LinearLearner.from_state(learner.settings, {**answer, "labels": given.state["labels"]}), history
 
 
-def _size(state: Mapping[str, Array]) -> int:
-    return sum(array.nbytes for array in state.values() if array.dtype.kind != "O")
+def without_labels(state: Mapping[str, Array]) -> Answer:
+    """The arrays of numbers of a state; the driver knows the labels."""
+    return {name: array for name, array in state.items() if name != "labels"}
 
 
 class FarData:
-    """What the survey tells a batch solver of rows that are elsewhere."""
+    """What a batch solver asks of rows that are elsewhere."""
 
     in_memory = False
 
@@ -307,22 +281,20 @@ class FarObjective(Objective):
         self.shards = shards
         self.targets = np.zeros(1)
         self.columns = np.zeros(0, np.int64)
+        self.squares = np.zeros((1, 1, 1))
         super().__init__(FarData(shards.survey, learner), 1)  # type: ignore[arg-type]
-        self.shape = self._squares.shape[1:]
-        self.n_lanes, self._sums = 1, self._squares
+        self.shape = self.squares.shape[1:]
 
-    def _weigh(self) -> float:
+    def weigh(self) -> float:
+        """One job, which also finds the squares and the sums of the targets."""
         answer = self._ask(None)
         squares = answer["sums"]
         self.columns = np.flatnonzero(squares[:-1].any(axis=1))
-        self._squares = squares[np.append(self.columns, len(squares) - 1)][None]
+        self.squares = squares[np.append(self.columns, len(squares) - 1)][None]
         self.targets = answer["targets"]
-        total = float(answer["weight_sum"][0])
-        if not total > 0:
-            raise DataError("the weights of all rows are zero; nothing can be learned from them")
-        return total
+        return float(answer["weight_sum"][0])
 
-    def _ask(self, w: Array | None) -> dict[str, Array]:
+    def _ask(self, w: Array | None) -> Answer:
         learner = self.learner
         columns = None if w is None or len(self.columns) == self.n_features else self.columns
         given = BatchState(learner.settings, learner.n_features, learner.book.labels, w, self.smoothing, columns)
@@ -338,13 +310,13 @@ class FarObjective(Objective):
         """One job."""
         self.passes += 1
         answer = self._ask(w)
-        self._sums = np.array(answer["sums"][None])
+        self.sums = np.array(answer["sums"][None])
         totals = answer["totals"]
         return totals if np.isfinite(totals[0]) else None
 
     def add_squares(self) -> None:
         """Known since the rows were weighed."""
-        self._sums = self._squares.copy()
+        self.sums = self.squares.copy()
 
     def add_targets(self) -> Array:
         """Known, too."""
@@ -356,7 +328,7 @@ class FarObjective(Objective):
 
 def refuse_small_driver(settings: LinearSettings, n_features: int, n_outputs: int, n_shards: int, mix: str) -> None:
     """Better now than in the middle of a round."""
-    tables = 1 + (settings.average != "no") + (settings.rule not in ("sgd", "asgd", "truncated"))
+    tables = 1 + (settings.average != "no") + (settings.solver not in ("sgd", "asgd", "truncated"))
     table = n_features * n_outputs * np.dtype(settings.dtype).itemsize * tables
     shards = 1 if n_shards == 1 else n_shards
     needed = table * (4 + shards) + (16 * n_features * n_shards if mix == "evidence" and n_shards > 1 else 0)
@@ -365,8 +337,8 @@ def refuse_small_driver(settings: LinearSettings, n_features: int, n_outputs: in
         fewer = max(10, int(math.log2(max(1, n_features) * free / needed)))
         raise DataError(
             f"the driver has {free / 2**30:.1f} GB of free memory, but {n_features:,} features in {n_shards} shards "
-            f"take about {needed / 2**30:.1f} GB there: hash to n_bits={fewer}, use mix='uniform' or fewer shards, or "
-            "run the driver on a larger machine"
+            f"take about {needed / 2**30:.1f} GB there: hash to n_bits={fewer}, give Mixing(weights='uniform') or "
+            "fewer shards, or run the driver on a larger machine"
         )
 
 
@@ -387,37 +359,21 @@ def free_memory() -> float:
     return free
 
 
-def balanced(settings: LinearSettings, labels: Mapping[Any, float]) -> LinearSettings:
-    """Class weights of "balanced", from the sums of the rows' weights."""
-    if settings.class_weight != "balanced":
-        return settings
-    total = sum(labels.values())
-    weights = {label: total / (len(labels) * max(weight, 1e-300)) for label, weight in labels.items()}
-    return replace(settings, class_weight=weights)
-
-
 # -------------------------------------------------------------------------------------------------------------- fitting
 
-METHODS = ("ipm", "mix", "vote", "batch")
-FAR_SOLVERS = ("lbfgs", "gd")
 
-
-def fit_linear(
-    estimator: Any, shards: Shards, method: str, rounds: int | None, columns: Columns, journal: Journal | None = None
-) -> None:
+def fit_linear(estimator: Any, given: Input, options: FitOptions) -> None:
     """Fits a linear classifier or regressor on shards."""
-    survey = shards.survey
-    labels = _labels(survey, columns) if estimator._task == "classify" else None
-    source = FarSource(survey, labels)
-    if method == "batch":
-        shards.journal = journal
-        _fit_batch(estimator, shards, source, rounds)
-    else:
-        _fit_by_mixing(estimator, shards, source, method, rounds, journal)
-    estimator.history_.events[:0] = shards.events
+    method = choice("method", options.method or "ipm", METHODS)
+    with shards_of(estimator, given, options) as (shards, columns):
+        labels = class_labels(shards.survey, columns) if estimator.task == "classify" else None
+        source = FarSource(shards.survey, labels)
+        fit = _minimise if method == "batch" else _mix
+        fit(estimator, shards, source, replace(options, method=method))
+        estimator.history_.events[:0] = shards.events
 
 
-def _labels(survey: Survey, columns: Columns) -> Array:
+def class_labels(survey: Survey, columns: Columns) -> Array:
     """The classes, in the type of their column."""
     labels = np.array(sorted(survey.labels))
     kind = columns.label_type
@@ -432,118 +388,103 @@ def _labels(survey: Survey, columns: Columns) -> Array:
     return labels.astype(np.int64) if whole else labels
 
 
-class FarSource(Source):
-    """What an estimator asks of the rows, which are elsewhere."""
-
-    def __init__(self, survey: Survey, labels: Array | None) -> None:
-        self.n_rows, self.n_features, self.labels = survey.n_rows, survey.n_features, labels
-
-    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Not here."""
-        raise DataError("the rows are on the executors")
-
-    def _copy(self) -> FarSource:
-        return self
+def with_params(estimator: Any, **params: Any) -> Any:
+    """An estimator with the same parameters, except for these."""
+    return type(estimator)(**{**estimator.get_params(deep=False), **params})
 
 
-def _fit_by_mixing(
-    estimator: Any, shards: Shards, source: FarSource, method: str, rounds: int | None, journal: Journal | None
-) -> None:
-    params = {**estimator.get_params(deep=False), "parallel": "mixing", "n_shards": shards.n}
-    if method in ("mix", "vote"):
-        params["rounds"] = 1
-    elif rounds is not None:
-        params["rounds"] = rounds
-    params["vote"] = (estimator.vote or True) if method == "vote" and estimator._task == "classify" else False
-    wish = type(estimator)(**params)
-    _refuse_wishes(wish, method)
-    settings = balanced(wish._settings(source.n_rows), shards.survey.labels)
-    epochs = whole("epochs", wish.epochs, 1)
-    mixing = wish._mix_plan(epochs)
-    learner = estimator._new_learner(settings, source)
+def settings_of(estimator: Any, survey: Survey) -> LinearSettings:
+    """The settings for these rows, with class weights of "balanced" from the sums of their weights."""
+    settings: LinearSettings = estimator.settings_for(survey.n_rows)
+    if settings.class_weight != "balanced":
+        return settings
+    return replace(settings, class_weight=balanced_weights(survey.labels))
+
+
+def _mix(estimator: Any, shards: Shards, source: FarSource, options: FitOptions) -> None:
+    mixer = with_params(estimator, parallel=_mixing(estimator, shards.n, options))
+    _refuse_mixing(mixer, options.method)
+    settings, plan = settings_of(mixer, shards.survey), mixer.plan_epochs()
+    mixing = mixer.mixing_plan(plan.epochs)
+    learner = estimator.new_learner(settings, source)
     refuse_small_driver(settings, learner.n_features, learner.n_outputs, shards.n, mixing.mix)
-    order = Order(choice("shuffle", wish.shuffle, SHUFFLES), estimator._seed())
-    plan = Plan(
-        epochs=epochs,
-        tol=None if wish.tol is None else at_least("tol", wish.tol, 0.0),
-        patience=whole("patience", wish.patience, 1),
-        lower_step_on_stall=wish.schedule == "adaptive",
-    )
-    voters: list[LinearLearner] = []
+    order = Order(choice("shuffle", estimator.shuffle, SHUFFLES), estimator.seed())
+    voters: Sequence[LinearLearner] = ()
     if shards.n == 1:
         learner, history = train_alone(shards, learner, order, plan)
     else:
-        team = SparkTeam(shards, order, needs_evidence(learner, mixing))
-        monitor = estimator._monitor()
-        watching: dict[str, Any] = {
-            "monitor": monitor,
-            "checkpoints": None if mixing.one_shot else mixtures(journal, learner, shards.n),
-        }
-        learner, history, voters = mix_rounds(learner, team, plan, mixing, keep_voters=method == "vote", **watching)
-    estimator._check_learned(learner)
-    estimator._choice = None
-    estimator._adopt(learner, history, source)
-    estimator._voters = voters
-    estimator._keep_names()
+        far = FarShards(shards, order, mixing.needs_evidence(learner))
+        executor = Rounds(learner, far, mixing, keep_voters=options.method == "vote")
+        checkpoints = None
+        if options.checkpoints is not None and not mixing.one_shot:
+            checkpoints = mixtures(options.checkpoints, learner, shards.n)
+        learner, history = train(executor, plan, monitor=estimator.monitor(), checkpoints=checkpoints)
+        voters = executor.voters
+    estimator.adopt(learner, history, source)
+    estimator.voters_ = voters
+    estimator.keep_names()
 
 
-def mixtures(journal: Journal | None, learner: LinearLearner, n_shards: int) -> Checkpoints | None:
-    """Keeps the mixture of every round, in the folder of the journal."""
-    if journal is None:
-        return None
-
-    def restore(state: Mapping[str, Array]) -> Common:
-        return Common.restored(LinearLearner.from_state(learner.settings, state), state, n_shards)
-
-    return Checkpoints(journal.folder, restore, journal.fingerprint, resume=journal.resume, seconds=0.0)
+def _mixing(estimator: Any, n_shards: int, options: FitOptions) -> Mixing:
+    """The estimator's own mixing, with what the call says."""
+    given = estimator.parallel.get_params(deep=False) if isinstance(estimator.parallel, Mixing) else {}
+    once, vote = options.method in ("mix", "vote"), options.method == "vote" and estimator.task == "classify"
+    rounds = 1 if once else given.get("rounds") if options.rounds is None else options.rounds
+    return Mixing(**{**given, "n_shards": n_shards, "rounds": rounds, "vote": vote and (given.get("vote") or True)})
 
 
-def _refuse_wishes(wish: Any, method: str) -> None:
+def mixtures(rounds: RoundCheckpoints, learner: LinearLearner, n_shards: int) -> Checkpoints:
+    """Saves the mixture of every round, in the directory of the rounds."""
+
+    def restore(state: Mapping[str, Array]) -> MixedState:
+        return MixedState.restored(LinearLearner.from_state(learner.settings, state), state, n_shards)
+
+    return Checkpoints(rounds.directory, restore, rounds.fingerprint, resume=rounds.resume, seconds=0.0)
+
+
+def _refuse_mixing(estimator: Any, method: str | None) -> None:
     """What one machine can do and a cluster cannot."""
-    if wish.solver in SOLVERS:
-        raise ParameterError(f"solver={wish.solver!r} works on all rows at once; give method='batch', or solver='sgd'")
-    if wish.early_stopping:
+    solver, send = (estimator.flat_params()[name] for name in ("solver", "send"))
+    if solver in BATCH_SOLVERS:
+        raise ParameterError(f"solver={solver!r} works on all rows at once; give method='batch', or solver='sgd'")
+    if estimator.early_stopping:
         raise ParameterError("early_stopping holds out rows on one machine only; on Spark choose epochs, or give tol")
-    if wish.memory_budget is not None:
-        raise ParameterError("memory_budget looks at the rows on one machine; on Spark give n_bits to the hasher")
-    if wish.send in ("topk", "float16"):
+    if estimator.memory_budget is not None:
+        raise ParameterError("memory_budget surveys the rows on one machine; on Spark give n_bits to the hasher")
+    if send in ("topk", "float16"):
         raise ParameterError(
-            f"send={wish.send!r} leaves a rest in the shard, which a lost executor would forget; give 'full' or 'delta'"
+            f"send={send!r} leaves a rest in the shard, which a lost executor would forget; give 'full' or 'delta'"
         )
-    if method == "vote" and wish._task != "classify":
+    if method == "vote" and estimator.task != "classify":
         raise ParameterError("method='vote' is for classifiers; numbers are averaged by method='ipm' or 'mix'")
 
 
-def _fit_batch(estimator: Any, shards: Shards, source: FarSource, rounds: int | None) -> None:
-    solver = "lbfgs" if estimator.solver in ("auto", "sgd") else estimator.solver
-    if solver == "lbfgs" and estimator.loss in KINKED:
+def _minimise(estimator: Any, shards: Shards, source: FarSource, options: FitOptions) -> None:
+    params = estimator.flat_params()
+    solver = "lbfgs" if params["solver"] in ("auto", "sgd") else params["solver"]
+    if solver == "lbfgs" and params["loss"] in KINKED:
         solver = "gd"
-    wish = type(estimator)(**{**estimator.get_params(deep=False), "solver": solver, "parallel": "serial"})
-    settings = balanced(wish._settings(source.n_rows), shards.survey.labels)
+    minimiser = with_params(estimator, solver=solver, parallel="serial")
+    settings = settings_of(minimiser, shards.survey)
     if solver not in FAR_SOLVERS:
         raise ParameterError(f"solver={solver!r} cannot work on shards; method='batch' takes solver='lbfgs' or 'gd'")
-    if wish.early_stopping:
+    if estimator.early_stopping:
         raise ParameterError("early_stopping holds out rows on one machine only; on Spark choose max_iter, or give tol")
-    learner = estimator._new_learner(settings, source)
+    shards.checkpoints = options.checkpoints
+    learner = estimator.new_learner(settings, source)
     refuse_small_driver(settings, 6 * learner.n_features, learner.n_outputs, 1, "uniform")
-    learner.decide_loss()
+    learner.targets.decide_loss()
     learner.rows_learned = shards.survey.n_rows
-    estimator._check_learned(learner)
-    objective = FarObjective(shards, learner)
-    tol = DEFAULT_TOL if wish.tol is None else at_least("tol", wish.tol, 0.0)
-    plan = BatchPlan(
-        max_iter=whole("max_iter", wish.max_iter, 1) if rounds is None else whole("rounds", rounds, 1),
-        tol=tol,
-        tol_on=choice("tol_on", wish.tol_on, TOLERANCES),
-        patience=whole("patience", wish.patience, 1),
-    )
-    method = SOLVERS[solver](objective, SolverOptions(str(wish.schedule), settings.eta0, tol, estimator._seed()))
-    w, history = minimise(method, objective, plan, monitor=estimator._monitor())
-    size = shards.n * w.nbytes
+    objective, plan = FarObjective(shards, learner), minimiser.plan_epochs()
+    tol, tol_on = DEFAULT_TOL if plan.tol is None else plan.tol, choice("tol_on", params["tol_on"], TOLERANCES)
+    rounds = whole("max_iter", estimator.max_iter, 1) if options.rounds is None else whole("rounds", options.rounds, 1)
+    how = SolverOptions(str(params["schedule"]), settings.eta0, tol, estimator.seed())
+    executor = Iterations(BATCH_SOLVERS[solver](objective, how), objective, tol=tol, tol_on=tol_on)
+    found, history = train(executor, replace(plan, epochs=rounds, tol=None), monitor=estimator.monitor())
     for record in history:
-        record |= {"shards": shards.n, "bytes_down": record["passes"] * size, "bytes_up": record["passes"] * size}
-    w = objective.of_all_features(w)
+        size = record["passes"] * shards.n * found.w.nbytes
+        record |= {"shards": shards.n, "bytes_down": size, "bytes_up": size}
+    w = objective.of_all_features(found.w)
     learner.take_weights(w[:-1], w[-1])
-    estimator._choice = None
-    estimator._adopt(learner, history, source)
-    estimator._voters = []
+    estimator.adopt(learner, history, source)
+    estimator.voters_ = ()

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from steepest.data.chunk import DataError
-from steepest.data.ids import as_ids
-from steepest.spark.frames import function_of, ship
+from steepest.data.readers.ratings import ratings_chunk
+from steepest.data.source import ArraySource
+from steepest.errors import DataError
+from steepest.spark.frames import mapped, ship
 from steepest.spark.hashed import bare
-from steepest.spark.ratings import plain_ids, rating_columns
+from steepest.spark.ratings import RatingColumns, ids_of, rating_columns
 from steepest.spark.rows import BadRowError, Columns, columns_of
 
 
@@ -20,33 +21,33 @@ def predicted(model: Any, frame: Any, features: str | Sequence[str], prediction:
     """The DataFrame with the new columns."""
     from pyspark.sql import types
 
-    if hasattr(model, "n_factors"):
-        return _rated(model, frame, features, prediction)
+    rates, classifies = model.task == "rate", model.kind == "classifier"
+    columns = rating_columns(dict(frame.dtypes), features) if rates else _row_columns(model, frame, features)
+    words = classifies and model.classes_.dtype.kind not in "biuf"
+    number = types.IntegerType() if model.task == "cluster" else types.DoubleType()
+    fields = [types.StructField(prediction, types.StringType() if words else number)]
+    if probability is not None and classifies and _has_proba(model):
+        fields.append(types.StructField(probability, types.ArrayType(types.DoubleType())))
+    names = [field.name for field in fields]
+    for name in names:
+        if name in frame.columns:
+            raise DataError(f"the DataFrame has a column {name!r} already; give another name, or drop it")
+    schema = types.StructType([*frame.schema.fields, *fields])
+    return mapped(frame, Predict(ship(frame.sparkSession, model), columns, names, words), schema)
+
+
+def _row_columns(model: Any, frame: Any, features: str | Sequence[str]) -> Columns:
     hasher = getattr(model, "hasher_", None)
     columns = columns_of(dict(frame.dtypes), features, None, None, hashes=hasher is not None)
-    if columns.kind == "hashed":
-        if hasher is None:
-            raise DataError(f"features={features!r} holds strings, but this model was trained without a hasher")
-        columns = Columns("hashed", columns.features, hasher=bare(hasher))
-    else:
-        columns = Columns(columns.kind, columns.features, n_features=model._learner.n_features)
-    for name in (prediction, probability):
-        if name is not None and name in frame.columns:
-            raise DataError(f"the DataFrame has a column {name!r} already; give another name, or drop it")
-    proba = probability is not None and model._task == "classify" and _has_proba(model)
-    words = model._task == "classify" and model.classes_.dtype.kind not in "biuf"
-    number = types.IntegerType() if model._task == "cluster" else types.DoubleType()
-    fields = [types.StructField(prediction, types.StringType() if words else number)]
-    if proba:
-        fields.append(types.StructField(str(probability), types.ArrayType(types.DoubleType())))
-    schema = types.StructType([*frame.schema.fields, *fields])
-    shipped = ship(frame.sparkSession, model)
-    work = Predict(shipped, columns, prediction, str(probability) if proba else None, words)
-    return frame.mapInArrow(function_of(work), schema)
+    if columns.kind != "hashed":
+        return Columns(columns.kind, columns.features, n_features=model.learner_.n_features)
+    if hasher is None:
+        raise DataError(f"features={features!r} holds strings, but this model was trained without a hasher")
+    return Columns("hashed", columns.features, hasher=bare(hasher))
 
 
 def _has_proba(model: Any) -> bool:
-    return hasattr(model, "predict_proba") and not getattr(model._learner, "several_targets", False)
+    return hasattr(model, "predict_proba") and not getattr(model.learner_, "several_targets", False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,72 +55,39 @@ class Predict:
     """Batches with the new columns behind the others."""
 
     shipped: Any
-    columns: Columns
-    prediction: str
-    probability: str | None
-    words: bool
+    columns: Columns | RatingColumns
+    names: Sequence[str]  # of the prediction, and of the probabilities if there are any
+    words: bool  # whether classes are words
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Arrow batches of a partition to those of the answer."""
         import pyarrow as pa
 
-        model = self.shipped.value
         for batch in batches:
-            try:
-                chunk = self.columns.read(batch.select(self.columns.names))
-            except BadRowError as error:
-                raise DataError(f"a row cannot be predicted ({error.shown}): {error.fault}") from None
-            arrays, names = list(batch.columns), list(batch.schema.names)
-            if model._task == "cluster":
-                arrays.append(pa.array(model._centres().nearest(chunk)[0], pa.int32()))
-                yield pa.RecordBatch.from_arrays(arrays, names=[*names, self.prediction])
-                continue
-            scores = model._scores(chunk)
-            if model._task == "classify":
-                decisions = model._decisions(scores)
-                labels = model._labels_of(decisions)
-                plain = labels.tolist() if self.words else labels.astype(np.float64)
-                arrays.append(pa.array(plain, pa.string() if self.words else pa.float64()))
-                if self.probability is not None:
-                    shares = model._probabilities(decisions)
-                    offsets = pa.array(np.arange(len(shares) + 1, dtype=np.int32) * shares.shape[1], pa.int32())
-                    arrays.append(pa.ListArray.from_arrays(offsets, pa.array(shares.ravel(), pa.float64())))
-            else:
-                arrays.append(pa.array(np.asarray(model._means(scores), np.float64).ravel(), pa.float64()))
-            names += [self.prediction] + ([] if self.probability is None else [self.probability])
-            yield pa.RecordBatch.from_arrays(arrays, names=names)
+            if batch.num_rows:
+                arrays = [*batch.columns, *self._answers(batch)]
+                yield pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *self.names])
 
-
-def _rated(model: Any, frame: Any, features: str | Sequence[str], prediction: str) -> Any:
-    """The DataFrame with predicted ratings."""
-    from pyspark.sql import types
-
-    columns = rating_columns(dict(frame.dtypes), features, None, None)
-    if prediction in frame.columns:
-        raise DataError(f"the DataFrame has a column {prediction!r} already; give another name, or drop it")
-    schema = types.StructType([*frame.schema.fields, types.StructField(prediction, types.DoubleType())])
-    work = Rate(ship(frame.sparkSession, model), columns.user, columns.item, prediction)
-    return frame.mapInArrow(function_of(work), schema)
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Batches with the predicted ratings behind the other columns."""
-
-    shipped: Any
-    user: str
-    item: str
-    prediction: str
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Arrow batches of a partition to those of the answer."""
+    def _answers(self, batch: Any) -> list[Any]:
+        """The new columns."""
         import pyarrow as pa
 
         model = self.shipped.value
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            users, items = (as_ids(plain_ids(batch.column(name)), name) for name in (self.user, self.item))
-            ratings = np.asarray(model._link(model._scores(users, items)[0]), np.float64)
-            names = [*batch.schema.names, self.prediction]
-            yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(ratings, pa.float64())], names=names)
+        if isinstance(self.columns, RatingColumns):
+            users, items = (ids_of(batch.column(name), name) for name in (self.columns.user, self.columns.item))
+            return [pa.array(np.asarray(model.predict(ratings_chunk(users, items)), np.float64))]
+        try:
+            chunk = self.columns.read(batch.select(self.columns.names))
+        except BadRowError as error:
+            raise DataError(f"a row cannot be predicted ({error.shown}): {error.fault}") from None
+        if model.kind != "classifier":
+            answers = np.concatenate(list(model.predict_stream(ArraySource(chunk))))
+            return [pa.array(answers if model.task == "cluster" else np.asarray(answers, np.float64).ravel())]
+        decisions = model.decisions_of(chunk)
+        labels = model.labels_of(decisions)
+        found = [pa.array(labels.tolist(), pa.string()) if self.words else pa.array(labels.astype(np.float64))]
+        if len(self.names) > 1:
+            shares = model.probabilities_of(decisions)
+            offsets = pa.array(np.arange(len(shares) + 1, dtype=np.int32) * shares.shape[1])
+            found.append(pa.ListArray.from_arrays(offsets, pa.array(shares.ravel(), pa.float64())))
+        return found

@@ -1,37 +1,32 @@
-"""Ratings of a DataFrame, dealt to shards by user or by item: rows of (user, item, rating), ids of any type.
+"""Ratings of a DataFrame, shared out to shards by user or by item: rows of (user, item, rating), ids of any type.
 
 Every partition codes its ids by first sight; the driver joins the books in the order of partitions, so that codes are
 those of one process, and gathers the ratings (16 bytes each), since a model knows what its users have seen. Executors
-then deal the ratings by owner and keep what `finish` makes of them in files.
+then share out the ratings by owner and store what `Finish` makes of them in files.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, DataError
+from steepest.data.chunk import Array
 from steepest.data.entries import Entries
 from steepest.data.ids import IdBook, as_ids
-from steepest.spark.blocks import ANCHOR, DEALT, folder_of, one_row
-from steepest.spark.frames import canonical, collect, function_of, is_connect, ship
-from steepest.spark.rows import NUMBERS, _numbers, _refuse_nulls, _shown, as_some_weights
-from steepest.spark.shards import Shards, Survey
+from steepest.errors import DataError
+from steepest.spark.blocks import Finish
+from steepest.spark.frames import FitOptions, Input, collect, ship
+from steepest.spark.messages import from_bytes, to_bytes
+from steepest.spark.rows import check_columns, is_number, numbers_of, read_rows, weights_of, without_nulls
+from steepest.spark.shards import Shards, blocks_of, first_rows, packed_blocks
 
 BLOCK_RATINGS = 1 << 19  # about eight megabytes
-PACKED = "part int, start long, rows long, error string, users binary, items binary, block binary"
-
-# (number of the shard, its entries in their order) -> what is kept of them
-Finish = Callable[[int, Entries], Mapping[str, Array]]
+SIDES = ("users", "items")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +35,8 @@ class RatingColumns:
 
     user: str
     item: str
-    rating: str | None
-    weight: str | None
+    rating: str | None = None
+    weight: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -49,199 +44,94 @@ class RatingColumns:
         return list(dict.fromkeys(n for n in (self.user, self.item, self.rating, self.weight) if n is not None))
 
 
-def rating_columns(types: Mapping[str, str], features: Any, label: str | None, weight: str | None) -> RatingColumns:
+def rating_columns(
+    types: Mapping[str, str], features: Any, label: str | None = None, weight: str | None = None
+) -> RatingColumns:
     """The columns of ratings; by default they are called user, item and rating."""
     names = ["user", "item"] if features is None else [features] if isinstance(features, str) else list(features)
     if len(names) != 2:
         raise DataError(f"features={features!r}: ratings have two columns, as in features=['user', 'item']")
     if label is None and "rating" in types and "rating" not in names:
         label = "rating"
-    for role, name in (("features", names[0]), ("features", names[1]), ("label", label), ("weight", weight)):
-        if name is not None and name not in types:
-            raise DataError(f"{role}={name!r} is no column; the DataFrame has {', '.join(map(repr, types))}")
+    check_columns(types, [("features", names[0]), ("features", names[1]), ("label", label), ("weight", weight)])
     for name in (label, weight):
-        if name is not None and types[name] not in NUMBERS and not types[name].startswith("decimal"):
+        if name is not None and not is_number(types[name]):
             raise DataError(f"the column {name!r} is of type {types[name]}; ratings and weights are numbers")
     return RatingColumns(names[0], names[1], label, weight)
+
+
+def ids_of(values: Any, name: str) -> Array:
+    """An Arrow column of ids."""
+    import pyarrow as pa
+
+    numbers = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    return as_ids(values.to_numpy(zero_copy_only=False) if numbers else values.to_pylist(), name)
 
 
 # --------------------------------------------------------------------------------------------------- in the executors
 
 
-@dataclass(frozen=True, slots=True)
-class PackRatings:
-    """Rows of a partition to blocks of codes, and at its end the ids they stand for."""
+class RatingReader:
+    """Ratings of a partition, by codes of its own."""
 
-    columns: RatingColumns
-    place: str | None
+    def __init__(self, columns: RatingColumns) -> None:
+        self.columns = columns
+        self.books = IdBook(), IdBook()
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Arrow batches of a partition to those of the answer."""
-        from pyspark import TaskContext
+    def read(self, batch: Any) -> tuple[Entries, int]:
+        """The ratings of a batch."""
+        return read_rows(self._read, batch), batch.num_rows
 
-        context = TaskContext.get()
-        part = context.partitionId() if context is not None else 0
-        books = IdBook(), IdBook()
-        waiting: list[Entries] = []
-        start = seen = 0
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            try:
-                waiting.append(self._read(batch, *books))
-            except (DataError, TypeError, ValueError, OverflowError) as error:
-                yield one_row(PACKED, part=part, start=start, error=self._complaint(error, batch, part, seen))
-                return
-            seen += batch.num_rows
-            if seen - start >= BLOCK_RATINGS:
-                yield one_row(PACKED, part=part, start=start, rows=seen - start, block=to_block(waiting))
-                start, waiting = seen, []
-        if waiting:
-            yield one_row(PACKED, part=part, start=start, rows=seen - start, block=to_block(waiting))
-        if seen:
-            users, items = (pickle.dumps(book.ids) for book in books)
-            yield one_row(PACKED, part=part, start=seen, rows=0, users=users, items=items)
-
-    def _read(self, batch: Any, users: IdBook, items: IdBook) -> Entries:
+    def _read(self, batch: Any) -> Entries:
         names = self.columns
-        rows, columns = (
-            coded(batch.column(names.user), names.user, users),
-            coded(batch.column(names.item), names.item, items),
-        )
-        values = np.ones(batch.num_rows)
-        weights = None
-        if names.rating is not None:
-            _refuse_nulls(batch.column(names.rating), names.rating)
-            values = _numbers(batch.column(names.rating))
-            if not np.isfinite(values).all():
-                raise DataError(f"the column {names.rating!r} holds {values[~np.isfinite(values)][0]}; drop such rows")
-        if names.weight is not None:
-            _refuse_nulls(batch.column(names.weight), names.weight)
-            weights = as_some_weights(_numbers(batch.column(names.weight))).astype(np.float32)
-        return Entries(rows, columns, values, weights)
+        users, items = (self._codes(batch, *side) for side in zip((names.user, names.item), self.books, strict=True))
+        values = np.ones(batch.num_rows) if names.rating is None else numbers_of(batch, names.rating)
+        weights = None if names.weight is None else weights_of(batch, names.weight).astype(np.float32)
+        return Entries(users, items, values, weights)
 
-    def _complaint(self, error: Exception, batch: Any, part: int, before: int) -> str:
-        row, fault = 0, str(error)
-        for row in range(batch.num_rows):
-            try:
-                self._read(batch.slice(row, 1), IdBook(), IdBook())
-            except (DataError, TypeError, ValueError, OverflowError) as first:
-                fault = str(first)
-                break
-        file = "" if self.place is None else f"{batch.column(self.place)[row].as_py()}, "
-        return (
-            f"{file}row {before + row} of partition {part} ({_shown(batch.select(self.columns.names), row)}): {fault}"
-        )
+    def _codes(self, batch: Any, name: str, book: IdBook) -> Array:
+        """Each distinct id is looked up once."""
+        distinct = without_nulls(batch, name).dictionary_encode()
+        own = book.codes(ids_of(distinct.dictionary, name), learn=True)
+        return np.asarray(own[distinct.indices.to_numpy(zero_copy_only=False)])
 
+    def is_full(self, parts: Sequence[Entries]) -> bool:
+        """By ratings."""
+        return sum(len(part.users) for part in parts) >= BLOCK_RATINGS
 
-def coded(column: Any, name: str, book: IdBook) -> Array:
-    """Codes of ids; each different one is looked up once."""
-    _refuse_nulls(column, name)
-    distinct = column.dictionary_encode()
-    own = book.codes(as_ids(plain_ids(distinct.dictionary), name), learn=True)
-    return np.asarray(own[distinct.indices.to_numpy(zero_copy_only=False)])
+    def block(self, parts: Sequence[Entries]) -> dict[str, Any]:
+        """The ratings."""
+        return {"block": to_bytes(Entries.joined(*parts).as_arrays())}
 
-
-def plain_ids(values: Any) -> Any:
-    """An Arrow column of ids as numbers, or as a list."""
-    import pyarrow as pa
-
-    whole = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
-    return values.to_numpy(zero_copy_only=False) if whole else values.to_pylist()
-
-
-def to_block(parts: Sequence[Entries]) -> bytes:
-    """Entries as one string of bytes."""
-    entries = Entries.joined(*parts)
-    arrays = [np.array([len(entries.users), entries.weights is not None]), entries.users, entries.items, entries.values]
-    arrays += [] if entries.weights is None else [entries.weights]
-    return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
-
-
-def from_block(data: Any) -> Entries:
-    """The entries that `to_block` wrote, as views."""
-    n, weighted = np.frombuffer(data, np.int64, 2).tolist()
-    users, items = np.frombuffer(data, np.int32, n, 16), np.frombuffer(data, np.int32, n, 16 + 4 * n)
-    values = np.frombuffer(np.frombuffer(data, np.uint8, 8 * n, 16 + 8 * n).tobytes(), np.float64)
-    weights = np.frombuffer(data, np.float32, n, 16 + 16 * n) if weighted else None
-    return Entries(users, items, values, weights)
+    def rest(self) -> dict[str, Any]:
+        """The ids that the codes stand for."""
+        return {"ids": pickle.dumps([book.ids for book in self.books])}
 
 
 @dataclass(frozen=True, slots=True)
-class CutRatings:
-    """Blocks to the parts that each shard gets of them, in codes of all."""
+class RatingShares:
+    """Ratings by the owners of their users or items."""
 
-    shipped: (
-        Any  # {partition: (codes of its users, codes of its items)}, first row of each partition, owner of each code
-    )
-    side: int  # 0: shards own users; 1: items
+    # ({partition: (codes of its users, codes of its items)}, first row of each partition, owner of each code)
+    shipped: Any
+    side: str  # whose owners: "users" or "items"
     n_shards: int
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Arrow batches of a partition to those of the answer."""
+    def owners(self, line: Mapping[str, Any], block: Any) -> tuple[int, Entries, Array]:
+        """The ratings in codes of all."""
         codes, firsts, owners = self.shipped.value
-        for batch in batches:
-            for line in batch.to_pylist():
-                if not line["rows"]:
-                    continue
-                entries, start = from_block(line["block"]), firsts[line["part"]] + line["start"]
-                users, items = codes[line["part"]]
-                entries = Entries(users[entries.users], items[entries.items], entries.values, entries.weights)
-                owner = owners[(entries.users, entries.items)[self.side]]
-                order = np.argsort(owner, kind="stable")
-                ends = np.searchsorted(owner[order], np.arange(self.n_shards + 1))
-                for shard in range(self.n_shards):
-                    own = order[ends[shard] : ends[shard + 1]]
-                    if len(own) or not start:  # each shard gets a part, if an empty one
-                        yield one_row(DEALT, shard=shard, start=start, block=to_block([entries.only(own)]))
+        entries = recoded(block, codes[line["part"]])
+        return firsts[line["part"]] + line["start"], entries, owners[getattr(entries, self.side)]
+
+    def take(self, rows: Entries, numbers: Array) -> Mapping[str, Array]:
+        """Some ratings."""
+        return rows.only(numbers).as_arrays()
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRatings:
-    """Parts of a shard, which come in order, to the files of what is kept; the answer is the line of the anchor."""
-
-    run: str
-    finish: Any  # a shipped Finish
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Arrow batches of a partition to those of the answer."""
-        parts: dict[int, list[Entries]] = {}
-        for batch in batches:
-            for line in batch.to_pylist():
-                parts.setdefault(line["shard"], []).append(from_block(line["block"]))
-        for shard in sorted(parts):
-            entries = Entries.joined(*parts.pop(shard))
-            path = write_arrays(folder_of(self.run), shard, self.finish.value(shard, entries))
-            yield one_row(ANCHOR, shard=shard, path=path, rows=len(entries.users))
-
-
-def write_arrays(folder: Path, shard: int, arrays: Mapping[str, Array]) -> str:
-    """A folder with a file for each array; it gets its name when all are there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    now, final = Path(tempfile.mkdtemp(prefix=f"shard-{shard}-", dir=folder)), folder / f"shard-{shard}"
-    for name, array in arrays.items():
-        np.save(now / name, array)
-    (now / "about.json").write_text(json.dumps(sorted(arrays)))
-    try:
-        os.rename(now, final)
-    except OSError:  # another attempt was here first, with the same ratings
-        shutil.rmtree(now, ignore_errors=True)
-    return str(final)
-
-
-@dataclass(frozen=True, slots=True)
-class RatingShard:
-    """What is kept of the ratings of one shard, mapped from files."""
-
-    number: int
-    arrays: Mapping[str, Array]
-
-
-def open_ratings(number: int, path: str, labels: Any) -> RatingShard:
-    """Maps the files of a shard; FileNotFoundError if they are not on this machine."""
-    folder = Path(path)
-    names = json.loads((folder / "about.json").read_text())
-    return RatingShard(number, {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names})
+def recoded(block: Any, codes: tuple[Array, Array]) -> Entries:
+    """The ratings of a block in codes of all."""
+    own = Entries.from_arrays(from_bytes(block))
+    return Entries(codes[0][own.users], codes[1][own.items], own.values, own.weights)
 
 
 # -------------------------------------------------------------------------------------------------------- in the driver
@@ -261,81 +151,51 @@ class Ratings:
     why: str
     shipped: list[Any] = field(default_factory=list)
 
-    def deal(self, side: int, owners: Array, n_shards: int, finish: Finish, *, barrier: bool = False) -> RatingShards:
-        """The ratings in shards; `owners` names the shard of each user (side 0) or item (side 1)."""
-        given = ship(self.session, (self.codes, self.firsts, owners)), ship(self.session, finish)
-        self.shipped += given
-        survey = Survey(len(self.entries.users), len(self.entries.users), 0, {}, 0.0, 0.0, 0.0, self.firsts)
-        shards = RatingShards(self.session, self.packed, survey, n_shards, None, open=open_ratings, barrier=barrier)
-        shards.side, shards.given = side, given
+    def share_out(self, side: str, owners: Array, n_shards: int, finish: Finish, *, barrier: bool = False) -> Shards:
+        """The ratings in shards; `owners` names the shard of each user or item."""
+        given, finishing = (ship(self.session, value) for value in ((self.codes, self.firsts, owners), finish))
+        self.shipped += [given, finishing]
+        shares = RatingShares(given, side, n_shards)
+        shards = Shards(self.session, self.packed, n_shards, shares, finishing, barrier=barrier)
         shards.make()
         return shards
 
     def close(self) -> None:
         """Forgets what was sent."""
         self.packed.unpersist()
-        for shipped in self.shipped if not is_connect(self.session) else []:
+        for shipped in self.shipped:
             shipped.destroy()
 
 
-@dataclass(slots=True)
-class RatingShards(Shards):
-    """Shards of ratings."""
-
-    side: int = 0
-    given: tuple[Any, Any] = (None, None)
-
-    def _cut(self) -> Any:
-        return CutRatings(self.given[0], self.side, self.n)
-
-    def _store(self) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        return StoreRatings(self.name, self.given[1])
-
-
-def pack_ratings(frame: Any, columns: RatingColumns, n_parts: int, order_by: Any, place: str | None) -> Ratings:
+def pack_ratings(given: Input, columns: RatingColumns, n_shards: int, options: FitOptions) -> Ratings:
     """Packs and gathers all ratings."""
-    from pyspark import StorageLevel
-
-    session = frame.sparkSession
-    ordered, why = canonical(frame, columns.names, n_parts, order_by)
-    read = [*columns.names, *([] if place is None else [place])]
-    packed = ordered.select(*read).mapInArrow(function_of(PackRatings(columns, place)), PACKED)
-    packed = packed.persist(StorageLevel.DISK_ONLY)
+    session, reader = given.frame.sparkSession, partial(RatingReader, columns)
+    packed, why = packed_blocks(given, reader, columns.names, n_shards, options)
     try:
         # Rows come in large batches in the first job; blocks, which are large, come few at once in the second.
-        heads = collect(session, packed.drop("block"), blobs=False).to_pylist()
-        return _joined(session, packed, heads, collect(session, packed.select("part", "start", "block")), why)
+        lines = blocks_of(session, packed)
+        blocks = collect(session, packed.select("part", "start", "block"))
+        return _joined(session, packed, lines, blocks, why)
     except BaseException:
         packed.unpersist()
         raise
 
 
 def _joined(session: Any, packed: Any, lines: list[dict[str, Any]], table: Any, why: str) -> Ratings:
-    """What all partitions told, in codes of all."""
-    lines.sort(key=lambda line: (line["part"], line["start"]))
-    for line in lines:
-        if line["error"] is not None:
-            raise DataError(line["error"])
+    """The ratings of all partitions, in codes of all."""
     blocks: dict[tuple[int, int], Any] = {}
     for batch in table.to_batches():
         part, start, block = batch.columns
         for row in range(batch.num_rows):
             if block[row].is_valid:
                 blocks[part[row].as_py(), start[row].as_py()] = block[row].as_buffer()
-    users, items = IdBook(), IdBook()
-    codes = {
-        line["part"]: (users.codes(pickle.loads(line["users"]), learn=True),
-                       items.codes(pickle.loads(line["items"]), learn=True))
-        for line in lines if not line["rows"]
-    }  # fmt: skip
-    firsts: dict[int, int] = {}
-    parts, n = [], 0
-    for line in lines:
-        firsts.setdefault(line["part"], n)
-        if line["rows"]:
-            own, (user_codes, item_codes) = from_block(blocks[line["part"], line["start"]]), codes[line["part"]]
-            parts.append(Entries(user_codes[own.users], item_codes[own.items], own.values, own.weights))
-            n += line["rows"]
-    if not n:
+    if not blocks:
         raise DataError("the DataFrame holds no ratings; nothing can be learned from it")
-    return Ratings(session, packed, users, items, Entries.joined(*parts), codes, firsts, why)
+    users, items = IdBook(), IdBook()
+    codes: dict[int, tuple[Array, Array]] = {}
+    for line in lines:
+        if line["ids"] is not None:
+            own_users, own_items = pickle.loads(line["ids"])
+            codes[line["part"]] = users.codes(own_users, learn=True), items.codes(own_items, learn=True)
+    parts = [recoded(blocks[line["part"], line["start"]], codes[line["part"]]) for line in lines if line["rows"]]
+    return Ratings(session, packed, users, items, Entries.joined(*parts), codes, first_rows(lines), why)

@@ -1,17 +1,18 @@
-"""A Spark session, or one sentence that says why there is none; and the files that a session reads."""
+"""A Spark session, or one sentence with the command that helps; and the rows of files that a session reads."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlparse
 
-from steepest.data.chunk import DataError
-from steepest.spark.errors import INSTALL, in_plain_words
+from steepest.errors import DataError
 
+INSTALL = "pip install 'steepest[spark]'"
 LINE_ENDINGS = (".libsvm", ".svm", ".svmlight", ".txt", ".gz", ".bz2")
 SECONDS = 5.0  # that a master may take to answer
 
@@ -57,7 +58,7 @@ def start(master: str, **settings: str) -> Any:
     except Exception as error:
         if "Master URL" in str(error):
             raise DataError(
-                f"{master!r} is no address of a Spark master; give local[*], spark://HOST:7077, yarn or sc://HOST"
+                f"{master!r} is not an address of a Spark master; give local[*], spark://HOST:7077, yarn or sc://HOST"
             ) from None
         raise in_plain_words(error) from None
 
@@ -92,9 +93,42 @@ def read_paths(session: Any, paths: Sequence[str]) -> tuple[Any, bool]:
     lines = bool(ends) and ends <= set(LINE_ENDINGS)
     if not lines and not ends <= {".parquet", ""}:
         raise DataError(
-            f"{paths[0]} is of no kind that is read on Spark; give .parquet or .libsvm files, or a DataFrame"
+            f"{paths[0]} is not of a kind that is read on Spark; give .parquet or .libsvm files, or a DataFrame"
         )
     try:
         return (session.read.text(list(paths)) if lines else session.read.parquet(*paths)), lines
     except Exception as error:
         raise in_plain_words(error) from None
+
+
+def in_plain_words(error: Exception) -> Exception:
+    """An error of Spark's as a DataError, where its cause is known; else the error itself."""
+    text = str(error)
+    own = re.findall(r"(?:DataError|ParameterError|BadRowError): (.+)", text)
+    if own:
+        return DataError(own[-1])
+    missing = re.search(r"No module named '(steepest|numpy|pyarrow|safetensors)[.'\w]*", text)
+    if missing:
+        return DataError(
+            f"the executors have no {missing[1]}: install it there ({INSTALL}), or let PYSPARK_PYTHON name a Python "
+            "that has it"
+        )
+    if "maxResultSize" in text:
+        return DataError(
+            "the answers of all shards are larger than spark.driver.maxResultSize: start the session with a larger "
+            "one, as in .config('spark.driver.maxResultSize', '8g'), or use fewer shards or hashed features"
+        )
+    if "OutOfMemoryError" in text:
+        return DataError(
+            "Spark's driver ran out of memory: start the session with more, as in .config('spark.driver.memory', "
+            "'8g'), or use fewer shards or hashed features"
+        )
+    for mark, sentence in (("PATH_NOT_FOUND", "does not exist"), ("UNABLE_TO_INFER_SCHEMA", "holds no rows")):
+        if mark in text:
+            path = re.search(r"((?:file|hdfs|s3a?):[^\s.]*[^\s]*)", text)
+            return DataError(f"{path[1].rstrip('.') if path else 'the path'} {sentence}; check the path")
+    python = re.search(r"^(\w*(?:Error|Exception)): (.+)$", text.strip().splitlines()[-1]) if text.strip() else None
+    traceback = re.findall(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
+    if python is None and "PythonException" in type(error).__name__ and traceback:
+        return DataError(f"a task failed in an executor: {traceback[-1][0]}: {traceback[-1][1]}")
+    return error

@@ -1,11 +1,12 @@
-"""Rows of a DataFrame, dealt to shards that stay on the executors: packed once, mapped into memory, visited in rounds.
+"""Rows of a DataFrame, shared out to shards that stay on the executors: packed once, mapped into memory, visited in
+rounds.
 
-1. `pack`: every partition turns its rows into blocks of bytes and says what is in them.
-2. `deal`: row i of all, in the canonical order, goes to the shard that the deal names; blocks are cut and shuffled.
-3. `store`: the executor that gets a shard writes its arrays to local disk. What Spark keeps is one line a shard, the
+1. `pack`: every partition turns its rows into blocks of bytes and reports what is in them.
+2. `share_out`: row i of all, in the canonical order, goes to its shard; blocks are cut and shuffled.
+3. `store`: the executor that gets a shard writes its arrays to local disk. What Spark stores is one line per shard, the
    anchor: where the files are. If an executor is lost, Spark makes its lines anew from their lineage, and so the files.
-4. `Shards.run`: one job; where a shard lies, a function gets its rows and a state, and answers with named arrays. In
-   barrier mode one job lasts for all runs (gang.py).
+4. `Shards.run`: one job; where a shard is, a function gets its rows and a state, and answers with named arrays. In
+   barrier mode one job lasts for all runs (barrier.py).
 
 Canonical order: that of the DataFrame (by partition, then by place in it, as `collect` shows it) where its plan has no
 exchange, so that it is the same each time; that of `order_by` if given; else by a hash of the content: partition
@@ -20,137 +21,137 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from steepest.data.chunk import Array, DataError
+from steepest.data.chunk import Array, Chunk
+from steepest.data.source import Order, Source
+from steepest.errors import DataError
+from steepest.spark.barrier import BarrierPool, WorkerLostError, wait_for_slots
 from steepest.spark.blocks import (
     ANCHOR,
-    ANSWER,
-    DEALT,
-    FAN,
     PACKED,
-    Add,
-    Cut,
-    Deal,
-    Gather,
-    Pack,
-    Remove,
-    Store,
-    Visit,
+    SHARED,
+    RowReader,
+    RowShares,
+    Shares,
     Work,
-    add_up,
-    array_of,
-    deal_runs,
-    open_shard,
+    add_answers,
+    gather,
+    pack,
+    remove_files,
+    share_out,
+    store,
+    visit,
 )
-from steepest.spark.errors import in_plain_words
+from steepest.spark.checkpoints import RoundCheckpoints
 from steepest.spark.frames import (
-    Carried,
+    FitOptions,
+    Input,
     by_number,
     canonical,
     collect,
-    function_of,
+    mapped,
     on_one_machine,
     ship,
-    without_nulls_inside,
+    with_plain_vectors,
 )
-from steepest.spark.gang import Gang, LostError, MissingError, wait_for_slots
-from steepest.spark.journal import Journal
+from steepest.spark.messages import ANSWER, Answer, FilesMissingError, add_up, lines_of, read_answers
 from steepest.spark.rows import Columns
+from steepest.spark.sessions import in_plain_words
 
 ATTEMPTS = 3
+FAN = 8  # partial sums that are added at once, in a tree
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What packing told of all rows."""
+    """What packing found in all rows."""
 
-    n_rows: int
-    n_entries: int
-    n_features: int
-    labels: dict[Any, float]  # the sum of the weights of each label's rows
-    weight_sum: float
-    least_weight: float
-    target_sum: float
-    firsts: dict[int, int]  # the number of each partition's first row
+    n_rows: int = 0
+    n_entries: int = 0
+    n_features: int = 0
+    labels: Mapping[Any, float] = field(default_factory=dict)  # the sum of the weights of each label's rows
+    least_weight: float = 0.0
 
     @property
     def shape(self) -> list[Any]:
-        """By which the same rows are known again."""
+        """By which a resumed fit recognises the same rows."""
         return [self.n_rows, self.n_entries, self.n_features, sorted(self.labels)]
+
+
+class FarSource(Source):
+    """What an estimator asks of the rows, which are elsewhere."""
+
+    def __init__(self, survey: Survey, labels: Array | None = None) -> None:
+        self.n_rows, self.n_features, self.labels = survey.n_rows, survey.n_features, labels
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """Rows that are elsewhere cannot be read here."""
+        raise DataError("the rows are on the executors")
 
 
 @dataclass(slots=True)
 class Shards:
-    """The shards of a DataFrame: made by `pack_rows`, visited by `run`, removed by `close`."""
+    """The shards of a DataFrame: made by `make`, visited by `run`, removed by `close`."""
 
     session: Any
     packed: Any
-    survey: Survey
     n: int
-    words: list[str] | None  # the labels, if they are words
-    deal: Deal = deal_runs
-    anchor: Any = None
+    shares: Shares
+    finish: Any = None  # see `store`
+    survey: Survey = Survey()
+    labels: list[str] | None = None  # if they are words
     events: list[str] = field(default_factory=list)
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    open: Callable[[int, str, Sequence[Any] | None], Any] = open_shard
+    anchor: Any = None
     barrier: bool = False
     tasks: int = 0  # of a round, each with one shard or, in barrier mode, several
-    gang: Gang | None = None
-    journal: Journal | None = None
+    pool: BarrierPool | None = None
+    checkpoints: RoundCheckpoints | None = None
 
     def make(self) -> None:
-        """Deals the rows and writes the files; the next job does it."""
-        self.anchor = self._placed().mapInArrow(function_of(self._store()), ANCHOR).persist()
-
-    def _store(self) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        return Store(self.name)
-
-    def _cut(self) -> Cut:
-        return Cut(self.survey.firsts, self.survey.n_rows, self.n, self.words, self.deal)
-
-    def _placed(self) -> Any:
-        """Parts of shards, in order, each where its shard will be."""
-        dealt = self.packed.mapInArrow(function_of(self._cut()), DEALT)
+        """Shares out the rows and writes the files; the next job does it."""
+        parts = mapped(self.packed, partial(share_out, self.shares), SHARED)
         self._choose_tasks()
-        return by_number(dealt, self.tasks, f"cast(shard % {self.tasks} as int)").sortWithinPartitions("start")
+        placed = by_number(parts, self.tasks, f"cast(shard % {self.tasks} as int)").sortWithinPartitions("start")
+        self.anchor = mapped(placed, partial(store, self.name, self.finish), ANCHOR).persist()
 
     def _choose_tasks(self) -> None:
-        """One a shard, but no more than can run at once if all must."""
+        """One per shard, but no more than can run at once if all must."""
         self.tasks = min(self.n, wait_for_slots(self.session, max(1, self.tasks))) if self.barrier else self.n
 
-    def run(self, work: Work, state: Any = None, *, add: bool = False) -> list[dict[str, Array]]:
+    def run(self, work: Work, state: Any = None, *, add: bool = False) -> list[Answer]:
         """What the work answers for each shard, in their order; with `add`, one answer: the sum over all shards."""
-        if self.journal is None:
-            return self._run(work, state, add)
+        if self.checkpoints is None:
+            return self.run_anew(work, state, add)
         name = getattr(work, "__name__", type(work).__name__)
-        answers = self.journal.recall(name)
+        answers = self.checkpoints.next_answers(name)
         if answers is None:
-            answers = self._run(work, state, add)
-            self.journal.keep(name, answers)
+            answers = self.run_anew(work, state, add)
+            self.checkpoints.save(name, answers)
         return answers
 
-    def _run(self, work: Work, state: Any, add: bool) -> list[dict[str, Array]]:
+    def run_anew(self, work: Work, state: Any, add: bool) -> list[Answer]:
+        """The same, whatever checkpoints hold."""
         reason: Exception | None = None
         for _ in range(ATTEMPTS):
             try:
-                answers = self._by_gang(work, state, add) if self.barrier else self._by_job(work, state, add)
+                answers = self._by_pool(work, state, add) if self.barrier else self._by_job(work, state, add)
                 return [add_up(answers)] if add else answers
-            except MissingError as error:
+            except FilesMissingError as error:
                 reason = error
                 self._make_anew("the shards were written again, since an executor could not see its files")
-            except LostError as error:
+            except WorkerLostError as error:
                 reason = error
-                self._replace_gang()
-        if isinstance(reason, LostError):
-            told = "" if reason.args[0] is None else f" ({in_plain_words(reason.args[0])})"
+                self._replace_pool()
+        if isinstance(reason, WorkerLostError):
+            why = "" if reason.args[0] is None else f" ({in_plain_words(reason.args[0])})"
             raise DataError(
-                f"barrier=True: tasks were lost {ATTEMPTS} times in one round{told}; the executors' logs say why, and "
+                f"barrier=True: tasks were lost {ATTEMPTS} times in one round{why}; the executors' logs say why, and "
                 "without barrier Spark tries lost tasks again by itself"
             )
         raise DataError(
@@ -158,69 +159,55 @@ class Shards:
             "too fast, or their local disks are full: raise spark.locality.wait, or give executors more disk"
         )
 
-    def _by_job(self, work: Work, state: Any, add: bool) -> list[dict[str, Array]]:
+    def _by_job(self, work: Work, state: Any, add: bool) -> list[Answer]:
         """Answers of the shards, or, with `add`, sums over groups of them."""
         shipped = ship(self.session, state)
         try:
-            visits = self.anchor.mapInArrow(function_of(Visit(work, shipped, self.words, self.open)), ANSWER)
+            visits = mapped(self.anchor, partial(visit, work, shipped, self.labels), ANSWER)
             if add and self.n > FAN:
                 groups = by_number(visits, -(-self.n // FAN), f"cast(shard div {FAN} as int)")
-                visits = groups.mapInArrow(function_of(Add()), ANSWER)
-            return self._gather(collect(self.session, visits))
+                visits = mapped(groups, add_answers, ANSWER)
+            answers = read_answers(lines_of(collect(self.session, visits).to_batches()))
         finally:
-            if not isinstance(shipped, Carried):
-                shipped.destroy()
+            shipped.destroy()
+        if len(answers) < self.n:
+            raise FilesMissingError
+        return [answer for answer in answers.values() if answer]
 
-    def _by_gang(self, work: Work, state: Any, add: bool) -> list[dict[str, Array]]:
+    def _by_pool(self, work: Work, state: Any, add: bool) -> list[Answer]:
         """The same, to the bit, without a job."""
-        if self.gang is None:
-            self.gang = Gang(self.session, self.anchor, self.tasks, self.words, self.open)
-        answers = self.gang.run(work, state)
+        if self.pool is None:
+            self.pool = BarrierPool(self.session, self.anchor, self.tasks, self.labels)
+        answers = self.pool.run(work, state)
         if add and self.n > FAN:
             return [add_up(answers[first : first + FAN]) for first in range(0, self.n, FAN)]
         return answers
 
-    def _gather(self, table: Any) -> list[dict[str, Array]]:
-        found: dict[int, dict[str, Array]] = {}
-        done: set[int] = set()
-        for batch in table.to_batches():
-            for line in batch.to_pylist():
-                if line["name"] == "error":
-                    raise DataError(line["dtype"])
-                if line["name"] == "missing":
-                    raise MissingError
-                if line["name"] == "done":
-                    done.add(line["shard"])
-                else:
-                    found.setdefault(line["shard"], {})[line["name"]] = array_of(line)
-        if len(done) < self.n:
-            raise MissingError
-        return [found[number] for number in sorted(found)]
-
     def _make_anew(self, why: str) -> None:
         """A task ran where its shard's files are not: all are written again, from the packed blocks."""
-        self._hang_up()
+        self.end_stage()
         self.events.append(why)
         self.anchor.unpersist()
         self.name = uuid.uuid4().hex[:12]
         self.make()
 
-    def _replace_gang(self) -> None:
+    def _replace_pool(self) -> None:
         """Tasks were lost; those that replace them begin where the driver is."""
-        self._hang_up()
+        self.end_stage()
         self.events.append("a task of the barrier stage was lost; a new stage went on from the last round")
         if wait_for_slots(self.session, self.tasks) < self.tasks:
             self._make_anew("the shards were written again for fewer tasks, since executors were lost")
 
-    def _hang_up(self) -> None:
-        if self.gang is not None:
-            self.gang.close()
-            self.gang = None
+    def end_stage(self) -> None:
+        """Ends the job of barrier mode; the next run starts another one."""
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
 
     def close(self) -> None:
         """Removes the files, as far as executors are still there."""
         with contextlib.suppress(Exception):
-            self._hang_up()
+            self.end_stage()
         with contextlib.suppress(Exception):
             self._remove()
         for frame in (self.anchor, self.packed):
@@ -228,7 +215,7 @@ class Shards:
                 frame.unpersist()
 
     def _remove(self) -> None:
-        collect(self.session, self.anchor.mapInArrow(function_of(Remove(self.name)), ANCHOR))
+        collect(self.session, mapped(self.anchor, remove_files, ANCHOR))
 
 
 @dataclass(slots=True)
@@ -236,51 +223,32 @@ class NearShards(Shards):
     """Shards where driver and executors are one machine: rows pass from file to file, not through Spark."""
 
     blocks: list[dict[str, Any]] = field(default_factory=list)
-    folders: set[Path] = field(default_factory=set)
+    directories: set[Path] = field(default_factory=set)
 
     def make(self) -> None:
         """Says how each shard gathers its rows; the next job does it."""
         if not all(os.path.exists(line["path"]) for line in self.blocks):
-            self.blocks = blocks_of(collect(self.session, self.packed, blobs=False))
-        self.folders |= {Path(line["path"]).parent for line in self.blocks}
-        self.folders |= {folder.with_name(f"steepest-{self.name}") for folder in self.folders}
+            self.blocks = blocks_of(self.session, self.packed)
+        self.directories |= {Path(line["path"]).parent for line in self.blocks}
+        self.directories |= {directory.with_name(f"steepest-{self.name}") for directory in self.directories}
         self._choose_tasks()
         numbers = self.session.range(0, self.n, 1, self.tasks)
-        self.anchor = numbers.mapInArrow(function_of(Gather(self._cut(), self.blocks, self.name)), ANCHOR).persist()
+        self.anchor = mapped(numbers, partial(gather, self.shares, self.blocks, self.name), ANCHOR).persist()
 
     def _remove(self) -> None:
-        for folder in self.folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        for directory in self.directories:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
-def pack_rows(
-    frame: Any,
-    columns: Columns,
-    n_shards: int,
-    *,
-    classify: bool,
-    order_by: str | Sequence[str] | None = None,
-    place: str | None = None,
-    deal: Deal = deal_runs,
-    barrier: bool = False,
-) -> Shards:
-    """Packs all rows, in one job, and makes ready to deal them to shards."""
-    from pyspark import StorageLevel
-
-    session = frame.sparkSession
-    ordered, why = canonical(frame, columns.names, n_shards, order_by)
-    read = [*columns.names, *([] if place is None else [place])]
-    near, name = on_one_machine(session), uuid.uuid4().hex[:12]
-    pack = Pack(columns, classify, place, name if near else None)
-    rows = ordered.select(*read)
-    if columns.kind == "vector":
-        rows = without_nulls_inside(rows, columns.features[0])
-    packed = rows.mapInArrow(function_of(pack), PACKED)
-    if not near:
-        packed = packed.persist(StorageLevel.DISK_ONLY)
+def pack_rows(given: Input, columns: Columns, n_shards: int, options: FitOptions, *, classify: bool) -> Shards:
+    """Packs all rows, in one job, and makes ready to share them out."""
+    session, name = given.frame.sparkSession, uuid.uuid4().hex[:12]
+    near = on_one_machine(session)
+    reader = partial(RowReader, columns, classify, name if near else None)
+    packed, why = packed_blocks(given, reader, columns.names, n_shards, options, persist=not near)
     try:
-        blocks = blocks_of(collect(session, packed.drop("block"), blobs=False))
-        survey = look(blocks)
+        blocks = blocks_of(session, packed)
+        survey = survey_of(blocks)
         if survey.n_rows == 0:
             raise DataError("the DataFrame holds no rows; nothing can be learned from it")
         if survey.n_rows < n_shards:
@@ -290,19 +258,30 @@ def pack_rows(
     except BaseException:
         packed.unpersist()
         raise
-    words = sorted(survey.labels) if columns.text_labels else None
-    given = session, packed, survey, n_shards, words, deal
-    shards: Shards
-    if near:
-        shards = NearShards(*given, events=[why], barrier=barrier, name=name, blocks=blocks)
-    else:
-        shards = Shards(*given, events=[why], barrier=barrier, name=name)
+    labels = sorted(survey.labels) if columns.text_labels else None
+    shares = RowShares(first_rows(blocks), survey.n_rows, n_shards, labels)
+    kind = partial(NearShards, blocks=blocks) if near else Shards
+    shards: Shards = kind(session, packed, n_shards, shares, survey=survey, labels=labels, events=[why], name=name)
+    shards.barrier = options.barrier
     shards.make()
     return shards
 
 
-def blocks_of(table: Any) -> list[dict[str, Any]]:
-    """What partitions told of their blocks, in the order of rows; or the first error."""
+def packed_blocks(
+    given: Input, reader: Any, names: Sequence[str], n_shards: int, options: FitOptions, *, persist: bool = True
+) -> tuple[Any, str]:
+    """(the frame of packed blocks, in which order the rows are)."""
+    from pyspark import StorageLevel
+
+    ordered, why = canonical(given.frame, names, n_shards, options.order_by)
+    rows = with_plain_vectors(ordered.select(*names, *([] if given.place is None else [given.place])))
+    packed = mapped(rows, partial(pack, reader, names, given.place), PACKED)
+    return packed.persist(StorageLevel.DISK_ONLY) if persist else packed, why
+
+
+def blocks_of(session: Any, packed: Any) -> list[dict[str, Any]]:
+    """What partitions report of their blocks, in the order of rows; or the first error."""
+    table = collect(session, packed.drop("block"), blobs=False)
     lines = sorted(table.to_pylist(), key=lambda line: (line["part"], line["start"]))
     for line in lines:
         if line["error"] is not None:
@@ -310,23 +289,27 @@ def blocks_of(table: Any) -> list[dict[str, Any]]:
     return lines
 
 
-def look(lines: Sequence[Mapping[str, Any]]) -> Survey:
-    """What all blocks told together."""
+def first_rows(lines: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    """The number of each partition's first row."""
     firsts: dict[int, int] = {}
-    labels: dict[Any, float] = {}
     n_rows = 0
     for line in lines:
         firsts.setdefault(line["part"], n_rows)
         n_rows += line["rows"]
-        for label, weight in zip(json.loads(line["labels"]), json.loads(line["weights"]), strict=True):
+    return firsts
+
+
+def survey_of(lines: Sequence[Mapping[str, Any]]) -> Survey:
+    """What all blocks hold together."""
+    about = [json.loads(line["about"]) for line in lines]
+    labels: dict[Any, float] = {}
+    for block in about:
+        for label, weight in zip(block["labels"], block["label_weights"], strict=True):
             labels[label] = labels.get(label, 0.0) + weight
     return Survey(
-        n_rows=n_rows,
-        n_entries=sum(line["entries"] for line in lines),
-        n_features=max((line["n_features"] for line in lines), default=0),
+        n_rows=sum(line["rows"] for line in lines),
+        n_entries=sum(block["entries"] for block in about),
+        n_features=max((block["n_features"] for block in about), default=0),
         labels=labels,
-        weight_sum=sum(line["weight_sum"] for line in lines),
-        least_weight=min((line["least_weight"] for line in lines), default=np.inf),
-        target_sum=sum(line["target_sum"] for line in lines),
-        firsts=firsts,
+        least_weight=min((block["least_weight"] for block in about), default=float("inf")),
     )

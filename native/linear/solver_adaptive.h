@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// adagrad: dual averaging, w = -soft(sum g, t l1) / ((1 + sqrt(sum g^2)) / eta + t l2), computed where it is
+// needed. ftrl: FTRL-Proximal (McMahan et al. 2013), the same with sigma w taken from the sum at every
+// change.
+#pragma once
+#include "linear/linear_rows.h"
+
+namespace steepest {
+namespace STEEPEST_ISA {
+
+// The two sums of a feature are neighbours, [feature][sum, square][output], so that they share a
+// cache line. Its weight is -soft(sum, t l1) / ((1 + sqrt(square)) / eta + t l2).
+template <typename W>
+struct AdaptiveWeight {
+  W l1, l2, per_eta;
+
+  W operator()(W sum, W square) const {
+    return -soft_threshold(sum, l1) / ((1 + root(square)) * per_eta + l2);
+  }
+
+  // Sum of w_j x_j for one output.
+  double dot(const W* sums, const Row& row) const {
+    double score = 0;
+    for (int64_t e = 0; e < row.n; ++e) {
+      const W* sum = sums + 2 * static_cast<int64_t>(row.index[e]);
+      score += static_cast<double>((*this)(sum[0], sum[1])) * row.value[e];
+    }
+    return score;
+  }
+};
+
+#if defined(__AVX2__)
+template <>
+inline double AdaptiveWeight<float>::dot(const float* sums, const Row& row) const {
+  const Float8 sign = all(-0.0f), shrink = all(l1), slower = all(l2), rate = all(per_eta);
+  Float8 score = all(0.0f);
+  for (int64_t e = 0; e < row.n; e += 8) {
+    const __m256i mask =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - smaller(8, row.n - e)));
+    const __m256i j = _mm256_maskload_epi32(row.index + e, mask);
+    const Float8 x = _mm256_maskload_ps(row.value + e, mask);
+    const Float8 total = _mm256_i32gather_ps(sums, j, 8), square = _mm256_i32gather_ps(sums + 1, j, 8);
+    const Float8 left = max(sub(_mm256_andnot_ps(sign, total), shrink), all(0.0f));
+    const Float8 soft = _mm256_or_ps(left, _mm256_and_ps(sign, total));
+    const Float8 slow = add(mul(add(all(1.0f), _mm256_sqrt_ps(square)), rate), slower);
+    score = fnma(_mm256_div_ps(soft, slow), x, score);
+  }
+  return sum(score);
+}
+#endif
+
+template <typename W, bool kProximal, bool kMany>
+struct Adaptive {
+  static constexpr bool kOneOutput = !kMany;
+  static constexpr int64_t kEntries = 2;
+  typedef W Weight;
+  const LinearChoices& c;
+  const LinearState& s;
+  const int64_t K;
+  const Layout layout;
+  double eta;
+  AdaptiveWeight<W> weight = {0, 0, 0};
+
+  Adaptive(const LinearChoices& c, const LinearState& s)
+      : c(c), s(s), K(kMany ? s.shape.n_outputs : 1), layout(s.shape), eta(c.eta0) {}
+
+  void begin() {
+    const double t = s.clock->t;
+    weight = {static_cast<W>(t * c.l1), static_cast<W>(t * c.l2), static_cast<W>(1 / eta)};
+  }
+
+  bool score(const Row& row, double* scores) const {
+    const W* sums = static_cast<const W*>(s.v);
+    if (!kMany) return isfinite(scores[0] = s.bias[0] + weight.dot(sums, row));
+    score_many<W>(layout, row, K, scores, [&](const Spots<W>& spots, int64_t n, W* total) {
+      for (int64_t i = 0; i < spots.n; ++i) {
+        const W *sum = sums + spots.at[i], *square = sum + layout.second;
+        for (int64_t o = 0; o < n; ++o) total[o] += weight(sum[o], square[o]) * spots.x[i];
+      }
+    });
+    return add_biases(K, 1.0, s.bias, scores);
+  }
+  void add(const Row& row, const double* gradients) const {
+    if (!kMany) {
+      const W gradient = static_cast<W>(gradients[0]);
+      W* sums = static_cast<W*>(s.v);
+      for (int64_t e = 0; gradient != 0 && e < row.n; ++e) {
+        W* sum = sums + 2 * static_cast<int64_t>(row.index[e]);
+        grow(sum[0], sum[1], gradient * static_cast<W>(row.value[e]));
+      }
+      return;
+    }
+    for (int64_t first = 0; first < K; first += kWindow)
+      add_to(row, first, gradients + first, smaller(kWindow, K - first));
+  }
+  // The n outputs from `first` on, all in one window.
+  void add_to(const Row& row, int64_t first, const double* gradients, int64_t n) const {
+    W gradient[kWindow];
+    int64_t n_active = 0;
+    for (int64_t o = 0; o < n; ++o) {
+      gradient[o] = static_cast<W>(gradients[o]);
+      n_active += gradients[o] != 0;
+    }
+    if (n_active == 0) return;
+    layout.each<W>(row, first / kWindow, [&](const Spots<W>& spots) {
+      for (int64_t i = 0; i < spots.n; ++i) {
+        W* sum = static_cast<W*>(s.v) + spots.at[i];
+        W* squares = sum + layout.second;
+        if (n_active * 4 > n) {
+          for (int64_t o = 0; o < n; ++o) grow(sum[o], squares[o], gradient[o] * spots.x[i]);
+        } else {
+          for (int64_t o = 0; o < n; ++o)
+            if (gradient[o] != 0) grow(sum[o], squares[o], gradient[o] * spots.x[i]);
+        }
+      }
+    });
+  }
+  // The two sums of a weight take in the gradient g.
+  void grow(W& sum, W& square, W g) const {
+    const W grown = square + g * g;
+    // sigma = (sqrt(grown) - sqrt(square)) / eta, written so that nothing cancels
+    const W sigma = kProximal && g != 0 ? g * g / (root(grown) + root(square)) * weight.per_eta : 0;
+    sum += kProximal ? g - sigma * weight(sum, square) : g;
+    square = grown;
+  }
+  void end(double mass) const {
+    s.clock->t += mass;
+    s.clock->steps += 1;
+  }
+};
+
+}  // namespace STEEPEST_ISA
+}  // namespace steepest

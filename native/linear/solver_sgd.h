@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// sgd: w <- prox(w - eta g x), with w = P v and P the product of 1 / (1 + eta l2), so that L2 costs one
+// multiplication per step; L1 adds to a running total Q, and a feature pays what it owes when it is next seen
+// (Q - its clock). The average of the iterates is (S v - u) / C, with u += S dv, so that it costs one more
+// array, not a pass.
+#pragma once
+#include "linear/linear_rows.h"
+#include "linear/schedules.h"
+
+namespace steepest {
+namespace STEEPEST_ISA {
+
+// v[j] += step x_j and u[j] += average_step x_j, in one visit of the row.
+template <typename W>
+static inline void add_to_both(W* v, W* u, const Row& row, double step, double average_step) {
+  const W s = static_cast<W>(step), a = static_cast<W>(average_step);
+  for (int64_t k = 0; k < row.n; ++k) {
+    const W x = static_cast<W>(row.value[k]);
+    v[row.index[k]] += s * x;
+    u[row.index[k]] += a * x;
+  }
+}
+
+#if defined(__AVX2__)
+template <>
+inline void add_to_both<float>(float* v, float* u, const Row& row, double step, double average_step) {
+  const float s = static_cast<float>(step), a = static_cast<float>(average_step);
+  int64_t k = 0;
+  for (; k + 4 <= row.n; k += 4) {
+    float dv[4], du[4];
+    const __m128 x = _mm_loadu_ps(row.value + k);
+    _mm_storeu_ps(dv, _mm_mul_ps(_mm_set1_ps(s), x));
+    _mm_storeu_ps(du, _mm_mul_ps(_mm_set1_ps(a), x));
+    for (int lane = 0; lane < 4; ++lane) {
+      v[row.index[k + lane]] += dv[lane];
+      u[row.index[k + lane]] += du[lane];
+    }
+  }
+  for (; k < row.n; ++k) {
+    v[row.index[k]] += s * row.value[k];
+    u[row.index[k]] += a * row.value[k];
+  }
+}
+#endif
+
+// The same where u[j] is behind v[j].
+template <typename W>
+static inline void add_to_pairs(W* v, const Row& row, double step, double average_step) {
+  const W s = static_cast<W>(step), a = static_cast<W>(average_step);
+  for (int64_t k = 0; k < row.n; ++k) {
+    const W x = static_cast<W>(row.value[k]);
+    W* const pair = v + 2 * static_cast<int64_t>(row.index[k]);
+    pair[0] += s * x;
+    pair[1] += a * x;
+  }
+}
+
+#if defined(__AVX2__)
+template <>
+inline void add_to_pairs<float>(float* v, const Row& row, double step, double average_step) {
+  const float s = static_cast<float>(step), a = static_cast<float>(average_step);
+  const __m128 steps = _mm_setr_ps(s, a, 0, 0);
+  for (int64_t k = 0; k < row.n; ++k) {
+    double* const pair = reinterpret_cast<double*>(v + 2 * static_cast<int64_t>(row.index[k]));
+    const __m128 change = _mm_mul_ps(steps, _mm_set1_ps(row.value[k]));
+    const __m128 moved = _mm_add_ps(_mm_castpd_ps(_mm_load_sd(pair)), change);
+    _mm_store_sd(pair, _mm_castps_pd(moved));
+  }
+}
+#endif
+
+// What a weight is once it has paid the shrinkage owed; a truncated gradient leaves large ones alone.
+template <typename W>
+static inline W penalized(W v, double owed, double scale, double truncate_below) {
+  const W shrunk = static_cast<W>(soft_threshold(static_cast<double>(v), owed));
+  return fabs(static_cast<double>(v)) * scale > truncate_below ? v : shrunk;
+}
+
+// Calls work(feature, entry) for every entry of the table that is in use.
+template <typename Work>
+static inline void each_entry(const TableShape& shape, Work work) {
+  const bool shared = shape.table_bits > 0;
+  const int64_t n_rows = shared ? table_entries(shape.table_bits) : shape.n_features;
+  const int64_t n_columns = shared ? 1 : shape.n_outputs, stride = shared ? 1 : shape.stride;
+  for (int64_t j = 0; j < n_rows; ++j)
+    for (int64_t o = j * stride; o < j * stride + n_columns; ++o) work(j, o);
+}
+
+// Pays all debts and brings P back to 1. The sum of the iterates moves from S v - u into u alone, and S
+// starts again.
+template <typename W>
+static void apply_penalty(const LinearChoices& c, const LinearState& s) {
+  W* v = static_cast<W*>(s.v);
+  W* u = static_cast<W*>(s.average);
+  Clock& k = *s.clock;
+  const W scale = static_cast<W>(k.scale);
+  each_entry(s.shape, [&](int64_t j, int64_t o) {
+    if (u) u[o] = static_cast<W>(u[o] - k.average_scale * v[o]);
+    const W w = penalized(v[o], s.shrunk ? k.shrink - s.shrunk[j] : 0.0, k.scale, c.truncate_below);
+    v[o] = k.scale == 1.0 ? w : w * scale;
+  });
+  for (int64_t j = 0; s.shrunk && j < s.shape.n_features; ++j) s.shrunk[j] = 0;
+  k.average_scale = u ? 0 : k.average_scale / k.scale;
+  k.shrink_debt *= k.scale;
+  k.shrink = 0;
+  k.scale = 1;
+}
+
+// Counts the sums behind the average in units of 2^bits more.
+template <typename W>
+static void change_average_unit(const LinearState& s, int bits) {
+  W* u = static_cast<W*>(s.average);
+  const double unit = ldexp(1.0, -bits);
+  each_entry(s.shape, [&](int64_t, int64_t o) { u[o] *= static_cast<W>(unit); });
+  s.clock->average_scale *= unit;
+  s.clock->average_weight *= unit;
+}
+
+// After a step of `mass` rows: the penalty acts, and the averages take in the new iterate.
+template <typename W>
+static inline void advance(const LinearChoices& c, const LinearState& s, double eta, double mass) {
+  Clock& k = *s.clock;
+  const int unit = average_unit(c, k.t + mass), larger = unit - average_unit(c, k.t);
+  if (larger > 0) change_average_unit<W>(s, larger);
+  const double weight = advance_clock(c, eta, mass, unit ? ldexp(1.0, -unit) : 1.0, k);
+  if (c.average != kNoAverage)
+    for (int64_t o = 0; o < s.shape.n_outputs; ++o)
+      s.bias_average[o] += weight / k.average_weight * (s.bias[o] - s.bias_average[o]);
+  // Rare, so that a pass over the table is cheap.
+  if (k.scale < smallest_scale(c)) apply_penalty<W>(c, s);
+}
+
+template <typename W, bool kMany>
+static inline void apply_penalty_to_row(const LinearChoices& c, const LinearState& s, const Row& row) {
+  const int64_t K = kMany ? s.shape.n_outputs : 1;
+  const double shrink = s.clock->shrink, scale = s.clock->scale;
+  for (int64_t k = 0; k < row.n; ++k) {
+    const int64_t j = row.index[k];
+    const double owed = shrink - s.shrunk[j];
+    W* v = static_cast<W*>(s.v) + j * s.shape.stride;
+    for (int64_t o = 0; o < K; ++o) v[o] = penalized(v[o], owed, scale, c.truncate_below);
+    s.shrunk[j] = shrink;
+  }
+}
+
+// What a row adds to the weights of a window: a number for each of its outputs, and which are not zero. After
+// a while most gradients of a hinge are zero, and only the others are visited.
+template <typename W>
+struct Steps {
+  W by_output[kWindow];
+  int32_t active[kWindow];
+  int64_t n, n_active = 0;
+
+  Steps(const double* gradients, int64_t n, double step) : n(n) {
+    for (int64_t k = 0; k < n; ++k) {
+      by_output[k] = static_cast<W>(step * gradients[k]);
+      active[n_active] = static_cast<int32_t>(k);
+      n_active += gradients[k] != 0;
+    }
+  }
+  bool dense() const { return n_active * 4 > n; }
+
+  void add_to(W* v, const Spots<W>& spots) const {
+    if (dense()) return run_window<AddVectors>(v, spots, n, by_output);
+    for (int64_t e = 0; e < spots.n; ++e) {
+      W* w = v + spots.at[e];
+      for (int64_t a = 0; a < n_active; ++a) w[active[a]] += by_output[active[a]] * spots.x[e];
+    }
+  }
+  // Inlined by force, see Ahead.
+  ALWAYS_INLINE void fetch(const W* v, const Spots<W>& spots) const {
+    constexpr int64_t line = 64 / sizeof(W);
+    for (int64_t e = 0; e < spots.n; ++e) {
+      const W* w = v + spots.at[e];
+      for (int64_t k = 0; dense() && k < n; k += line) PREFETCH(w + k);
+      for (int64_t a = 0; !dense() && a < n_active; ++a) PREFETCH(w + active[a]);
+    }
+  }
+};
+
+// V[j][k] += step gradient_k x_j, and U[j][k] += average_step gradient_k x_j unless U is null. Of U nothing
+// is read to score a row, so that it is fetched here, where the outputs to move are known, while V is moved.
+template <typename W>
+static inline void add_row_many(const Layout& layout, W* v, W* u, const Row& row, int64_t n_outputs,
+                                const double* gradients, double step, double average_step, bool fetch) {
+  for (int64_t first = 0; first < n_outputs; first += kWindow) {
+    const int64_t n = smaller(kWindow, n_outputs - first), window = first / kWindow;
+    const Steps<W> steps(gradients + first, n, step);
+    if (steps.n_active == 0) continue;
+    layout.each<W>(row, window, [&](const Spots<W>& spots) {
+      if (u && fetch) steps.fetch(u, spots);
+      steps.add_to(v, spots);
+    });
+    if (!u) continue;
+    const Steps<W> average_steps(gradients + first, n, average_step);
+    layout.each<W>(row, window, [&](const Spots<W>& spots) { average_steps.add_to(u, spots); });
+  }
+}
+
+// kPaired: of a single output, u[j] is behind v[j].
+template <typename W, bool kMany, bool kPaired>
+struct Sgd {
+  static constexpr bool kOneOutput = !kMany;
+  static constexpr int64_t kEntries = 1;
+  typedef W Weight;
+  const LinearChoices& c;
+  const LinearState& s;
+  const Layout layout;
+  const bool large;
+  double eta = 0;
+  double step = 0;
+
+  Sgd(const LinearChoices& c, const LinearState& s)
+      : c(c), s(s), layout(s.shape), large(is_large<W>(s.shape)) {}
+
+  void begin() {
+    eta = step_size(c, s.clock->t);
+    step = -eta / s.clock->scale;  // in units of v
+  }
+  bool score(const Row& row, double* scores) const {
+    if (s.shrunk) apply_penalty_to_row<W, kMany>(c, s, row);
+    const W* v = static_cast<const W*>(s.v);
+    if (kMany)
+      dot_many(layout, v, row, s.shape.n_outputs, scores);
+    else
+      scores[0] = dot<kPaired ? 2 : 1>(v, row);
+    return add_biases(kMany ? s.shape.n_outputs : 1, s.clock->scale, s.bias, scores);
+  }
+  void add(const Row& row, const double* gradients) const {
+    W* v = static_cast<W*>(s.v);
+    W* u = static_cast<W*>(s.average);
+    if (kMany) {
+      add_row_many(layout, v, u, row, s.shape.n_outputs, gradients, step, step * s.clock->average_scale,
+                   large);
+    } else if (gradients[0] != 0) {
+      const double own = step * gradients[0], average_step = own * s.clock->average_scale;
+      if (kPaired)
+        add_to_pairs(v, row, own, average_step);
+      else if (u)
+        add_to_both(v, u, row, own, average_step);
+      else
+        add_row(v, row, own);
+    }
+  }
+  void end(double mass) const { advance<W>(c, s, eta, mass); }
+};
+
+}  // namespace STEEPEST_ISA
+}  // namespace steepest

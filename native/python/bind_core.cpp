@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python names for sparse rows, what they are made of, and arrays that are mostly zero.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
+
+#include <limits>
+#include <tuple>
+#include <variant>
+
+#include "core/convert.h"
+#include "core/nonzeros.h"
+#include "python/rows.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace steepest {
+namespace {
+
+// -------------------------------------------------------------------------------------------------------
+// rows
+
+// (indptr, indices, values), and what else is returned.
+template <typename... More>
+using Arrays = std::tuple<NumpyArray<int64_t>, NumpyArray<int32_t>, NumpyArray<float>, More...>;
+
+template <typename... More>
+Arrays<More...> arrays_of(OwnedRows rows, More... more) {
+  const int64_t n_entries = rows.indptr[rows.n];
+  return {numpy_array(std::move(rows.indptr), rows.n + 1), numpy_array(std::move(rows.indices), n_entries),
+          numpy_array(std::move(rows.values), n_entries), more...};
+}
+
+// Calls work without the GIL.
+template <typename Work>
+auto released(const Work& work) {
+  nb::gil_scoped_release release;
+  return work();
+}
+
+Arrays<int64_t> place(const RowArrays& block, const Out<int32_t>& number,
+                      const std::optional<Out<int32_t>>& owners, int64_t n_slots) {
+  const Rows rows = block.view(size_of(number));
+  require(!owners || owners->size() >= number.size(), "owners is too short");
+  int32_t* const to = owners ? owners->data() : nullptr;
+  OwnedRows placed = released([&] { return place_features(rows, number.data(), to, n_slots); });
+  return arrays_of(std::move(placed), n_slots);
+}
+
+std::pair<NumpyArray<int32_t>, int64_t> number(const In<int32_t>& indices) {
+  const int64_t n = size_of(indices);
+  require(n < std::numeric_limits<int32_t>::max(), "these are too many indices to number at once");
+  std::unique_ptr<int32_t[]> numbers(new int32_t[n + 1]);
+  const int64_t n_distinct = released([&] { return number_columns(indices.data(), n, numbers.get()); });
+  return {numpy_array(std::move(numbers), n), n_distinct};
+}
+
+// The arrays, or the number of the first row that holds NaN, infinity or more than float32 can.
+template <typename T>
+std::variant<int64_t, Arrays<>> from_dense(
+    const nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>& matrix) {
+  const int64_t n_rows = static_cast<int64_t>(matrix.shape(0));
+  const int64_t n_columns = static_cast<int64_t>(matrix.shape(1));
+  int64_t bad = -1;
+  OwnedRows rows = released([&] { return sparse_rows(matrix.data(), n_rows, n_columns, bad); });
+  if (bad >= 0) return bad;
+  return arrays_of(std::move(rows));
+}
+
+Arrays<> columns_of(const RowArrays& block, int64_t n_features) {
+  const Rows rows = block.view(n_features);
+  require(n_features >= 0 && rows.n <= std::numeric_limits<int32_t>::max(),
+          "there are more than 2 billion rows");
+  return arrays_of(released([&] {
+    for (int64_t q = 0; q < rows.n; ++q)
+      require(indices_fit(row_in_turn(rows, q), n_features), "a column index is out of range");
+    return transpose(rows);
+  }));
+}
+
+// ------------------------------------------------------------------------------------------ arrays of zeros
+
+using Elements = nb::ndarray<nb::ro, nb::ndim<1>, nb::device::cpu>;  // with any step between them
+using InElements = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutElements = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Calls work with a zero of the type that has as many bytes as an element.
+template <typename Work>
+void by_width(size_t width, Work work) {
+  if (width == 1) return work(uint8_t{});
+  if (width == 2) return work(uint16_t{});
+  if (width == 4) return work(uint32_t{});
+  require(width == 8, "elements must have 1, 2, 4 or 8 bytes");
+  work(uint64_t{});
+}
+
+// Calls work with the elements as such a type, side by side or not.
+template <typename Work>
+void by_step(const Elements& elements, Work work) {
+  by_width(elements.itemsize(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* const first = static_cast<const T*>(elements.data());
+    if (elements.shape(0) < 2 || elements.stride(0) == 1) return work(Dense<T>{first}, zero);
+    work(Spaced<T>{first, elements.stride(0)}, zero);
+  });
+}
+
+// The mask of n elements.
+template <typename Mask>
+auto* mask_of(const Mask& mask, int64_t n) {
+  require(size_of(mask) == mask_size(n), "the mask has another size");
+  return mask.data();
+}
+
+bool has_bits_beyond(const uint8_t* mask, int64_t n) { return n % 8 != 0 && mask[n / 8] >> n % 8 != 0; }
+
+int64_t mark(const Elements& elements, const Out<uint8_t>& mask, int64_t n_threads) {
+  const int64_t n = size_of(elements);
+  uint8_t* const bits = mask_of(mask, n);
+  nb::gil_scoped_release release;
+  by_step(elements, [&](auto found, auto) { mark_nonzeros(found, n, bits, n_threads); });
+  return MaskParts(bits, mask_size(n), n_threads).total();
+}
+
+void pick(const Elements& elements, const In<uint8_t>& mask, const OutElements& values, int64_t n_threads) {
+  const int64_t n = size_of(elements);
+  const uint8_t* const bits = mask_of(mask, n);
+  require(values.itemsize() == elements.itemsize(), "values and elements differ in type");
+  nb::gil_scoped_release release;
+  const MaskParts parts(bits, mask_size(n), n_threads);
+  require(parts.total() == size_of(values), "the mask does not fit the values");
+  require(!has_bits_beyond(bits, n), "the mask has bits beyond the last element");
+  by_step(elements, [&](auto found, auto zero) {
+    pick_nonzeros(found, bits, parts, static_cast<decltype(zero)*>(values.data()));
+  });
+}
+
+void places(const In<uint8_t>& mask, const OutElements& places, int64_t n_threads) {
+  require(places.itemsize() == 4 || places.itemsize() == 8, "places must have 4 or 8 bytes");
+  nb::gil_scoped_release release;
+  const MaskParts parts(mask.data(), size_of(mask), n_threads);
+  require(parts.total() == size_of(places), "the mask does not fit the places");
+  if (places.itemsize() == 4) return list_places(mask.data(), parts, static_cast<int32_t*>(places.data()));
+  list_places(mask.data(), parts, static_cast<int64_t*>(places.data()));
+}
+
+// Whether the mask fits the values; elements are written only if it does.
+bool spread(const In<uint8_t>& mask, const InElements& values, const OutElements& elements,
+            int64_t n_threads) {
+  const int64_t n = size_of(elements);
+  const uint8_t* const bits = mask_of(mask, n);
+  require(values.itemsize() == elements.itemsize(), "values and elements differ in type");
+  nb::gil_scoped_release release;
+  const MaskParts parts(bits, mask_size(n), n_threads);
+  if (parts.total() != size_of(values) || has_bits_beyond(bits, n)) return false;
+  by_width(elements.itemsize(), [&](auto zero) {
+    using T = decltype(zero);
+    spread_nonzeros(static_cast<const T*>(values.data()), bits, parts, static_cast<T*>(elements.data()), n);
+  });
+  return true;
+}
+
+}  // namespace
+}  // namespace steepest
+
+using namespace steepest;
+
+void bind_core(nb::module_& module) {
+  nb::class_<RowArrays>(module, "Rows", "Sparse rows, checked once: a CSR block and the order of its visits.")
+      .def(nb::init<In<int64_t>, In<int32_t>, In<float>, std::optional<In<double>>, std::optional<In<double>>,
+                    std::optional<In<int64_t>>>(),
+           "indptr"_a, "indices"_a, "values"_a, "y"_a = nb::none(), "weight"_a = nb::none(),
+           "order"_a = nb::none())
+      .def_prop_ro("n_rows", &RowArrays::n_rows, "Rows of the block.")
+      .def_prop_ro("n_visits", &RowArrays::n_visits, "Rows to visit, in their order.");
+  module.def("place_features", &place, "rows"_a, "number"_a.noconvert(), "owners"_a.noconvert().none(),
+             "n_slots"_a);
+  module.def("number_columns", &number, "indices"_a.noconvert());
+  module.def("sparse_rows", &from_dense<float>, "matrix"_a.noconvert());
+  module.def("sparse_rows", &from_dense<double>, "matrix"_a.noconvert());
+  module.def("transpose", &columns_of, "rows"_a, "n_features"_a);
+  module.def("mark_nonzeros", &mark, "elements"_a.noconvert(), "mask"_a.noconvert(), "n_threads"_a = 1);
+  module.def("pick_nonzeros", &pick, "elements"_a.noconvert(), "mask"_a.noconvert(), "values"_a.noconvert(),
+             "n_threads"_a = 1);
+  module.def("list_places", &places, "mask"_a.noconvert(), "places"_a.noconvert(), "n_threads"_a = 1);
+  module.def("spread_nonzeros", &spread, "mask"_a.noconvert(), "values"_a.noconvert(),
+             "elements"_a.noconvert(), "n_threads"_a = 1);
+}

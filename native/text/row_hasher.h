@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row after the other to its hashed features.
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/compiler.h"
+#include "text/hash.h"
+#include "text/row_sum.h"
+#include "text/text.h"
+
+namespace steepest {
+
+constexpr uint64_t kCharacterMark = 0x3C3E;  // "<>": words and character n-grams of the same letters differ
+constexpr size_t kCountsAhead = 24;          // prefetched: a trip to memory takes as long as so many entries
+
+// A task and what follows from it for all rows.
+struct Plan {
+  Plan(const HashTask& task, int64_t n_parts)
+      : task(task), n_parts(n_parts), logs(small_logs()), log_rows(1 + log1p(task.n_documents)) {}
+
+  double inverse_frequency(uint32_t count) const { return log_rows - log_count(count); }
+  double log_count(uint32_t count) const { return count < logs.size() ? logs[count] : log1p(count); }
+  // Each row is counted and then weighted by what was counted so far, which takes rows one after the other.
+  bool counts_and_weighs() const { return task.count_documents && task.document_counts; }
+
+  const HashTask& task;
+  int64_t n_parts;
+  const std::vector<double>& logs;  // log(1 + count)
+  double log_rows;                  // 1 + log(1 + rows)
+
+ private:
+  // Of small counts, made once: a thousand logarithms cost more than a text of twenty words.
+  static const std::vector<double>& small_logs() {
+    static const std::vector<double> logs = [] {
+      std::vector<double> made(1 << 15);
+      for (size_t count = 0; count < made.size(); ++count) made[count] = log1p(static_cast<double>(count));
+      return made;
+    }();
+    return logs;
+  }
+};
+
+// 1 + log(times), the weight of a word that comes so often in its row; few come more than some dozen times.
+inline float damped(float times) {
+  constexpr size_t kOften = 256;
+  static const std::vector<float> known = [] {
+    std::vector<float> made(kOften);
+    for (size_t k = 1; k < kOften; ++k) made[k] = 1 + logf(static_cast<float>(k));
+    return made;
+  }();
+  return times < kOften ? known[static_cast<size_t>(times)] : 1 + logf(times);
+}
+
+// To length 1, or so that c copies are together as long as one feature.
+inline void scale(const HashOptions& options, float* x, size_t n) {
+  double factor = 1 / sqrt(static_cast<double>(options.copies));
+  if (options.normalise) {
+    double squares[4] = {};  // four sums, since one would wait for each addition
+    size_t k = 0;
+    for (; k + 4 <= n; k += 4)
+      for (size_t lane = 0; lane < 4; ++lane) squares[lane] += static_cast<double>(x[k + lane]) * x[k + lane];
+    for (; k < n; ++k) squares[0] += static_cast<double>(x[k]) * x[k];
+    const double square = (squares[0] + squares[1]) + (squares[2] + squares[3]);
+    factor = square > 0 ? 1 / sqrt(square) : 1;
+  }
+  if (static_cast<float>(factor) != 1)
+    for (size_t k = 0; k < n; ++k) x[k] *= static_cast<float>(factor);
+}
+
+// Counts the words of a row, then weighs them by the rows up to and with this one.
+inline void count_and_weigh(const Plan& plan, int64_t row, const int32_t* index, float* x, size_t n) {
+  uint32_t* const counts = plan.task.count_documents;
+  const double log_rows = 1 + log1p(plan.task.n_documents + static_cast<double>(row + 1));
+  for (size_t k = 0; k < std::min(n, kCountsAhead); ++k) PREFETCH(counts + index[k]);
+  for (size_t k = 0; k < n; ++k) {
+    if (k + kCountsAhead < n) PREFETCH(counts + index[k + kCountsAhead]);
+    const uint32_t count = ++counts[index[k]];
+    x[k] = static_cast<float>(x[k] * (log_rows - plan.log_count(count)));
+  }
+  scale(plan.task.recipe.options, x, n);
+}
+
+// How to name the features of a batch: the n-grams of words by their place, everything else by its text.
+struct WordNamer {
+  Words& words;
+  const std::string& prefix;
+  uint32_t n;
+
+  void log(NameLog& log, uint32_t bucket, uint32_t fingerprint, size_t i) const {
+    log.add_words(bucket, fingerprint, static_cast<uint32_t>(i), n);
+  }
+  std::string text(size_t i) const {
+    std::string name = prefix;
+    for (uint32_t k = static_cast<uint32_t>(i); k < i + n; ++k) {
+      if (k > i) name += ' ';
+      name.append(reinterpret_cast<const char*>(words.bytes()) + words.start(k), words.size(k));
+    }
+    return name;
+  }
+};
+
+template <typename F>
+struct TextNamer {
+  F text;
+  void log(NameLog& log, uint32_t bucket, uint32_t fingerprint, size_t i) const {
+    log.add_text(bucket, fingerprint, text(i));
+  }
+};
+
+template <typename F>
+TextNamer<F> named(F text) {
+  return {text};
+}
+
+// The features of one column in one row. They all have the same value: 1, or the number in the column.
+struct Features {
+  std::vector<uint64_t> hashes;
+  std::vector<std::string> names;  // only in rows that are read into the book of names
+  float value = 1;
+  bool is_number = false;
+
+  void clear() {
+    hashes.clear();
+    names.clear();
+    value = 1;
+    is_number = false;
+  }
+};
+
+class RowHasher {
+ public:
+  explicit RowHasher(const Recipe& recipe)
+      : recipe_(recipe),
+        options_(recipe.options),
+        words_(options_.lowercase, static_cast<uint32_t>(options_.min_letters)),
+        features_(recipe.readers.size()),
+        row_(options_.n_bits, options_.is_signed) {}
+
+  // Rows of this plan follow, with about so many features in all.
+  void begin(const Plan& plan, size_t likely) {
+    plan_ = &plan;
+    touched_.assign(plan.task.book ? NameBook::kSampledBuckets / 64 : 0, 0);
+    row_.expect(likely);
+    rows_.reserve(likely);
+  }
+  void forget_rows() { rows_ = HashedRows(); }
+
+  // With a log: its features' names are written there.
+  void add_row(int64_t row, NameLog* log) {
+    log_ = log;
+    row_.clear();
+    singles_.clear();
+    has_number_ = false;
+    for (size_t k = 0; k < features_.size(); ++k) read(k, row);
+    insert_singles();
+    add_crosses(false, 1);
+    write_out();
+    weigh(row);
+    if (has_number_) add_numbers();
+    if (plan_->task.book) {
+      const int32_t* const index = indices();
+      for (size_t k = 0; k < row_.size(); ++k)
+        if (const uint32_t j = static_cast<uint32_t>(index[k]); j < NameBook::kSampledBuckets)
+          touched_[j / 64] |= uint64_t{1} << j % 64;
+    }
+    rows_.indptr.push_back(rows_.indptr.back() + static_cast<int64_t>(row_.size()));
+  }
+
+  HashedRows& rows() { return rows_; }
+  const uint64_t* touched() const { return touched_.data(); }
+
+  // That it holds on to; all else is in proportion to these.
+  size_t n_bytes() const {
+    const size_t n_hashes =
+        word_hashes_.capacity() + grams_.capacity() + singles_.capacity() + copied_.capacity();
+    return words_.n_bytes() + scratch_.capacity() + n_hashes * sizeof(uint64_t) + row_.n_bytes();
+  }
+
+ private:
+  // Of the row that is being made.
+  int32_t* indices() { return rows_.indices.data() + rows_.size(); }
+  float* values() { return rows_.values.data() + rows_.size(); }
+
+  void read(size_t k, int64_t row) {
+    const ColumnReader& reader = recipe_.readers[k];
+    Features& features = features_[k];
+    features.clear();
+    const Field& field = plan_->task.fields[k];
+    if (field.kind == kNumber) return read_number(reader, features, field.numbers[row]);
+    const Span value = field.texts.at(row);
+    if (!value.data) return read_missing(reader, features);
+    if (field.kind != kText) return read_category(reader, features, value);
+    insert_singles();
+    read_text(reader, features, value);
+  }
+
+  void read_text(const ColumnReader& reader, Features& features, Span document) {
+    words_.read(document);
+    const uint8_t* const bytes = words_.bytes();
+    word_hashes_.resize(words_.count());
+    for (uint32_t i = 0; i < words_.count(); ++i)
+      word_hashes_[i] = hash_bytes(bytes + words_.start(i), words_.size(i), reader.key);
+    if (!reader.stop_words.empty()) {
+      auto stopped = [&](uint64_t hash) { return reader.stop_words.contain(hash); };
+      words_.select([&](uint32_t i) { return !stopped(word_hashes_[i]); });
+      word_hashes_.erase(std::remove_if(word_hashes_.begin(), word_hashes_.end(), stopped),
+                         word_hashes_.end());
+    }
+    if (log_)
+      log_->begin_page(reader.prefix, reinterpret_cast<const char*>(bytes), words_.bounds(), words_.count());
+    read_word_grams(reader, features);
+    if (options_.character_high > 0) read_character_grams(reader, features);
+  }
+
+  // An n-gram is the mix of the (n-1)-gram that starts with it and its last word.
+  void read_word_grams(const ColumnReader& reader, Features& features) {
+    const size_t n_words = word_hashes_.size();
+    grams_ = word_hashes_;
+    for (size_t n = 1; n <= static_cast<size_t>(options_.word_high) && n <= n_words; ++n) {
+      const size_t count = n_words - n + 1;
+      for (size_t i = 0; n > 1 && i < count; ++i) grams_[i] = mix(grams_[i], word_hashes_[i + n - 1]);
+      if (n < static_cast<size_t>(options_.word_low)) continue;
+      emit(reader, features, count, WordNamer{words_, reader.prefix, static_cast<uint32_t>(n)});
+    }
+  }
+
+  // All runs of low..high characters in <word>; of a word shorter than low, the whole. A mark alone is not a
+  // feature.
+  void read_character_grams(const ColumnReader& reader, Features& features) {
+    const uint64_t key = reader.key ^ kCharacterMark;
+    const uint32_t low = static_cast<uint32_t>(options_.character_low);
+    const uint32_t high = static_cast<uint32_t>(options_.character_high);
+    uint8_t* const bytes = words_.bytes();
+    std::vector<std::pair<uint32_t, uint32_t>> runs;
+    for (uint32_t i = 0; i < words_.count(); ++i) {
+      uint8_t* const word = bytes + static_cast<int64_t>(words_.start(i)) - 1;
+      const uint32_t size = words_.size(i) + 2;
+      word[0] = '<';
+      word[size - 1] = '>';
+      letters_.clear();  // where each character begins
+      for (uint32_t k = 0; k < size; ++k)
+        if ((word[k] & 0xC0) != 0x80) letters_.push_back(k);
+      const uint32_t n_letters = static_cast<uint32_t>(letters_.size());
+      letters_.push_back(size);
+      grams_.clear();
+      runs.clear();
+      for (uint32_t n = std::min(low, n_letters); n <= std::min(high, n_letters); ++n)
+        for (uint32_t k = n == 1; k + n <= n_letters - (n == 1); ++k) {
+          runs.emplace_back(letters_[k], letters_[k + n] - letters_[k]);
+          grams_.push_back(hash_bytes(word + runs.back().first, runs.back().second, key));
+        }
+      emit(reader, features, grams_.size(), named([&](size_t k) {
+             const char* const text = reinterpret_cast<const char*>(word) + runs[k].first;
+             return reader.prefix + "'" + std::string(text, runs[k].second) + "'";
+           }));
+    }
+  }
+
+  void read_category(const ColumnReader& reader, Features& features, Span value) {
+    const std::string& label = reader.label;
+    const size_t size = label.size() + static_cast<size_t>(value.size);
+    if (scratch_.size() < size + 16) scratch_.resize(size + 16);
+    memcpy(scratch_.data(), label.data(), label.size());
+    memcpy(scratch_.data() + label.size(), value.data, static_cast<size_t>(value.size));
+    emit_single(reader, features, hash_bytes(scratch_.data(), size, reader.seed_key), named([&](size_t) {
+                  return std::string(reinterpret_cast<const char*>(scratch_.data()), size);
+                }));
+  }
+
+  void read_number(const ColumnReader& reader, Features& features, double number) {
+    if (isnan(number)) return read_missing(reader, features);
+    features.is_number = has_number_ = true;
+    features.value = static_cast<float>(number);
+    if (number == 0) return;
+    features.hashes.push_back(reader.number);
+    if (log_) features.names.push_back(reader.name);
+  }
+
+  void read_missing(const ColumnReader& reader, Features& features) {
+    emit_single(reader, features, reader.missing, named([&](size_t) { return reader.label + kMissing; }));
+  }
+
+  // Hands over the first n hashes of grams_.
+  template <typename Namer>
+  void emit(const ColumnReader& reader, Features& features, size_t n, const Namer& name) {
+    insert(grams_, n, 1, name);
+    if (!reader.crossed) return;
+    features.hashes.insert(features.hashes.end(), grams_.begin(), grams_.begin() + n);
+    for (size_t i = 0; log_ && i < n; ++i) features.names.push_back(name.text(i));
+  }
+
+  // Features that come alone wait for their neighbours: to insert one costs almost as much as to insert ten.
+  template <typename Namer>
+  void emit_single(const ColumnReader& reader, Features& features, uint64_t hash, const Namer& name) {
+    if (log_ || options_.copies > 1) {
+      grams_.assign(1, hash);
+      return emit(reader, features, 1, name);
+    }
+    singles_.push_back(hash);
+    if (reader.crossed) features.hashes.push_back(hash);
+  }
+
+  void insert_singles() {
+    if (singles_.empty()) return;
+    row_.make_room(singles_.size());
+    row_.add<false>(singles_.data(), singles_.size(), 1, nullptr);
+    singles_.clear();
+  }
+
+  // Those with numbers, or those without.
+  void add_crosses(bool of_numbers, float factor) {
+    for (const auto& pair : recipe_.crosses) {
+      const Features &a = features_[pair.first], &b = features_[pair.second];
+      if ((a.is_number || b.is_number) != of_numbers) continue;
+      for (size_t i = 0; i < a.hashes.size(); ++i) {
+        grams_.resize(b.hashes.size());
+        for (size_t k = 0; k < b.hashes.size(); ++k) grams_[k] = mix(a.hashes[i], b.hashes[k]);
+        insert(grams_, grams_.size(), a.value * b.value * factor,
+               named([&](size_t k) { return a.names[i] + "#" + b.names[k]; }));
+      }
+    }
+  }
+
+  // Numbers, and crosses with them, come to the row when it has been weighed.
+  void add_numbers() {
+    for (size_t k = 0; k < row_.size(); ++k) row_.set(k, values()[k]);
+    const float factor = static_cast<float>(1 / sqrt(static_cast<double>(options_.copies)));
+    for (size_t k = 0; k < features_.size(); ++k) {
+      const Features& own = features_[k];
+      if (!own.is_number) continue;
+      insert(own.hashes, own.hashes.size(), own.value * factor,
+             named([&](size_t) { return recipe_.readers[k].name; }));
+    }
+    add_crosses(true, factor);
+    write_out();
+  }
+
+  template <typename Namer>
+  void insert(const std::vector<uint64_t>& hashes, size_t n, float value, const Namer& name) {
+    for (int32_t copy = 0; copy < options_.copies; ++copy) {
+      const uint64_t* these = hashes.data();
+      if (copy) {
+        copied_.resize(n);
+        for (size_t i = 0; i < n; ++i) copied_[i] = copy_hash(hashes[i], static_cast<uint64_t>(copy));
+        these = copied_.data();
+      }
+      row_.make_room(n);
+      // The row is weighed soon. Asked for now, the counts come while features are added up.
+      const uint32_t* const counts = plan_->counts_and_weighs() ? nullptr : plan_->task.document_counts;
+      if (counts)
+        for (size_t i = 0; i < n; ++i) PREFETCH(counts + bucket_of(these[i], options_.n_bits));
+      if (!log_) {
+        row_.add<false>(these, n, value, nullptr);
+        continue;
+      }
+      is_new_.resize(n);
+      row_.add<true>(these, n, value, is_new_.data());
+      for (size_t i = 0; i < n; ++i) {
+        if (!is_new_[i]) continue;
+        name.log(*log_, bucket_of(these[i], options_.n_bits), static_cast<uint32_t>(these[i]), i);
+      }
+    }
+  }
+
+  void write_out() {
+    rows_.reserve(rows_.size() + row_.size());
+    int32_t* const index = indices();
+    float* const x = values();
+    for (size_t k = 0; k < row_.size(); ++k) {
+      index[k] = static_cast<int32_t>(row_.bucket(k));
+      x[k] = row_.value(k);
+    }
+  }
+
+  // Counts to values. What has come into the row so far are words, categories and crosses of such.
+  void weigh(int64_t row) {
+    const size_t n = row_.size();
+    const int32_t* const index = indices();
+    float* const x = values();
+    if (options_.weighting == kBinary)
+      for (size_t k = 0; k < n; ++k) x[k] = static_cast<float>((x[k] > 0) - (x[k] < 0));
+    if (options_.weighting == kLog)
+      for (size_t k = 0; k < n; ++k)
+        if (x[k] != 0 && fabsf(x[k]) != 1) x[k] = copysignf(damped(fabsf(x[k])), x[k]);
+    if (plan_->counts_and_weighs()) {
+      if (plan_->n_parts == 1) count_and_weigh(*plan_, row, index, x, n);  // else when all rows are there
+      return;
+    }
+    if (uint32_t* const counts = plan_->task.count_documents) count_documents(counts, index, n);
+    if (const uint32_t* const counts = plan_->task.document_counts)
+      for (size_t k = 0; k < n; ++k)
+        x[k] = static_cast<float>(x[k] * plan_->inverse_frequency(counts[index[k]]));
+    scale(options_, x, n);
+  }
+
+  // Sums of whole numbers do not depend on the order, so all threads may count in one array.
+  void count_documents(uint32_t* counts, const int32_t* index, size_t n) const {
+    if (plan_->n_parts == 1) {
+      for (size_t k = 0; k < n; ++k) ++counts[index[k]];
+      return;
+    }
+    static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t), "counts are taken for atomic ones");
+    auto* const shared = reinterpret_cast<std::atomic<uint32_t>*>(counts);
+    for (size_t k = 0; k < n; ++k) shared[index[k]].fetch_add(1, std::memory_order_relaxed);
+  }
+
+  const Recipe& recipe_;
+  const HashOptions& options_;
+  const Plan* plan_ = nullptr;
+  Words words_;
+  std::vector<uint64_t> word_hashes_, grams_, singles_, copied_;
+  std::vector<uint32_t> letters_;
+  std::vector<uint8_t> scratch_, is_new_;
+  std::vector<Features> features_;
+  std::vector<uint64_t> touched_;
+  NameLog* log_ = nullptr;
+  bool has_number_ = false;
+  HashedRows rows_;
+  RowSum row_;
+};
+
+}  // namespace steepest

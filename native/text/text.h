@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of named columns become hashed sparse rows.
+//
+// A text column gives the hash of each word, n-grams of words as mixed hashes, and character n-grams inside
+// words; a category gives hash("column=value"), a number hash("column") with the number as value, a missing
+// value hash("column=<missing>"). A cross of two columns gives mix(a, b) for each pair of their features. In
+// a row, features that meet in a bucket are added up. Counts are then weighed and the row is scaled to length
+// 1; numbers, and crosses with them, are added afterwards and keep their size. Rows are split among threads
+// and come out in order, so the result does not depend on the number of threads.
+#pragma once
+#include <stdint.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/buffer.h"
+#include "text/hash.h"
+#include "text/names.h"
+#include "text/words.h"
+
+namespace steepest {
+
+constexpr char kMissing[] = "<missing>";
+
+enum FieldKind { kText, kCategory, kNumber };
+enum Weighting { kCount, kBinary, kLog };
+
+// Texts as spans of their own, or one behind the other as Arrow keeps them; no data: missing.
+struct Texts {
+  std::vector<Span> spans;
+  const uint8_t* bytes = nullptr;
+  const int32_t* narrow = nullptr;  // where each text starts, and where the last one ends
+  const int64_t* wide = nullptr;    // the same
+  const uint8_t* valid = nullptr;   // none: all are there
+  int64_t n = 0;
+
+  Span at(int64_t i) const {
+    if (!bytes) return spans[static_cast<size_t>(i)];
+    if (valid && !valid[i]) return {nullptr, 0};
+    if (narrow) return {bytes + narrow[i], int64_t{narrow[i + 1]} - narrow[i]};
+    return {bytes + wide[i], wide[i + 1] - wide[i]};
+  }
+};
+
+// A column's values, one per row.
+struct Field {
+  int32_t kind;
+  Texts texts;                      // text and category
+  const double* numbers = nullptr;  // number; NaN: missing
+  int64_t n_numbers = 0;
+
+  int64_t n_rows() const { return kind == kNumber ? n_numbers : texts.n; }
+};
+
+struct HashOptions {
+  int32_t n_bits;
+  int32_t word_low, word_high;            // n-grams of words; 0, 0: none
+  int32_t character_low, character_high;  // n-grams of characters; 0, 0: none
+  int32_t weighting;
+  int32_t copies;
+  int32_t min_letters;
+  bool is_signed, lowercase, normalise;
+  uint64_t seed;
+};
+
+struct Column {
+  int32_t kind;
+  std::string name;    // empty for a text that is alone
+  std::string prefix;  // of the names of its words: distinguishes two texts
+};
+
+// Which words to leave out, by hash.
+class StopWords {
+ public:
+  StopWords(const std::vector<std::string>& words, uint64_t key) {
+    for (const std::string& word : words) hashes_.push_back(hash_string(word, key));
+    std::sort(hashes_.begin(), hashes_.end());
+    // One bit of a small filter answers for almost every word that is not a stop word.
+    filter_.resize(hashes_.empty() ? 0 : 1024);
+    for (uint64_t hash : hashes_) filter_[hash >> 48 & 1023] |= uint64_t{1} << (hash >> 58);
+  }
+  bool empty() const { return hashes_.empty(); }
+  bool contain(uint64_t hash) const {
+    return (filter_[hash >> 48 & 1023] >> (hash >> 58) & 1) &&
+           std::binary_search(hashes_.begin(), hashes_.end(), hash);
+  }
+
+ private:
+  std::vector<uint64_t> hashes_, filter_;
+};
+
+// A column, and what is known of it before the first row.
+struct ColumnReader : Column {
+  ColumnReader(const Column& column, uint64_t seed, const std::vector<std::string>& stop_words, bool crossed)
+      : Column(column),
+        crossed(crossed),
+        label(name.empty() ? "" : name + "="),
+        seed_key(key_of_seed(seed)),
+        key(field_key(name, seed)),
+        missing(hash_string(label + kMissing, seed_key)),
+        number(hash_string(name, seed_key)),
+        stop_words(kind == kText ? stop_words : std::vector<std::string>(), key) {}
+
+  bool crossed;
+  std::string label;         // in front of values
+  uint64_t seed_key, key;    // of values, and of words
+  uint64_t missing, number;  // the hashes of these features
+  StopWords stop_words;
+};
+
+typedef std::vector<std::pair<int32_t, int32_t>> Crosses;
+
+class RowHasher;
+typedef std::vector<std::unique_ptr<RowHasher>> RowHashers;
+
+// How rows are hashed: all that does not depend on them. It is made once, since for a single short text that
+// takes longer than the text; the hashers in it are used again and again, each by one thread at a time.
+class Recipe {
+ public:
+  Recipe(const HashOptions& options, const std::vector<Column>& columns, Crosses crosses,
+         const std::vector<std::string>& stop_words);
+  ~Recipe();
+
+  // Hashers for n threads.
+  RowHashers borrow(int64_t n) const;
+  void give_back(RowHashers hashers) const;
+
+  const HashOptions options;
+  const Crosses crosses;
+  std::vector<ColumnReader> readers;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable RowHashers idle_;
+};
+
+struct HashTask {
+  const Recipe& recipe;
+  int64_t n_rows = 0;
+  std::vector<Field> fields = {};  // one for each column of the recipe
+  // Rows in which each bucket occurs. To be counted in this pass, or to be used for tf-idf; null for neither.
+  uint32_t* count_documents = nullptr;
+  const uint32_t* document_counts = nullptr;
+  double n_documents = 0;
+  NameBook* book = nullptr;
+};
+
+struct HashedRows {
+  std::vector<int64_t> indptr = {0};
+  Buffer<int32_t> indices;
+  Buffer<float> values;
+
+  size_t size() const { return static_cast<size_t>(indptr.back()); }
+  void reserve(size_t n) {
+    indices.reserve(n);
+    values.reserve(n);
+  }
+};
+
+HashedRows hash_rows(const HashTask& task, int n_threads);
+
+}  // namespace steepest

@@ -1,0 +1,1 @@
+"""Bytes: files as blocks of whole lines, packing, and reading ahead."""

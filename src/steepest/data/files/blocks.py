@@ -1,0 +1,319 @@
+"""Text files as blocks of whole lines, read in any order, in constant memory.
+
+A text is laid out on a grid of BLOCK_BYTES: block i holds the lines that start in bytes [i*B, (i+1)*B). Every line is
+in exactly one block, and a block can be read without the others, so files can be sharded and shuffled. Text that
+cannot be sought (gz, bz2, zst, pipes, standard input) is cut on the same grid while it streams by: a file and its
+compressed copy have the same blocks. A row's number, (file, block, row in the block), is stable whatever the order.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import itertools
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+
+from steepest.data.files.packing import LONGEST_MARK, packing_of, unpacked
+from steepest.errors import DataError
+
+# Large enough that seeking and calling cost nothing, small enough that shuffled blocks mix and stay in cache.
+BLOCK_BYTES = 1 << 20
+# A line that goes on for more than this behind its block is not a line: the file is binary, or lost its newlines.
+LINE_LIMIT = 256 << 20
+# Read beyond a block in the hope that its last line ends there.
+_SPARE_BYTES = 1 << 14
+_BLOCK_BITS, _ROW_BITS = 20, 24
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+Text = bytes | memoryview
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines of one file, from byte `start` of its text on. Streams know how many lines came before."""
+
+    file: TextFile
+    number: int
+    start: int
+    text: Text
+    lines_before: int | None = None
+
+    @property
+    def first_id(self) -> int:
+        """The stable number of the block's first row."""
+        return (((self.file.position << _BLOCK_BITS) + self.number) << _ROW_BITS) & 0x7FFF_FFFF_FFFF_FFFF
+
+    def line_number(self, offset: int) -> int | None:
+        """The line, counted from 1, at a byte of the block; None if that takes another pass over the file."""
+        if self.lines_before is None:
+            return None
+        return self.lines_before + _count_lines(self.text[:offset]) + 1
+
+
+def split_row_id(row_id: int) -> tuple[int, int, int]:
+    """(position of the file, number of the block, number in the block) of a row."""
+    block, row = divmod(row_id, 1 << _ROW_BITS)
+    return block >> _BLOCK_BITS, block & ((1 << _BLOCK_BITS) - 1), row
+
+
+class TextFile:
+    """One file, pipe or standard input ("-"), the `position`-th of its source."""
+
+    def __init__(self, path: str, position: int = 0) -> None:
+        self.path = path
+        self.position = position
+        self.name = "standard input" if path == "-" else path
+        self.size: int | None = None
+        self.packing = ""
+        self.once = True
+        self._opened = False
+        self._waiting: Iterator[bytes] | None = None
+        if path != "-":
+            self._inspect()
+
+    @property
+    def seekable(self) -> bool:
+        """Whether blocks can be read in any order."""
+        return not self.once and not self.packing
+
+    def n_blocks(self) -> int:
+        """How many blocks the file has now (it may have grown); of a packed one at least so many, of a pipe 0."""
+        return 0 if self.once else -(-self._status().st_size // BLOCK_BYTES)
+
+    def fingerprint(self) -> list[str | int]:
+        """Path, size and time of the last change, by which the same content is known again."""
+        if self.once:
+            raise DataError(f"{self.name} can be read only once, so it cannot be cached; save it in a file first")
+        status = self._status()
+        return [self.path, status.st_size, status.st_mtime_ns]
+
+    def read_block(self, number: int) -> Block:
+        """One block of a seekable file; its text is empty if no line starts in it."""
+        start = number * BLOCK_BYTES
+        lead = 1 if number else 0  # the byte before shows whether a line starts at the first byte
+        try:
+            with open(self.path, "rb", buffering=0) as raw:
+                raw.seek(start - lead)
+                data = _read_fully(raw, lead + BLOCK_BYTES + _SPARE_BYTES)
+                first = data.find(b"\n", 0, lead + BLOCK_BYTES) + 1 if lead else _mark_length(data)
+                if not data:
+                    raise DataError(f"{self.name} became shorter while it was read; leave it alone until training ends")
+                if lead and first in (0, lead + BLOCK_BYTES):
+                    return Block(self, number, start, b"")
+                data, stop = self._gather(_growing_pieces(raw), data, lead + BLOCK_BYTES - 1, None, start - lead)
+        except OSError as error:
+            raise self._explain(error) from None
+        return Block(self, number, start - lead + first, memoryview(data)[first:stop])
+
+    def stream(self) -> Generator[Block, None, None]:
+        """All blocks, one after the other."""
+        start = lines = 0
+        text: bytes = b""
+        pieces = self.pieces()
+        while True:
+            number = start // BLOCK_BYTES
+            text, stop = self._gather(pieces, text, (number + 1) * BLOCK_BYTES - start - 1, lines)
+            if not text:
+                return
+            skip = 0 if start else _mark_length(text)
+            block = memoryview(text)[skip:stop]
+            if len(block):
+                yield Block(self, number, start + skip, block, lines)
+            lines += _count_lines(block)
+            start += stop
+            text = text[stop:]
+
+    def pieces(self) -> Iterator[bytes]:
+        """The unpacked bytes in pieces of any size."""
+        waiting, self._waiting = self._waiting, None
+        return waiting if waiting is not None else self._open()
+
+    def head(self, n_bytes: int) -> bytes:
+        """The first bytes, unpacked. A pipe gives them again when it is read."""
+        pieces = self.pieces()
+        taken: list[bytes] = []
+        while sum(map(len, taken)) < n_bytes and (piece := self._next(pieces, taken, 0)):
+            taken.append(piece)
+        if self.once:
+            self._waiting = itertools.chain(taken, pieces)
+        elif isinstance(pieces, Generator):
+            pieces.close()
+        head = b"".join(taken)
+        return head[_mark_length(head) : n_bytes]
+
+    def line_number(self, offset: int) -> int | None:
+        """The line, counted from 1, at a byte of a seekable file; None if the file is gone."""
+        lines = 1
+        try:
+            with open(self.path, "rb", buffering=0) as raw:
+                while offset > 0 and (data := raw.read(min(offset, BLOCK_BYTES))):
+                    lines += data.count(b"\n")
+                    offset -= len(data)
+        except OSError:
+            return None
+        return lines
+
+    def _status(self) -> os.stat_result:
+        try:
+            return os.stat(self.path)
+        except OSError as error:
+            raise self._explain(error) from None
+
+    def _inspect(self) -> None:
+        status = self._status()
+        if stat.S_ISDIR(status.st_mode):
+            raise DataError(f"{self.name} is a directory; name its files, for example {os.path.join(self.name, '*')!r}")
+        self.once = not stat.S_ISREG(status.st_mode)
+        if not self.once:
+            self.size = status.st_size
+            try:
+                with open(self.path, "rb", buffering=0) as raw:
+                    self.packing = packing_of(raw.read(LONGEST_MARK))
+            except OSError as error:
+                raise self._explain(error) from None
+
+    def _open(self) -> Generator[bytes, None, None]:
+        if self.once and self._opened:
+            raise DataError(
+                f"{self.name} can be read only once; save it in a file to read it in several epochs or parts"
+            )
+        self._opened = True
+        with _standard_input() if self.path == "-" else open(self.path, "rb", buffering=0) as raw:
+            start = _read_fully(raw, LONGEST_MARK)
+            yield from unpacked(_Resumed(start, raw), packing_of(start), self.name)
+
+    def _gather(
+        self, pieces: Iterator[bytes], text: bytes, last: int, lines: int | None, offset: int = 0
+    ) -> tuple[bytes, int]:
+        """The text and more, and where in it the line that holds byte `last` ends: there, or with the stream.
+
+        For messages: how many lines came before, or None if they are to be counted up to a byte of the file.
+        """
+        stop = text.find(b"\n", last) + 1
+        parts, size = [text], len(text)
+        while True:
+            if (stop or size) - last > LINE_LIMIT:
+                before = (self.line_number(offset) or 1) - 1 if lines is None else lines
+                line = before + b"".join(parts).count(b"\n", 0, last) + 1
+                fault = f"the line is longer than {LINE_LIMIT} bytes; check that this is a text file"
+                raise DataError(f"{self.name}, line {line}: {fault}")
+            piece = b"" if stop else self._next(pieces, parts, lines or 0)
+            if not piece:
+                return b"".join(parts), stop or size
+            end = piece.find(b"\n", max(0, last - size)) + 1
+            stop = size + end if end else 0
+            parts.append(piece)
+            size += len(piece)
+
+    def _next(self, pieces: Iterator[bytes], before: list[bytes], lines: int) -> bytes:
+        try:
+            return next(pieces, b"")
+        except (OSError, EOFError, zlib.error) as error:
+            raise self._explain(error, lines + sum(map(_count_lines, before))) from None
+
+    def _explain(self, error: Exception, lines: int = 0) -> DataError:
+        if isinstance(error, EOFError):
+            return DataError(f"{self.name} is cut short after about line {lines}; fetch or write the file again")
+        if isinstance(error, FileNotFoundError):
+            return DataError(f"{self.name} does not exist; check the name")
+        if isinstance(error, gzip.BadGzipFile | zlib.error) or not isinstance(error, OSError) or error.errno is None:
+            return DataError(
+                f"{self.name} is damaged after about line {lines} ({error}); fetch or write the file again"
+            )
+        return DataError(f"{self.name} cannot be read ({error.strerror}); check the file and its permissions")
+
+
+def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
+    """The files that a path, a pattern, a list of them, or "-" names; they exist, and not all are empty.
+
+    Files that were opened before (to read the head of a pipe, say) are taken as they are.
+    """
+    listed: list[Any] = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if listed and all(isinstance(item, TextFile) for item in listed):
+        return listed
+    names = [name for item in listed for name in _expand(os.fspath(item))]
+    if not names:
+        raise DataError("no file is given; name at least one")
+    files = [TextFile(name, position) for position, name in enumerate(names)]
+    if all(file.size == 0 for file in files):
+        raise DataError(f"{describe(files)} {'is' if len(files) == 1 else 'are'} empty; give a file with data")
+    return files
+
+
+def describe(files: Sequence[TextFile]) -> str:
+    """The files' names, in short."""
+    if len(files) == 1:
+        return files[0].name
+    return f"{files[0].name} and {len(files) - 1} other file{'s' if len(files) > 2 else ''}"
+
+
+def _expand(path: str) -> list[str]:
+    if path == "-" or not glob.has_magic(path) or os.path.exists(path):
+        return [path]
+    found = sorted(name for name in glob.glob(path, recursive=True) if not os.path.isdir(name))
+    if not found:
+        raise DataError(f"no file matches {path!r}; check the pattern")
+    return found
+
+
+def _count_lines(text: Text) -> int:
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
+
+
+def _mark_length(data: bytes) -> int:
+    return len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
+
+
+def _read_fully(raw: IO[bytes], n_bytes: int) -> bytes:
+    """As many bytes as asked for, unless the file ends; a pipe may need several calls."""
+    data = raw.read(n_bytes) or b""
+    if len(data) == n_bytes or not data:
+        return data
+    pieces = [data]
+    missing = n_bytes - len(data)
+    while missing > 0 and (data := raw.read(missing)):
+        pieces.append(data)
+        missing -= len(data)
+    return b"".join(pieces)
+
+
+def _growing_pieces(raw: IO[bytes]) -> Iterator[bytes]:
+    """What follows in a file, in the hope that a line ends soon."""
+    n_bytes = 2 * _SPARE_BYTES
+    while piece := _read_fully(raw, n_bytes):
+        yield piece
+        n_bytes *= 2
+
+
+class _Resumed:
+    """A stream from which some bytes were already taken, as if they had not been."""
+
+    def __init__(self, start: bytes, raw: IO[bytes]) -> None:
+        self.start = start
+        self.raw = raw
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        if not self.start:
+            return self.raw.read(n_bytes) or b""
+        taken = self.start if n_bytes < 0 else self.start[:n_bytes]
+        self.start = self.start[len(taken) :]
+        return taken
+
+
+@contextmanager
+def _standard_input() -> Iterator[IO[bytes]]:
+    """Without Python's buffer, whose lock a waiting thread would hold until the process ends. It stays open."""
+    if sys.stdin is None:
+        raise DataError("standard input is closed; name a file")
+    buffer: Any = sys.stdin.buffer
+    yield getattr(buffer, "raw", buffer)

@@ -1,0 +1,1 @@
+"""Readers of line formats and of arrays in memory."""

@@ -1,0 +1,59 @@
+"""Raw rows that are in memory already: texts, dicts, a DataFrame or an Arrow table, as a source to be hashed.
+
+Batches are slices, numbered by their first row, so that splits and samples work as they do on files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.data.raw import RawBatch, RawSource
+from steepest.data.source import Order, as_targets, as_weights
+from steepest.errors import DataError
+
+BATCH_ROWS = 1 << 12
+
+
+class RawArrays(RawSource):
+    """Columns or texts with targets beside them."""
+
+    def __init__(self, X: Any, y: Any = None, sample_weight: Any = None) -> None:
+        self.X = X
+        self.n_rows = n_rows = _length(X)
+        self.y: Array | None = None if y is None else as_targets(y)
+        if self.y is not None and len(self.y) != n_rows:
+            raise DataError(f"X has {n_rows} rows but y has {len(self.y)}; give one target per row")
+        self.weight = None if sample_weight is None else as_weights(sample_weight, n_rows)
+
+    def describe(self) -> str:
+        """What the rows are."""
+        return "X"
+
+    def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
+        """Slices of the rows; columns by name are one batch."""
+        assert self.n_rows is not None
+        length = self.n_rows if isinstance(self.X, Mapping) else BATCH_ROWS
+        starts = np.arange(0, self.n_rows, max(length, 1))
+        if order.shuffle != "never":
+            starts = order.generator(epoch).permutation(starts)
+        for start in starts.tolist():
+            stop = min(start + length, self.n_rows)
+            y, weight = (None if part is None else part[start:stop] for part in (self.y, self.weight))
+            yield RawBatch(_rows(self.X, start, stop), stop - start, y, weight, start, place=(start,))
+
+
+def _length(X: Any) -> int:
+    if isinstance(X, Mapping):
+        return len(next(iter(X.values()), ()))
+    n_rows = getattr(X, "num_rows", None)
+    return len(X) if n_rows is None else int(n_rows)
+
+
+def _rows(X: Any, start: int, stop: int) -> Any:
+    if isinstance(X, Mapping):
+        return X
+    return X.iloc[start:stop] if hasattr(X, "iloc") else X[start:stop]

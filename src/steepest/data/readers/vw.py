@@ -1,0 +1,178 @@
+"""Vowpal Wabbit's text, by line: `[label [importance [base]]] ['tag] |[namespace[:scale]] name[:value] ... |...`.
+
+A feature goes to bucket hash(namespace, name) mod 2^n_bits by the package's own frozen hash, so buckets differ from
+VW's; whole numbers are names like any other. Features that repeat add up. Importance becomes the row's weight; base and
+tag are checked and then dropped, and VW's constant is the model's intercept. Blank lines are not rows, and there are
+no comments. Not read: labels other than one number (costs, actions, several classes), and values that are words.
+
+Reference: Langford, Li and Strehl, Vowpal Wabbit online learning project, 2007; its wiki's page "Input format".
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from steepest.data.chunk import Chunk
+from steepest.data.files.blocks import Block, Paths, TextFile, open_files
+from steepest.data.readers.lines import SKIP, LineSource, Parsed, bad_lines
+from steepest.data.source import Limited, Selected, Source
+from steepest.errors import ParameterError
+from steepest.kernels import NameLog, parse_vw
+
+MAX_BITS = 30
+MAX_SEED = 2**64 - 1
+ROWS_PER_BLOCK = 1 << 11  # about
+
+_IF_TAG = f"if it is a tag, put a ' before it; correct the line or {SKIP}"
+_FAULTS = {
+    "bar_missing": ("the line has no bar '|' before its features", ""),
+    "label_missing": (
+        "there is no label before the bar",
+        f"put a label and a space there, pass with_labels=False if there are none, or {SKIP}",
+    ),
+    "label_touches_bar": (
+        "{token!r} touches the bar, which makes it a tag, not a label",
+        f"put a space before the bar, pass with_labels=False if there are no labels, or {SKIP}",
+    ),
+    "label_not_a_number": ("the label {token!r} is not a number", ""),
+    "importance_not_a_number": ("the importance {token!r} is not a number", _IF_TAG),
+    "base_not_a_number": ("the base {token!r} is not a number", _IF_TAG),
+    "label_not_finite": ("the label {token!r} is not finite", ""),
+    "importance_not_finite": ("the importance {token!r} is not finite", ""),
+    "base_not_finite": ("the base {token!r} is not finite", ""),
+    "importance_negative": ("the importance {token} is negative", ""),
+    "too_many_numbers": ("{token!r} follows the label, the importance and the base", _IF_TAG),
+    "tag_not_last": ("the tag {token!r} is not the last word before the bar", ""),
+    "namespace_missing": ("{token!r} follows the bar without the name of a namespace", ""),
+    "scale_not_a_number": ("the namespace's scale {token!r} is not a number", ""),
+    "scale_not_finite": ("the namespace's scale {token!r} is not a finite float32 number", ""),
+    "value_not_a_number": (
+        "the value {token!r} is not a number",
+        f"write name=word for a category, correct the line or {SKIP}",
+    ),
+    "value_not_finite": ("the value {token!r} is not a finite float32 number", ""),
+    "binary": ("the line holds binary data", f"check that the file is Vowpal Wabbit text or {SKIP}"),
+}
+
+
+def scan_vw(
+    path: Paths | list[TextFile],
+    *,
+    n_bits: int = 22,
+    signed: bool = False,
+    seed: int = 0,
+    on_bad_line: str = "error",
+    with_labels: bool = True,
+) -> VwSource:
+    """Rows of Vowpal Wabbit files, read anew in every epoch.
+
+    Parameters
+    ----------
+    path : path, pattern, list of them, or "-" for standard input
+        Plain or packed by gz, bz2 or zst, as detected from their content.
+    n_bits : int, 1 to 30
+        Features are hashed to 2**n_bits columns.
+    signed : bool
+        Whether half of the features, chosen by their hash, have their values negated, so that collisions cancel on
+        average. VW has no signs.
+    seed : int
+        Another seed, other collisions.
+    on_bad_line : "error" or "skip"
+        Skipped lines are counted in `source.skipped`.
+    with_labels : bool
+        False: lines may start without a label, and labels are not read.
+
+    Examples
+    --------
+    >>> import tempfile, os, steepest as st
+    >>> path = os.path.join(tempfile.mkdtemp(), "two.vw")
+    >>> _ = open(path, "w").write("1 2.0 'zebra |size height:1.5 |says black white\\n-1 |size height\\n")
+    >>> chunk = next(iter(st.scan_vw(path, n_bits=10)))
+    >>> chunk.n_features, chunk.indptr.tolist(), chunk.values.tolist()
+    (1024, [0, 3, 4], [1.5, 1.0, 1.0, 1.0])
+    >>> chunk.y.tolist(), chunk.weight.tolist(), bool(chunk.indices[0] == chunk.indices[3])
+    ([1.0, -1.0], [2.0, 1.0], True)
+    """
+    for name, value, least, most in (("n_bits", n_bits, 1, MAX_BITS), ("seed", seed, 0, MAX_SEED)):
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ParameterError(f"{name}={value!r} must be a whole number from {least} to {most}")
+    return VwSource(open_files(path), n_bits, signed, seed, on_bad_line, with_labels)
+
+
+class NameRecorder(Protocol):
+    """Records the names of features while rows are learned."""
+
+    def is_new(self, block_id: int) -> bool:
+        """Whether nothing of the block was recorded yet; asked in several threads."""
+
+    def record(self, block_ids: list[int], log: NameLog, n_rows: int) -> None:
+        """Takes the names in a sample of these blocks' rows, in the order in which they are learned."""
+
+    def start_over(self) -> None:
+        """Forgets all."""
+
+
+def recording_names(source: Source, make: Callable[[VwSource], NameRecorder]) -> Source:
+    """The source with a recorder put in at the bottom, if its rows are parsed from this format in each run."""
+    if isinstance(source, Limited | Selected):
+        derived = copy.copy(source)
+        derived.parent = recording_names(source.parent, make)
+        return derived
+    if isinstance(source, VwSource):
+        source = copy.copy(source)
+        source.recorder = make(source)
+    return source
+
+
+class VwSource(LineSource):
+    """Rows of Vowpal Wabbit files; made by `scan_vw`."""
+
+    n_features: int
+    recorder: NameRecorder | None = None
+
+    def __init__(
+        self, files: list[TextFile], n_bits: int, signed: bool, seed: int, on_bad_line: str, with_labels: bool
+    ) -> None:
+        super().__init__(files, on_bad_line, with_labels)
+        self.n_bits = n_bits
+        self.n_features = 1 << n_bits
+        self.signed = signed
+        self.seed = seed
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The format and how features are hashed."""
+        return {"format": "vw", "n_bits": self.n_bits, "signed": self.signed, "seed": self.seed}
+
+    def start_over(self) -> None:
+        """Names are recorded anew."""
+        if self.recorder is not None:
+            self.recorder.start_over()
+
+    def record_names(self, names: tuple[list[int], NameLog, int]) -> None:
+        """Passes names on."""
+        if self.recorder is not None:
+            self.recorder.record(*names)
+
+    def parse(self, blocks: list[Block]) -> Parsed:
+        """Blocks of lines, with the names of those that are new to the recorder."""
+        texts, recorder = [block.text for block in blocks], self.recorder
+        new = [recorder is not None and recorder.is_new(block.first_id) for block in blocks]
+        # A sample that gets thinner block by block, whatever the order in which they are read.
+        first_rows = [
+            block.number * ROWS_PER_BLOCK if is_new else -1 for block, is_new in zip(blocks, new, strict=True)
+        ]
+        indptr, indices, values, y, weight, rows, n_bad, bad, log = parse_vw(
+            texts,
+            log_from=first_rows if any(new) else [],
+            n_bits=self.n_bits,
+            signed=self.signed,
+            with_labels=self.with_labels,
+            skip_bad=self.on_bad_line == "skip",
+            seed=self.seed,
+        )
+        chunk = Chunk(indptr, indices, values, self.n_features, y, weight)
+        names = ([block.first_id for block, is_new in zip(blocks, new, strict=True) if is_new], log, sum(rows))
+        return Parsed(chunk, rows, n_bad, bad_lines(_FAULTS, texts, bad), names if any(new) else None)

@@ -1,0 +1,175 @@
+"""Rows stored after the first reading, so that later epochs cost no parsing and mix all rows with each other.
+
+A few of them stay in memory. The entries of more go to unnamed temporary files, which are mapped, and which vanish
+with the process; only row starts, targets and weights stay in memory. Data that is too large for that, or for the disk,
+is dropped again, and every epoch then reads as if nothing had been tried, encoders included. Memory: at most IN_MEMORY
+entries, or an eighth of what the process is allowed, and MOST_ROWS rows, whatever the size of the data.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from steepest.data.chunk import Array, Chunk
+from steepest.data.source import ArraySource, Derived, Order, Source
+from steepest.data.store.rows import Recorder, StoredRows
+
+# Eight bytes each: 96 MB, so that all of a stream fits the 250 MB that were promised.
+IN_MEMORY = 12 << 20
+# Of the memory that the process may have: its rows must leave room for the reader, the learner and the libraries.
+SHARE_OF_ALLOWED = 0.125
+CGROUP_LIMIT = "/sys/fs/cgroup/memory.max"
+# What reading in vain may cost at most: a second or so.
+MOST_ENTRIES = 64 << 20
+MOST_ROWS = 1 << 20
+# Entries of a chunk, about. Its runs lie all over the file, and touching one brings in its surroundings.
+CHUNK_ENTRIES = 1 << 17
+
+
+def store_rows(source: Source) -> Source:
+    """The same rows, parsed once if they fit; sources that are as fast as memory already are returned as they are."""
+    as_they_are = source.renewed or source.holds_rows or isinstance(source, StoredSource)
+    return source if as_they_are else StoredSource(source)
+
+
+class StoredSource(Derived):
+    """The rows of another source, which are parsed once if they fit; made by `store_rows`."""
+
+    def __init__(self, parent: Source) -> None:
+        super().__init__(parent)
+        self.n_rows = parent.n_rows
+        self._columns: TemporaryColumns | None = None
+        self._rows: ArraySource | None = None
+        self._tried = False
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The parent's: these are its rows."""
+        return self.parent.fingerprint()
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """The stored rows if they fit, else the parent's."""
+        if not self._tried:
+            self._rows = self._load()
+            self._tried = True
+            self.holds_rows = self._rows is not None
+            if not self.holds_rows:
+                self.parent.start_over()
+        return self.parent.read(order, epoch) if self._rows is None else self._read(self._rows, order, epoch)
+
+    def _read(self, rows: ArraySource, order: Order, epoch: int) -> Iterator[Chunk]:
+        """Some thousands of rows at a time; what was visited in a file need not stay in memory."""
+        for chunk in rows.read(order, epoch):
+            yield chunk
+            if self._columns is not None:
+                self._columns.release()
+
+    def _load(self) -> ArraySource | None:
+        columns = TemporaryColumns()
+        recorder = Recorder(columns)
+        try:
+            with closing(_chunks(self.parent)) as chunks:
+                for chunk in chunks:
+                    recorder.add(chunk)
+                    if recorder.n_entries > MOST_ENTRIES or recorder.n_rows > MOST_ROWS:
+                        return None
+        except OSError:  # no room on the disk, or no place for temporary files
+            return None
+        if not recorder.n_rows:
+            return None
+        self.n_rows = recorder.n_rows
+        self._columns = columns
+        rows = StoredRows.of(columns.finish(), recorder.n_features)
+        return ArraySource(rows.block, chunk_rows=max(1, CHUNK_ENTRIES * rows.n_rows // max(1, rows.n_entries)))
+
+
+def _chunks(source: Source) -> Generator[Chunk, None, None]:
+    """All rows in the order of the files; whoever stops reads no more of them."""
+    yield from source.read(Order(only_read=True), 0)
+
+
+class TemporaryColumns:
+    """Columns in memory, but for entries that are too many: these are in temporary files."""
+
+    def __init__(self) -> None:
+        # Memory is taken where it is first touched: the room that is not needed costs nothing.
+        room = min(IN_MEMORY, int(SHARE_OF_ALLOWED * allowed_bytes()) // 8)
+        self._entries = {"indices": _Entries(np.int32, room), "values": _Entries(np.float32, room)}
+        self._parts: dict[str, list[Array]] = {}
+
+    def append(self, name: str, array: Array, dtype: str) -> None:
+        """More elements of a column."""
+        if name in self._entries:
+            self._entries[name].append(array)
+        else:
+            self._parts.setdefault(name, []).append(array)
+
+    def finish(self) -> dict[str, Array]:
+        """All columns, in one piece each; no more can be added."""
+        joined = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        self._parts.clear()
+        return joined | {name: entries.finish() for name, entries in self._entries.items()}
+
+    def release(self) -> None:
+        """Lets the system take the memory of mapped entries back."""
+        for entries in self._entries.values():
+            if entries.mapped is not None:
+                entries.mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class _Entries:
+    """An array that grows in memory, and moves to a temporary file when it is full."""
+
+    def __init__(self, dtype: Any, room: int) -> None:
+        self.mapped: mmap.mmap | None = None
+        self._memory = np.empty(room, dtype)
+        self._file: Any = None
+        self._n = 0
+
+    def append(self, part: Array) -> None:
+        stop = self._n + len(part)
+        if self._file is None and stop > len(self._memory):
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115, for as long as rows are read
+            _write_fully(self._file, self._memory[: self._n])
+            self._memory = self._memory[:0].copy()
+        if self._file is None:
+            self._memory[self._n : stop] = part
+        else:
+            _write_fully(self._file, part.astype(self._memory.dtype, copy=False))
+        self._n = stop
+
+    def finish(self) -> Array:
+        if self._file is None:
+            return self._memory[: self._n]
+        self.mapped = mmap.mmap(self._file.fileno(), self._n * self._memory.itemsize, access=mmap.ACCESS_READ)
+        return np.frombuffer(self.mapped, self._memory.dtype)
+
+
+def _write_fully(file: Any, entries: Array) -> None:
+    left = np.ascontiguousarray(entries).view(np.uint8).data
+    while len(left):
+        left = left[file.write(left) :]
+
+
+def allowed_bytes() -> int:
+    """What limits of the process or of its container leave; reserved memory counts for them, touched or not."""
+    found = [1 << 62]
+    try:
+        import resource
+
+        limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+        found += [limit for limit in limits if limit != resource.RLIM_INFINITY]
+    except ImportError:  # not on Windows
+        pass
+    try:
+        with open(CGROUP_LIMIT) as file:
+            text = file.read().strip()
+        found += [int(text)] if text.isdigit() else []
+    except OSError:
+        pass
+    return min(found)

@@ -1,0 +1,380 @@
+"""Parquet and Arrow files (IPC, Feather): pieces of a file, row groups or record batches, are read one at a time.
+
+Shuffled, the pieces of all files come in a new random order in every epoch, and rows are permuted inside batches of
+BATCH_ROWS. A Parquet row's stable number is its place in the file, an Arrow row's that in its record batch, so neither
+depends on the size of batches. All files must have the columns of the first one, with the same types.
+
+Files of sparse rows hold lists of column numbers (from 0) and of values beside label and weight, and the mark
+`steepest.rows = sparse` in their schema, with `steepest.n_features` where that is known. They are read as such,
+whatever roles were named for their columns, and need no hasher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from steepest.data.chunk import Array, Chunk, RowIds
+from steepest.data.files.blocks import Paths, TextFile, open_files
+from steepest.data.raw import RawBatch, RawSource
+from steepest.data.skipped import ON_BAD_LINE, Skipped
+from steepest.data.source import Order
+from steepest.data.tables.arrow_arrays import arrow
+from steepest.data.tables.roles import Roles, Schema, as_labels, labels_in, make_roles, require
+from steepest.errors import DataError
+from steepest.parameters import choice
+
+# Rows of a batch: hashing them takes some milliseconds.
+BATCH_ROWS = 1 << 14
+_FILE_BITS, _PIECE_BITS = 44, 24
+_MARK, _WIDTH = b"steepest.rows", b"steepest.n_features"
+_SPARSE_COLUMNS = ("indices", "values")
+
+
+def scan_parquet(
+    path: Paths | list[TextFile],
+    *,
+    label: str | None = None,
+    text: str | Iterable[str] | None = None,
+    categorical: str | Iterable[str] | None = None,
+    numeric: str | Iterable[str] | None = None,
+    weight: str | None = None,
+    labels: Iterable[Any] | None = None,
+    on_bad_line: str = "error",
+    with_labels: bool = True,
+) -> ColumnarSource:
+    """Rows of Parquet files, to be hashed while they are read; parameters as in `scan_jsonl`.
+
+    Files of sparse rows that `steepest convert` wrote are detected by a mark in them, and need no hasher.
+
+    Examples
+    --------
+    >>> import os, tempfile, pyarrow as pa, pyarrow.parquet, steepest as st
+    >>> path = os.path.join(tempfile.mkdtemp(), "mails.parquet")
+    >>> pa.parquet.write_table(pa.table({"text": ["cheap pills", "lunch at noon"], "label": ["spam", "ham"]}), path)
+    >>> st.LinearClassifier(random_state=0).fit_stream(st.scan_parquet(path)).classes_.tolist()
+    ['ham', 'spam']
+    """
+    schema = Schema(make_roles(label, text, categorical, numeric, weight, with_labels), as_labels(labels))
+    return ColumnarSource(open_files(path), ParquetFiles(), schema, on_bad_line)
+
+
+def scan_arrow(
+    path: Paths | list[TextFile],
+    *,
+    label: str | None = None,
+    text: str | Iterable[str] | None = None,
+    categorical: str | Iterable[str] | None = None,
+    numeric: str | Iterable[str] | None = None,
+    weight: str | None = None,
+    labels: Iterable[Any] | None = None,
+    on_bad_line: str = "error",
+    with_labels: bool = True,
+) -> ColumnarSource:
+    """Rows of Arrow IPC or Feather files, to be hashed while they are read; parameters as in `scan_jsonl`.
+
+    Examples
+    --------
+    >>> import os, tempfile, pyarrow as pa, pyarrow.feather, steepest as st
+    >>> path = os.path.join(tempfile.mkdtemp(), "mails.feather")
+    >>> pa.feather.write_feather(pa.table({"text": ["cheap pills", "lunch at noon"], "label": ["spam", "ham"]}), path)
+    >>> st.LinearClassifier(random_state=0).fit_stream(st.scan_arrow(path)).classes_.tolist()
+    ['ham', 'spam']
+    """
+    schema = Schema(make_roles(label, text, categorical, numeric, weight, with_labels), as_labels(labels))
+    return ColumnarSource(open_files(path), ArrowFiles(), schema, on_bad_line)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A row group or record batch: which one of which file, and the stable number of its first row."""
+
+    file: TextFile
+    number: int
+    first_id: int
+
+
+class ParquetFiles:
+    """Parquet, in row groups."""
+
+    format = "parquet"
+
+    def open(self, file: TextFile) -> Any:
+        """Arrow's reader."""
+        return arrow("parquet").ParquetFile(file.path)
+
+    def schema_of(self, reader: Any) -> Any:
+        """In Arrow's types."""
+        return reader.schema_arrow
+
+    def pieces(self, file: TextFile, reader: Any) -> list[Piece]:
+        """Row groups."""
+        metadata = reader.metadata
+        counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        starts = np.cumsum([0, *counts]).tolist()
+        return [Piece(file, group, (file.position << _FILE_BITS) + starts[group]) for group in range(len(counts))]
+
+    def read_piece(self, reader: Any, piece: Piece, columns: list[str]) -> Iterator[Any]:
+        """Decodes as it goes on."""
+        batches = reader.iter_batches(BATCH_ROWS, row_groups=[piece.number], columns=columns, use_threads=False)
+        return (batch.select(columns) for batch in batches)
+
+    def row_name(self, piece: Piece, row: int) -> str:
+        """A row's place in words, counted from 0."""
+        return f"row {(piece.first_id + row) & ((1 << _FILE_BITS) - 1)}"
+
+
+class ArrowFiles:
+    """Arrow IPC and Feather, in record batches."""
+
+    format = "arrow"
+
+    def open(self, file: TextFile) -> Any:
+        """Arrow's reader of files, or else of streams."""
+        pa, ipc = arrow(), arrow("ipc")
+        try:
+            return ipc.open_file(pa.memory_map(file.path))
+        except pa.ArrowInvalid:
+            return ipc.open_stream(pa.memory_map(file.path))
+
+    def schema_of(self, reader: Any) -> Any:
+        """The columns."""
+        return reader.schema
+
+    def pieces(self, file: TextFile, reader: Any) -> list[Piece]:
+        """Record batches; a stream is one piece."""
+        n_pieces = getattr(reader, "num_record_batches", 1)
+        first_id = file.position << _FILE_BITS
+        return [Piece(file, number, first_id + (number << _PIECE_BITS)) for number in range(n_pieces)]
+
+    def read_piece(self, reader: Any, piece: Piece, columns: list[str]) -> Iterator[Any]:
+        """One batch, or all of a stream."""
+        found = [reader.get_batch(piece.number)] if hasattr(reader, "get_batch") else reader
+        return (batch.select(columns) for batch in found)
+
+    def row_name(self, piece: Piece, row: int) -> str:
+        """A row's place in words, counted from 0."""
+        return f"row {row} of record batch {piece.number}"
+
+
+class ColumnarSource(RawSource):
+    """Rows of files that hold columns; made by `scan_parquet` and `scan_arrow`."""
+
+    def __init__(
+        self, files: list[TextFile], kind: ParquetFiles | ArrowFiles, schema: Schema, on_bad_line: str
+    ) -> None:
+        pa = arrow()
+        for file in files:
+            if file.once:
+                raise DataError(f"{file.name} is not a file; save the {kind.format} data in one, it is read in pieces")
+        self.files = files
+        self.kind = kind
+        self.schema = schema
+        self.on_bad_line = choice("on_bad_line", on_bad_line, ON_BAD_LINE)
+        self._skipped = Skipped()
+        try:
+            with kind.open(files[0]) as reader:
+                self._detect_sparse_rows(kind.schema_of(reader))
+        except (pa.ArrowException, OSError):
+            return  # reading will say what is wrong
+
+    def _detect_sparse_rows(self, found: Any) -> None:
+        metadata = found.metadata or {}
+        if metadata.get(_MARK) != b"sparse":
+            return
+        label, weight = (name if name in found.names else None for name in ("label", "weight"))
+        with_labels = self.schema.roles.with_labels and label is not None
+        self.schema = Schema(Roles(label, _SPARSE_COLUMNS, (), (), weight, with_labels), self.schema.labels)
+        self.n_features = int(metadata[_WIDTH]) if _WIDTH in metadata else None
+        self.encoder = lambda batch: _sparse_rows(batch, self.n_features)
+
+    @property
+    def skipped(self) -> Skipped:
+        """Rows passed over so far, shared by all copies."""
+        return self._skipped
+
+    @property
+    def label_names(self) -> list[str] | None:
+        """The labels of a multi-label source."""
+        return self.schema.labels
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The format and its options, complete after the first read."""
+        return {"format": self.kind.format, **self.schema.describe(), "labels": self.label_names}
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The files and what decides which rows come from them."""
+        files = [file.fingerprint() for file in self.files]
+        self._prepare()
+        options = {"on_bad_line": self.on_bad_line, "with_labels": self.schema.roles.with_labels}
+        return {"files": files, "recipe": self.recipe, **options}
+
+    def _prepare(self) -> None:
+        schema = self.schema
+        if not schema.types:
+            self._infer(self.files[0])
+            for file in self.files[1:]:
+                self._check(file)
+        if schema.needs_labels:
+            found: set[str] = set()
+            for piece in self._all_pieces():
+                for batch in self._piece(piece, [str(schema.label)]):
+                    found |= labels_in(arrow().chunked_array([batch.column(0)]))
+            schema.labels = sorted(found)
+
+    def _infer(self, file: TextFile) -> None:
+        """The roles and types of columns from those of the first file."""
+        is_nested = arrow("types").is_nested
+        found = self._schema_of(file)
+        nested = [name for name in found.names if is_nested(found.field(name).type)]
+        used = self.schema.choose(list(found.names), file.name, not_features=nested)
+        self.schema.types.update({name: found.field(name).type for name in used})
+
+    def _check(self, file: TextFile) -> None:
+        """Refuses a file with other columns than the first."""
+        found = self._schema_of(file)
+        require(self.schema.types, found.names, file.name)
+        for name, expected in self.schema.types.items():
+            if found.field(name).type != expected:
+                raise DataError(
+                    f"{file.name}: the column {name!r} holds {found.field(name).type}, but {expected} in "
+                    f"{self.files[0].name}; write all files with the same types"
+                )
+
+    def _schema_of(self, file: TextFile) -> Any:
+        with self._reading(file) as reader:
+            return self.kind.schema_of(reader)
+
+    def _reading(self, file: TextFile) -> Any:
+        pa = arrow()
+        try:
+            return self.kind.open(file)
+        except FileNotFoundError:
+            raise DataError(f"{file.name} does not exist; check the name") from None
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(file, error) from None
+
+    def _damaged(self, file: TextFile, error: Exception) -> DataError:
+        reason = str(error).partition("\n")[0][:200]
+        return DataError(f"{file.name} cannot be read as {self.kind.format} ({reason}); check the file and its format")
+
+    def _all_pieces(self) -> list[Piece]:
+        pieces: list[Piece] = []
+        for file in self.files:
+            with self._reading(file) as reader:
+                pieces += self.kind.pieces(file, reader)
+        return pieces
+
+    def _piece(self, piece: Piece, columns: list[str]) -> Iterator[Any]:
+        pa = arrow()
+        with self._reading(piece.file) as reader:
+            batches = self.kind.read_piece(reader, piece, columns)
+            while True:
+                try:
+                    batch = next(batches, None)
+                except (pa.ArrowException, OSError) as error:
+                    raise self._damaged(piece.file, error) from None
+                if batch is None:
+                    return
+                yield batch
+
+    def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
+        """The pieces' rows, up to BATCH_ROWS at a time."""
+        self._prepare()
+        pieces = self._all_pieces()
+        visits = np.arange(len(pieces))
+        if order.shuffle != "never":
+            visits = order.generator(epoch, 1).permutation(visits)
+        any_row = False
+        for number in visits.tolist():
+            start = 0
+            for large in self._piece(pieces[number], list(self.schema.types)):
+                for first in range(0, large.num_rows, BATCH_ROWS):
+                    made = self._batch(large.slice(first, BATCH_ROWS), pieces[number], start + first)
+                    if made.n_rows:
+                        any_row = True
+                        yield replace(made, place=(number, start + first))
+                start += large.num_rows
+        if not any_row:
+            because = f"; the first row was skipped because: {self.skipped.examples[0]}" if self.skipped.n else ""
+            raise DataError(f"{self.describe()}: there is no row in it{because}; give a file with data")
+
+    def _batch(self, rows: Any, piece: Piece, start: int) -> RawBatch:
+        """The usable ones of some rows of a piece; each run of neighbours keeps its numbers."""
+        table, first_id, ids = arrow().Table.from_batches([rows]), piece.first_id + start, None
+        try:
+            bad = self._unusable(table, piece, start)
+            if bad.any():
+                good = np.flatnonzero(~bad)
+                table = table.take(good)
+                firsts = np.flatnonzero(np.diff(good, prepend=-2) != 1)
+                ids = RowIds(firsts, first_id + good[firsts])
+            return replace(self.schema.batch(table), first_id=first_id, ids=ids)
+        except arrow().ArrowInvalid as error:
+            raise DataError(
+                f"{piece.file.name}: the label in column {self.schema.label!r} cannot be used ({error}); "
+                "give numbers, UTF-8 strings or lists of them"
+            ) from None
+
+    def _unusable(self, table: Any, piece: Piece, start: int) -> Array:
+        """Which rows have no usable label or weight; refuses them, or counts them."""
+        unusable = np.zeros(table.num_rows, bool)
+        for name, faults in self.schema.faults(table).items():
+            what = "label" if name == self.schema.label else "weight"
+            for row in np.flatnonzero(faults).tolist():
+                value = table.column(name)[row].as_py()
+                fault = "missing" if value is None else f"{value!r}, which cannot be used"
+                where = f"{piece.file.name}, {self.kind.row_name(piece, start + row)}"
+                sentence = f"{where}: the {what} in column {name!r} is {fault}"
+                self._refuse(piece.first_id + start + row, sentence, 'correct the row or pass on_bad_line="skip"')
+            unusable |= faults
+        return unusable
+
+    def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
+        """Rows that were read well but cannot be used: an error, or counted if bad lines are skipped."""
+        for row_id, fault in zip(row_ids, faults, strict=True):
+            position, row = divmod(row_id, 1 << _FILE_BITS)
+            name = next(file.name for file in self.files if file.position == position)
+            self._refuse(row_id, f"{name}, row {row}: {fault}", remedy)
+
+    def _refuse(self, row_id: int, sentence: str, remedy: str) -> None:
+        if self.on_bad_line != "skip":
+            raise DataError(f"{sentence}; {remedy}")
+        self.skipped.add(row_id, 1, [((row_id,), sentence)])
+
+
+# ---------------------------------------------------------------------------------------------------------- sparse rows
+
+
+def sparse_table(rows: Chunk, columns: dict[str, Any], n_features: int | None) -> Any:
+    """The rows of a packed chunk as an Arrow table with the mark, behind other columns."""
+    pa = arrow()
+    offsets = pa.array(rows.indptr, pa.int32())
+    lists = {
+        "indices": pa.ListArray.from_arrays(offsets, pa.array(rows.indices, pa.int32())),
+        "values": pa.ListArray.from_arrays(offsets, pa.array(rows.values, pa.float32())),
+    }
+    width = {} if n_features is None else {_WIDTH: str(n_features).encode()}
+    return pa.table(columns | lists).replace_schema_metadata({_MARK: b"sparse"} | width)
+
+
+def _sparse_rows(batch: RawBatch, n_features: int | None) -> Chunk:
+    """Columns of lists as a chunk."""
+    compute = arrow("compute")
+    columns = [batch.columns.column(name) for name in _SPARSE_COLUMNS]
+    lengths = [np.asarray(compute.fill_null(compute.list_value_length(column), 0)) for column in columns]
+    if not np.array_equal(lengths[0], lengths[1]):
+        raise DataError("a row has more indices than values, or fewer; write the file anew")
+    indptr = np.zeros(batch.n_rows + 1, np.int64)
+    np.cumsum(lengths[0], out=indptr[1:])
+    indices, values = (compute.list_flatten(column).to_numpy() for column in columns)
+    if len(indices) and (indices.min() < 0 or indices.dtype.kind != "i"):
+        raise DataError(f"the column index {indices.min()} is negative or not a whole number; write the file anew")
+    if not np.isfinite(values).all():
+        raise DataError("a value is missing or not finite; write the file anew")
+    width = n_features or int(indices.max(initial=-1)) + 1
+    return Chunk(indptr, np.ascontiguousarray(indices, np.int32), np.ascontiguousarray(values, np.float32), width)

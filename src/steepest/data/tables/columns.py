@@ -1,0 +1,328 @@
+"""Anything that looks like a table becomes named columns of text, categories and numbers for the hashing kernel.
+
+Accepted: a list, array or Series of texts (one column without a name); a list of dicts; a dict of columns; a pandas,
+polars or other DataFrame; Arrow tables, batches and arrays; a two-dimensional array (columns "0", "1", ...). Texts stay
+where they are: a column is handed on as a list of str, bytes and None, or as Arrow's (data, offsets, valid). A category
+is written out: 17, 17.0 and "17" are one value. None, NaN and NA are missing; so is a key that a dict lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import filterfalse, islice
+from typing import Any
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.data.tables import arrow_arrays
+from steepest.errors import DataError
+from steepest.kernels import first_no_text, first_too_large, write_integers
+
+TEXT, CATEGORY, NUMBER = KINDS = ("text", "category", "number")
+GUESS_VALUES = 1000
+# A column of strings is prose, not labels, if its values have a space on average.
+TEXT_SPACES = 1.0
+# Whole numbers beyond are not exact in float64.
+EXACT_INTEGERS = 2.0**53
+RECORDS = (dict, Mapping)  # the first is found at once
+
+
+@dataclass(slots=True)  # not frozen, which costs a microsecond for every text that is scored alone
+class Table:
+    """Columns as they came; the one column of a list of texts has an empty name."""
+
+    columns: Mapping[str, Any]
+    n_rows: int
+    origin: str = "table"  # or "list", "records", "array"
+
+    def column(self, name: str) -> Any:
+        """One column: a list, a NumPy array or an Arrow array."""
+        if name in self.columns:
+            return self.columns[name]
+        if self.origin == "records" and name:
+            return [None] * self.n_rows
+        expected = f"the column {name!r}" if name else "a list of texts"
+        has = "no columns but one text per row" if self.origin == "list" else f"{', '.join(map(repr, self.columns))}"
+        raise DataError(f"the hasher was made for {expected}, but X has {has}; give X the same form as at first")
+
+
+def read_table(X: Any) -> Table:
+    """The columns of X, not yet converted."""
+    if type(X) is list:
+        return _from_list(X)
+    if isinstance(X, str | bytes):
+        raise DataError(f"X is a single {type(X).__name__}; give a list of texts, even for one")
+    if hasattr(X, "tocsr"):
+        raise DataError("X is a sparse matrix already; hashing takes texts, dicts or a table")
+    if isinstance(X, Mapping):
+        return _from_columns({str(name): _plain(column) for name, column in X.items()})
+    if _is_arrow(X):
+        return _from_arrow(X)
+    if hasattr(X, "columns") and hasattr(X, "iloc"):
+        return _from_pandas(X)
+    if hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns"):
+        import pyarrow
+
+        return _from_arrow(pyarrow.table(X))
+    if isinstance(X, np.ndarray) or hasattr(X, "__array__"):
+        return _from_array(X)
+    return _from_list(list(X))
+
+
+def _is_arrow(X: Any) -> bool:
+    return not isinstance(X, list) and type(X).__module__.partition(".")[0] == "pyarrow"
+
+
+def _from_columns(columns: dict[str, Any]) -> Table:
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) > 1:
+        raise DataError(f"the columns of X have different lengths, {sorted(lengths)}; give one value per row")
+    return Table(columns, lengths.pop() if lengths else 0)
+
+
+def _from_arrow(X: Any) -> Table:
+    if not hasattr(X, "column_names") and not hasattr(X, "schema"):
+        return Table({"": X}, len(X), "list")
+    return _from_columns({name: X.column(name) for name in _unique(X.schema.names)})
+
+
+def _from_pandas(X: Any) -> Table:
+    names = _unique([str(name) for name in X.columns])
+    return _from_columns({name: _plain(X.iloc[:, place]) for place, name in enumerate(names)})
+
+
+def _from_array(X: Any) -> Table:
+    array = X if hasattr(X, "iloc") else np.asarray(X)
+    if array.ndim == 1:
+        return _from_list(_values(_plain(array)))
+    if array.dtype.kind == "c":
+        raise DataError("Complex data not supported: X holds complex numbers; give real ones")
+    if array.ndim != 2:
+        raise DataError(
+            f"X has {array.ndim} dimensions; give a list of texts, or a table with one row per example "
+            "(Reshape your data, X.reshape(1, -1) for one row)"
+        )
+    if array.shape[1] == 0:
+        raise DataError(
+            f"0 feature(s) (shape={array.shape}) while a minimum of 1 is required: X has no columns to hash"
+        )
+    return Table({str(place): _plain(array[:, place]) for place in range(array.shape[1])}, len(array), "array")
+
+
+def is_list_of_texts(X: Any) -> bool:
+    """Whether a list begins with a text, and thus is a column without a name; its other values are still to be read."""
+    return type(X) is list and bool(X) and type(X[0]) is str
+
+
+def _from_list(rows: list[Any]) -> Table:
+    first = next(filterfalse(is_missing, rows), None)
+    if first is None or isinstance(first, str | bytes):
+        return Table({"": rows}, len(rows), "list")
+    if isinstance(first, RECORDS):
+        return _from_records(rows)
+    if isinstance(first, list | tuple | np.ndarray):
+        return _from_array(np.array([list(row) for row in rows], object))
+    raise DataError(
+        f"Expected 2D array, got 1D array instead: X holds {type(first).__name__} values; give texts, dicts or a table "
+        "(Reshape your data either using X.reshape(-1, 1) or X.reshape(1, -1))"
+    )
+
+
+def _from_records(rows: list[Any]) -> Table:
+    for number, row in enumerate(rows):
+        if not isinstance(row, RECORDS):
+            raise DataError(f"row {number} of X is a {type(row).__name__} among dicts; give a dict for each row")
+    names = dict.fromkeys(name for row in rows for name in row)
+    return Table({str(name): [row.get(name) for row in rows] for name in names}, len(rows), "records")
+
+
+def _unique(names: list[str]) -> list[str]:
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"X has more than one column {name!r}; rename or drop one")
+    return names
+
+
+def _plain(column: Any) -> Any:
+    """A column as a list, a NumPy array or an Arrow array."""
+    if _is_arrow(column) or isinstance(column, list):
+        return column
+    if hasattr(column, "isna") and not isinstance(getattr(column, "dtype", None), np.dtype):
+        return _without_na(column)
+    if hasattr(column, "to_arrow"):
+        return column.to_arrow()
+    array = np.asarray(column)
+    if array.dtype.kind in "biuf":
+        return array
+    if array.dtype.kind in "mM":
+        return [None if gone else text for gone, text in zip(np.isnat(array), array.astype(str).tolist(), strict=True)]
+    return array.tolist()
+
+
+def _without_na(series: Any) -> list[Any]:
+    values: list[Any] = series.astype(object).tolist()
+    for place in np.flatnonzero(np.asarray(series.isna(), bool)):
+        values[place] = None
+    return values
+
+
+def _values(column: Any) -> list[Any]:
+    """A column as a list of Python objects."""
+    if isinstance(column, list):
+        return column
+    return list(column.to_pylist() if _is_arrow(column) else column.tolist())
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, NaT and pandas' NA."""
+    if isinstance(value, str):
+        return False
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
+def guess_kind(column: Any, crossed: bool) -> str:
+    """Text, category or number, by the first values; whole numbers that are to be crossed are ids, thus categories."""
+    if isinstance(column, np.ndarray):
+        return CATEGORY if column.dtype.kind == "b" or (crossed and column.dtype.kind in "iu") else NUMBER
+    sample = column[: 10 * GUESS_VALUES] if isinstance(column, list) else column.slice(0, 10 * GUESS_VALUES).to_pylist()
+    values = list(islice((value for value in sample if not is_missing(value)), GUESS_VALUES))
+    if not values or any(isinstance(value, bool | np.bool_) for value in values):
+        return CATEGORY
+    if all(isinstance(value, int | np.integer) for value in values):
+        return CATEGORY if crossed else NUMBER
+    if all(isinstance(value, int | float | np.number) for value in values):
+        return NUMBER
+    if all(isinstance(value, str | bytes) for value in values):
+        spaces = sum(value.count(" " if isinstance(value, str) else b" ") for value in values)
+        return TEXT if spaces >= TEXT_SPACES * len(values) else CATEGORY
+    return CATEGORY
+
+
+def encode(column: Any, kind: str, name: str) -> Any:
+    """A column as the kernel takes it."""
+    if kind == NUMBER:
+        return _numbers(column, name)
+    return _texts(column, name) if kind == TEXT else _categories(column)
+
+
+def _texts(column: Any, name: str) -> Any:
+    if type(column) is list and first_no_text(column) < 0:
+        return column
+    if _is_arrow(column) and (found := _arrow_texts(column)) is not None:
+        return found
+    values = [None if is_missing(value) else value for value in _values(column)]
+    row = first_no_text(values)
+    if row >= 0:
+        place = f"row {row} of column {name!r}" if name else f"row {row} of X"
+        raise DataError(f"{place} is {values[row]!r}; give str, bytes or None, or name the column as another kind")
+    return values
+
+
+def _arrow_texts(column: Any) -> Any:
+    kind = str(column.type)
+    return arrow_arrays.texts(column.cast("large_" + kind.removesuffix("_view")) if kind.endswith("_view") else column)
+
+
+def _categories(column: Any) -> Any:
+    if _is_arrow(column):
+        if str(column.type).startswith("dictionary"):
+            column = column.cast(column.type.value_type)
+        if (found := _arrow_texts(column)) is not None:
+            return found
+        if column.null_count == 0 and str(column.type).lstrip("u").startswith("int"):
+            column = arrow_arrays.numbers(column)
+    if isinstance(column, np.ndarray):
+        whole = _whole_numbers(column)
+        if whole is not None:
+            numbers, valid = whole
+            return *write_integers(numbers), valid
+    values = _values(column)
+    if first_no_text(values) < 0:
+        return values
+    if set(map(type, values)) == {int}:
+        array = np.array(values)
+        if array.dtype.kind == "i":
+            return *write_integers(array), None
+    return [category_text(value) for value in values]
+
+
+def _whole_numbers(column: Array) -> tuple[Array, Array | None] | None:
+    """(int64, valid), if the column holds nothing but whole numbers and NaN."""
+    if column.dtype.kind in "iu":
+        return (np.ascontiguousarray(column, np.int64), None) if column.dtype != np.uint64 else None
+    if column.dtype.kind != "f":
+        return None
+    missing = np.isnan(column)
+    filled = np.where(missing, 0, column)
+    if not (np.abs(filled) < EXACT_INTEGERS).all() or (filled != np.trunc(filled)).any():
+        return None
+    return filled.astype(np.int64), np.ascontiguousarray(~missing, np.uint8)
+
+
+def category_text(value: Any) -> str | bytes | None:
+    """A category as text; None if it is missing."""
+    if is_missing(value):
+        return None
+    if isinstance(value, str | bytes):
+        return value
+    if isinstance(value, np.generic):
+        return category_text(value.item())
+    if isinstance(value, float):
+        return str(int(value)) if abs(value) < EXACT_INTEGERS and value == int(value) else repr(value)
+    return str(value)
+
+
+def _numbers(column: Any, name: str) -> Array:
+    if _is_arrow(column):
+        found = arrow_arrays.numbers(column)
+        column = column if found is None else found
+    if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
+        numbers = np.ascontiguousarray(column, np.float64)
+    else:
+        values = _values(column)
+        if not set(map(type, values)) <= {int, float, bool, type(None)}:
+            values = [_number(value, row, name) for row, value in enumerate(values)]
+        numbers = np.array(values, np.float64)  # None becomes NaN
+    row = first_too_large(numbers)  # also infinity; NaN is missing
+    if row >= 0:
+        raise DataError(
+            f"row {row} of column {name!r} is {numbers[row]}; clip infinity or large values, or scale the column"
+        )
+    return numbers
+
+
+def scaled(numbers: Array, sizes: Array, learn: bool) -> Array:
+    """Numbers divided by their root mean square, of which `sizes` knows (how many, sum of squares).
+
+    With `learn` that is of the numbers up to and with each, added one by one, so that cuts into batches do not matter.
+    """
+    count, total = sizes
+    if learn and len(numbers):
+        there = ~np.isnan(numbers)
+        count = count + np.cumsum(there)
+        total = np.cumsum(np.concatenate([[total], np.where(there, numbers, 0.0) ** 2]))[1:]
+        sizes[:] = count[-1], total[-1]
+    mean = np.asarray(total) / np.maximum(count, 1)
+    return np.asarray(numbers / np.sqrt(np.where(mean > 0, mean, 1.0)))
+
+
+def _number(value: Any, row: int, name: str) -> float:
+    if is_missing(value):
+        return float("nan")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"row {row} of column {name!r} is {value!r}, no number; clean it, or name it categorical"
+        ) from None
+
+
+def as_names(names: Iterable[str] | str | None) -> tuple[str, ...]:
+    """Column names given as one or several."""
+    if names is None:
+        return ()
+    return (names,) if isinstance(names, str) else tuple(map(str, names))

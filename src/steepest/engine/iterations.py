@@ -1,0 +1,190 @@
+"""The executor of batch solvers: each round is one iteration of a solver over all rows.
+
+One record per iteration, with the same names as those of an epoch, and `gradient`: how far from the minimum, as a share
+of where the solver started. It stops when the watched quantity falls to `tol`, when a solver has nothing left to do,
+when the classes prove separable without a penalty, or after `max_iter` iterations.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.data.source import Source
+from steepest.engine.checkpoint import Place
+from steepest.engine.history import History, Record
+from steepest.engine.loop import Log, Save
+from steepest.engine.stopping import Plan
+
+TOLERANCES = ("auto", "gradient", "objective", "parameters")
+PATIENCE_ON_TOL = 2  # small steps in a row before the objective or the parameters count as unchanging
+
+
+class Step(Protocol):
+    """What one iteration did; see learners/batch/solvers.py."""
+
+    objective: float
+    gradient: float
+    eta: float
+    moved: float
+    done: str | None
+    measure: str
+
+
+class Solver(Protocol):
+    """What this executor needs of a solver."""
+
+    w: Array
+
+    def step(self) -> Any:
+        """One iteration."""
+
+    @property
+    def state(self) -> Mapping[str, Array]:
+        """All that is needed to go on."""
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on from there."""
+
+
+@dataclass(slots=True)
+class Weights:
+    """Weights with a last row for the bias, and all that a solver needs to go on from them."""
+
+    w: Array
+    state: Mapping[str, Array]
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Array]) -> Weights:
+        """Those of a checkpoint; a solver finds its weights in its own state."""
+        return cls(np.array(state["w"]) if "w" in state else np.zeros(0), state)
+
+    def clone(self) -> Weights:
+        """The weights alone: what early stopping returns to."""
+        w = self.w.copy()
+        return Weights(w, {"w": w})
+
+
+class Iterations:
+    """A solver steps over all rows at once."""
+
+    unit = "iteration"
+
+    def __init__(
+        self,
+        solver: Solver,
+        objective: Any,
+        *,
+        tol: float = 1e-6,
+        tol_on: str = "auto",
+        measure: Callable[[Array, Source], float] | None = None,
+    ) -> None:
+        self.solver, self.objective = solver, objective
+        self.tol, self.tol_on = tol, tol_on
+        self.number = 0
+        self.max_iter = 0
+        self._measure = measure
+        self._step: Any = None
+        self._last, self._small = math.inf, 0
+
+    @property
+    def learner(self) -> Weights:
+        """The solver's weights and state."""
+        return Weights(self.solver.w, self.solver.state)
+
+    @property
+    def place(self) -> Place:
+        """Between iterations."""
+        return Place(self.number)
+
+    def resume(self, learner: Weights, place: Place, history: History) -> str:
+        """From the solver's state; what the stopping rules remember is in the records."""
+        self.solver.restore(learner.state)
+        self.number = place.epoch
+        for record in history:
+            self._unchanging(record["objective"], record["moved"])
+        return f"resumed after iteration {self.number}"
+
+    def finished(self, plan: Plan) -> bool:
+        """By the number of iterations."""
+        self.max_iter = plan.epochs
+        return self.number >= plan.epochs
+
+    def fell_short(self) -> str | None:
+        """The tolerance was not reached."""
+        return f"stopped after max_iter={self.max_iter} iterations, before tol={self.tol:g} was reached"
+
+    def result(self, learner: Weights) -> Weights:
+        """The weights."""
+        return learner
+
+    def run_round(self, log: Log, save: Save) -> Record:
+        """One iteration in the words of an epoch."""
+        started = time.perf_counter()
+        step = self._step = self.solver.step()
+        seconds = time.perf_counter() - started
+        self.number += 1
+        objective, w = self.objective, self.solver.w
+        passes, objective.passes = objective.passes, 0
+        return {
+            "epoch": self.number,
+            "rows": objective.data.n_rows,
+            "loss": step.objective - self.penalty(),
+            "objective": step.objective,
+            "gradient": step.gradient,
+            "eta": step.eta,
+            "moved": step.moved,
+            "passes": passes,
+            "nonzeros": int(np.count_nonzero(w[:-1])),
+            "seconds": seconds,
+            "rows_per_second": passes * objective.data.n_rows / seconds if seconds > 0 else math.nan,
+        }
+
+    def measure(self, validation: Source) -> float:
+        """By the function given."""
+        assert self._measure is not None
+        return self._measure(self.solver.w, validation)
+
+    def penalty(self) -> float:
+        """Of the weights as they are now."""
+        w = self.solver.w
+        return float(self.objective.smooth_penalty(w) + self.objective.one_norm(w))
+
+    def stop(self, record: Record) -> str | None:
+        """Tolerance reached, nothing left to do, or no minimum to reach."""
+        step, n = self._step, self.number
+        if step.done is not None:
+            return f"stopped after iteration {n}: {step.done}"
+        unchanging = self._unchanging(step.objective, step.moved)
+        if self.tol_on in ("auto", "gradient") and step.gradient <= self.tol:
+            return f"converged in {n} iterations: {step.measure} is down to {step.gradient:.1e}"
+        if unchanging:
+            what = "objective" if self.tol_on == "objective" else "parameters"
+            return f"converged in {n} iterations: the {what} changed by less than tol={self.tol:g}"
+        if self._separates(step):
+            return (
+                f"stopped after iteration {n}: all rows are classified correctly, so without a penalty the weights "
+                "would grow for ever; give alpha > 0"
+            )
+        return None
+
+    def _unchanging(self, objective: float, moved: float) -> bool:
+        change = abs(self._last - objective) / max(abs(objective), 1e-300) if math.isfinite(self._last) else math.inf
+        watched = {"objective": change, "parameters": moved}.get(self.tol_on, math.inf)
+        self._small = self._small + 1 if watched <= self.tol else 0
+        self._last = objective
+        return self._small >= PATIENCE_ON_TOL
+
+    def _separates(self, step: Step) -> bool:
+        """Every row's loss is below its value at margin 0: then there is no minimum, only ever larger weights."""
+        o = self.objective
+        at_zero = {"log": math.log(2.0), "exponential": 1.0}.get(o.learner.loss.name)
+        if at_zero is None or o.l1 or o.l2 or o.p:
+            return False
+        return bool(step.objective * o.weight_sum < at_zero * o.data.least_weight)

@@ -1,0 +1,61 @@
+"""What may go wrong, each with one sentence that names the place, the value and the way out."""
+
+from __future__ import annotations
+
+
+class DataError(ValueError):
+    """The data cannot be used; the message names the file, line and value, and what to do.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearClassifier().fit([[1.0], [2.0]], ["a", "a"])
+    Traceback (most recent call last):
+    steepest.errors.DataError: y holds one class only, ['a']; a classifier needs at least two classes to tell apart
+    """
+
+
+class NotANumberError(DataError, TypeError):
+    """Values that are not numbers where numbers are needed; scikit-learn's users expect a TypeError."""
+
+
+class ModelFileError(DataError):
+    """A model file is damaged, of another version, or not a model file at all.
+
+    Examples
+    --------
+    >>> import steepest as st, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "m.steepest"
+    >>> _ = path.write_bytes(b"not a model")
+    >>> try:
+    ...     st.load(path)
+    ... except st.ModelFileError:
+    ...     print("refused")
+    refused
+    """
+
+
+class ParameterError(ValueError):
+    """A parameter has a value that cannot work; the message names it and the choices.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearClassifier(penalty="l3").fit([[1.0], [2.0]], [0, 1])
+    Traceback (most recent call last):
+    steepest.errors.ParameterError: penalty='l3' is unknown; choose one of none, l2, l1, elasticnet, lp
+    """
+
+
+class NotConverged(UserWarning):
+    """A solver stopped before its tolerance was reached; the message says how far it came and what to change.
+
+    Examples
+    --------
+    >>> import warnings, steepest as st
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", st.NotConverged)  # who stops short fails
+    ...     model = st.LinearRegressor(solver="cg", tol=1e-6).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
+    >>> model.predict([[3.0]]).round(3).tolist()
+    [7.0]
+    """

@@ -1,0 +1,118 @@
+"""Names of the features of Vowpal Wabbit text, collected while a model learns: no second pass, and fixed memory.
+
+A feature is called namespace^name, as VW's own audit has it, or by its name alone if the namespace has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from steepest import kernels
+from steepest.data.chunk import Array, Chunk
+from steepest.data.readers.vw import VwSource
+from steepest.errors import DataError
+from steepest.features.names import NAMES_IN_A_ROW, CollisionReport, NameBook, hash_name, mix, report_collisions
+
+
+class VwNames:
+    """What a model knows of the names: a book that a source fills, and the hash that the source used."""
+
+    def __init__(self, size: int, n_bits: int, signed: bool, seed: int) -> None:
+        self.names_ = NameBook(size)
+        self.n_bits, self.signed, self.seed = n_bits, signed, seed
+        self.heaviness: Callable[[Array], Array] | None = None  # of a learner's weights, by bucket
+        self._seen_blocks: set[int] = set()
+        self._n_times = 0
+
+    @classmethod
+    def of(cls, source: VwSource, size: int) -> VwNames:
+        """Empty, for the features of this source."""
+        return cls(size, source.n_bits, bool(source.signed), source.seed)
+
+    # -------------------------------------------------------------------------------------------- while rows are read
+
+    def is_new(self, block_id: int) -> bool:
+        """Whether the block is new."""
+        return block_id not in self._seen_blocks
+
+    def record(self, block_ids: list[int], log: kernels.NameLog, n_rows: int) -> None:
+        """Takes in names; now and then, those that the learner gives weight to are made sure of before."""
+        self._seen_blocks.update(block_ids)
+        self._n_times += 1
+        if self.heaviness is not None and self._n_times & (self._n_times - 1) == 0:
+            self.names_.keep_heaviest(self.heaviness)
+        self.names_.table.read(log, n_rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the learner and the blocks of a source that does not fill this copy."""
+        return {**self.__dict__, "heaviness": None, "_seen_blocks": set()}
+
+    def start_over(self) -> None:
+        """Forgets all."""
+        self.names_ = NameBook(self.names_.size)
+        self._seen_blocks.clear()
+        self._n_times = 0
+
+    # ------------------------------------------------------------------------------------------------------- rows
+
+    def to_chunk(self, lines: Sequence[str]) -> Chunk:
+        """Lines of text, with labels or without, as hashed rows."""
+        return self._parse(lines)[0]
+
+    def read_row(self, line: str) -> tuple[Chunk, list[list[str]], list[list[str]]]:
+        """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
+        chunk, log = self._parse([line])
+        own = NameBook(NAMES_IN_A_ROW)
+        own.table.read(log, 1)
+        return chunk, own.names_of(chunk.indices), self.names_.names_of(chunk.indices)
+
+    def _parse(self, lines: Sequence[str]) -> tuple[Chunk, kernels.NameLog]:
+        indptr, indices, values, _, _, rows, _, _, log = kernels.parse_vw(
+            [line.replace("\n", " ").encode() for line in lines],
+            n_bits=self.n_bits,
+            signed=self.signed,
+            with_labels=False,
+            skip_bad=True,
+            seed=self.seed,
+            log_from=[0] * len(lines),
+        )
+        for line, n_rows in zip(lines, rows, strict=True):
+            if n_rows != 1:
+                raise DataError(f"{line[:60]!r} is not a row of Vowpal Wabbit text; write '|namespace name:value ...'")
+        return Chunk(indptr, indices, values, 1 << self.n_bits), log
+
+    # ------------------------------------------------------------------------------------------------------ names
+
+    def sign_in(self, bucket: int, name: str) -> int:
+        """+1 or -1: how the feature is added to its bucket. A name that was cut short is taken for positive."""
+        if not self.signed:
+            return 1
+        places = [place for place, letter in enumerate(name) if letter == "^"]
+        for space, rest in [("", name), *((name[:place], name[place + 1 :]) for place in places)]:
+            key = kernels.hash_key("", self.seed)
+            feature = mix(hash_name(space, key), hash_name(rest, key))
+            if feature >> 32 & (1 << self.n_bits) - 1 == bucket:
+                return -1 if feature >> 63 else 1
+        return 1
+
+    def collision_report(self, weights: Any) -> CollisionReport:
+        """How full the buckets are, as far as weights show, and how much of the weight is named or shared."""
+        return report_collisions(self.n_bits, weights, self.names_)
+
+    # ------------------------------------------------------------------------------------------------------- state
+
+    def state(self) -> dict[str, Array]:
+        """Everything there is, as arrays for a model file."""
+        own = np.array([self.names_.size, self.n_bits, self.signed, self.seed], np.uint64)
+        return {"hash": own, **self.names_.state()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> VwNames:
+        """What `state` described."""
+        size, n_bits, signed, seed = map(int, state["hash"])
+        found = cls(size, n_bits, bool(signed), seed)
+        found.names_ = NameBook.from_state(size, {name: array for name, array in state.items() if name != "hash"})
+        return found

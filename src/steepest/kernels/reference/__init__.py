@@ -1,0 +1,1 @@
+"""The slow, obvious NumPy definition of each kernel."""

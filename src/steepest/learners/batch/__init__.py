@@ -1,0 +1,1 @@
+"""Solvers over the whole data."""

@@ -1,0 +1,119 @@
+"""Line search: a step t along a direction d that lowers F enough and flattens it (Wolfe's conditions).
+
+With F(t) short for F(w + t d) and F'(t) for its derivative by t, an acceptable step has
+F(t) <= F(0) + c1 t F'(0) and F'(t) >= c2 F'(0); with `strong` also F'(t) <= -c2 F'(0). A bracket is widened until it
+holds such a step, then narrowed by cubic interpolation (Nocedal and Wright, "Numerical optimization", 2006, section
+3.5). Near the minimum, where differences of F are lost in rounding, F' alone decides (Hager and Zhang, 2005).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.learners.batch.objective import Objective
+
+SUFFICIENT = 1e-4  # c1
+ROUNDING = 1e-13
+MOST_TRIALS = 40
+
+
+@dataclass(slots=True)
+class Point:
+    """A step and what F is there."""
+
+    t: float
+    value: float
+    derivative: float  # by t
+    w: Array
+    gradient: Array
+
+
+def search_along(
+    objective: Objective,
+    here: Point,
+    direction: Array,
+    t: float = 1.0,
+    *,
+    curvature: bool = False,
+    flatten: float = 0.9,
+    strong: bool = False,
+) -> Point | None:
+    """Searches a step of the objective along a direction, with t as the first guess."""
+
+    def trial(t: float) -> Point:
+        w = here.w + t * direction
+        value, gradient = objective.evaluate(w, curvature=curvature)
+        return Point(t, value, float(np.vdot(gradient, direction)), w, gradient)
+
+    return search(trial, here, t, flatten=flatten, strong=strong)
+
+
+def search(
+    trial: Callable[[float], Point], here: Point, t: float, *, flatten: float = 0.9, strong: bool = False
+) -> Point | None:
+    """The point of an acceptable step, or None if there is no descent left that rounding lets one see."""
+    low, high = here, None
+    best = None
+    for _ in range(MOST_TRIALS):
+        point = trial(t)
+        if math.isfinite(point.value) and point.value < here.value and (best is None or point.value < best.value):
+            best = point
+        if not _descends(point, here):
+            high = point
+        elif point.derivative < flatten * here.derivative:
+            low = point
+        elif strong and point.derivative > -flatten * here.derivative:
+            high = point
+        else:
+            return point
+        if high is not None and abs(high.t - low.t) <= 1e-14 * max(1.0, high.t):
+            break
+        t = _next(low, high)
+    return best
+
+
+def _descends(point: Point, here: Point) -> bool:
+    if not math.isfinite(point.value):
+        return False
+    if point.value <= here.value + SUFFICIENT * point.t * here.derivative:
+        return True
+    close = point.value <= here.value + ROUNDING * abs(here.value)
+    return close and point.derivative <= -(1 - 2 * SUFFICIENT) * here.derivative
+
+
+def _next(low: Point, high: Point | None) -> float:
+    if high is None:
+        return low.t * 4.0 if low.t > 0 else 1.0
+    width = high.t - low.t
+    if not math.isfinite(high.value):
+        return low.t + 0.1 * width
+    t = _cubic_minimum(low, high)
+    return min(max(t, low.t + 0.05 * width), high.t - 0.05 * width)
+
+
+def _cubic_minimum(a: Point, b: Point) -> float:
+    """Where the cubic through both values and derivatives is least."""
+    d1 = a.derivative + b.derivative - 3.0 * (a.value - b.value) / (a.t - b.t)
+    square = d1 * d1 - a.derivative * b.derivative
+    if not square >= 0:
+        return 0.5 * (a.t + b.t)
+    d2 = math.copysign(math.sqrt(square), b.t - a.t)
+    divisor = b.derivative - a.derivative + 2.0 * d2
+    t = b.t - (b.t - a.t) * (b.derivative + d2 - d1) / divisor if divisor else math.nan
+    return t if math.isfinite(t) else 0.5 * (a.t + b.t)
+
+
+def relative_change(new: Array, old: Array) -> float:
+    """|new - old| / |new|."""
+    size = float(np.linalg.norm(new))
+    return float(np.linalg.norm(new - old)) / size if size > 0 else 0.0
+
+
+def scaled_norm(gradient: Array, scale: Array) -> float:
+    """The length of a gradient, each coordinate in its own scale."""
+    return math.sqrt(float(np.vdot(gradient, gradient / scale)))

@@ -1,0 +1,1 @@
+"""Embeddings of words with a linear head."""

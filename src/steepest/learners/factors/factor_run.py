@@ -1,0 +1,41 @@
+"""What every solver of factor models has: epochs over entries that are held in memory."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from steepest.data.entries import Entries
+from steepest.learners.base import Progress
+from steepest.learners.factors.factors import FactorLearner, total_weight
+
+
+class FactorRun:
+    """Epochs over a fixed set of entries, whose targets are in the units of learning."""
+
+    def __init__(self, learner: FactorLearner, entries: Entries, n_threads: int = 1) -> None:
+        self.learner = learner
+        self.n_threads = n_threads
+        self.n_entries = len(entries.users)
+        self.weight = total_weight(entries.weights, self.n_entries)
+        learner.set_shrinkage()
+
+    @property
+    def step_size(self) -> float:
+        """The step of the next epoch; 1 where each epoch solves its problem."""
+        return 1.0
+
+    @abstractmethod
+    def epoch(self, epoch: int) -> Progress:
+        """Learns from all entries once."""
+
+    def penalty(self) -> float:
+        """What the penalties add to the sum of losses."""
+        self.write_back()
+        return self.learner.penalty()
+
+    def write_back(self) -> None:
+        """Writes what was learned into the learner, where it is not there already."""
+
+    def resume(self, learner: FactorLearner) -> None:
+        """Goes on from a learner of before."""
+        self.learner = learner

@@ -1,0 +1,107 @@
+"""Stochastic gradients for factors, block by block (`strata`).
+
+A row's AdaGrad step is taken when a block begins and stays until it ends; each entry adds to the row's sum of squared
+gradients. What a block does depends on the rows of its two stripes and its entries only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.data.entries import Entries
+from steepest.errors import DataError
+from steepest.learners.base import Progress
+from steepest.learners.factors.factor_run import FactorRun
+from steepest.learners.factors.factors import OVERFLOW, TAIL, FactorLearner, csr_of, new_table
+from steepest.learners.factors.strata import Strata, choose_d, make_strata
+
+
+class SgdRun(FactorRun):
+    """Epochs of stochastic gradients over all entries, held as strata, in tables in the order of the strata."""
+
+    def __init__(
+        self, learner: FactorLearner, entries: Entries, n_threads: int = 1, n_blocks: int | None = None
+    ) -> None:
+        super().__init__(learner, entries, n_threads)
+        n_users, n_items = len(learner.users), len(learner.items)
+        d = n_blocks or choose_d(n_users, n_items, learner.users.shape[1] * 4, self.n_entries)
+        self.strata = self.make_strata(entries, min(d, n_users, n_items))
+        self._user_order, self._item_order = _inverse(self.strata.user_places), _inverse(self.strata.item_places)
+        self.resume(learner)
+        self._liked = None
+        if learner.settings.loss == "bpr":
+            self._liked = csr_of(self.strata.users, self.strata.items, len(self.users))[:2]
+
+    def make_strata(self, entries: Entries, d: int) -> Strata:
+        """The entries in d x d blocks."""
+        learner = self.learner
+        return make_strata(entries, len(learner.users), len(learner.items), d, learner.settings.seed)
+
+    def resume(self, learner: FactorLearner) -> None:
+        """Goes on from the tables of a learner."""
+        self.learner = learner
+        self.users = arranged(learner.users, self._user_order)
+        self.items = arranged(learner.items, self._item_order)
+
+    @property
+    def step_size(self) -> float:
+        """The step before rows scale it."""
+        return self.learner.eta
+
+    def epoch(self, epoch: int) -> Progress:
+        """All blocks once; learning that overflows starts again from the last good state with half the step."""
+        events: list[str] = []
+        before = self.users.copy(), self.items.copy()
+        schedule = self.strata.schedule(epoch)
+        while True:
+            losses = np.zeros(len(schedule))
+            if self.learn_blocks(schedule, losses, epoch) != OVERFLOW:
+                break
+            self.users[:], self.items[:] = before
+            self.learner.eta /= 2
+            events.append(f"epoch {epoch + 1} overflowed: went back to its start, step now {self.learner.eta:.3g}")
+            if self.learner.eta < 1e-12:
+                raise DataError("learning overflows with every step; scale the ratings or lower alpha")
+        # Losses are added in the order of blocks, so that the sum does not depend on the schedule either.
+        by_block = np.zeros(len(losses))
+        by_block[schedule] = losses
+        total = float(by_block.sum())
+        if not self.learner.settings.adaptive:
+            self._drive(total, before, events)
+        return Progress(self.n_entries, self.weight, total, events)
+
+    def _drive(self, loss: float, before: tuple[Array, Array], events: list[str]) -> None:
+        """The bold driver: 5 % faster while the loss falls; back and half as fast when it rises."""
+        if loss <= self.learner.best_loss:
+            self.learner.best_loss = loss
+            self.learner.eta *= 1.05
+            return
+        self.users[:], self.items[:] = before
+        self.learner.eta *= 0.5
+        events.append(f"the loss rose: went back, step now {self.learner.eta:.3g}")
+
+    def learn_blocks(self, schedule: Array, losses: Array, epoch: int) -> int:
+        """Visits the blocks in this order and sets the loss of each; OVERFLOW if a score did so."""
+        seed = (self.learner.settings.seed * 1_000_003 + epoch) & 0xFFFFFFFFFFFF
+        tables = self.users, self.items
+        return self.learner.visit(self.strata, tables, schedule, losses, seed, self._liked, self.n_threads)
+
+    def write_back(self) -> None:
+        """Puts the rows back in the learner's order."""
+        self.learner.users[:] = self.users[self.strata.user_places]
+        self.learner.items[:] = self.items[self.strata.item_places]
+
+
+def arranged(table: Array, order: Array) -> Array:
+    """The rows of a table in another order, as a table of its own."""
+    room = new_table(len(order), table.shape[1] - TAIL)
+    np.take(table, order, axis=0, out=room)
+    return room
+
+
+def _inverse(places: Array) -> Array:
+    """Which row is at each place."""
+    order = np.empty(len(places), np.int64)
+    order[places] = np.arange(len(places))
+    return order

@@ -1,0 +1,1 @@
+"""k-means: mini-batches and Lloyd's algorithm."""

@@ -1,0 +1,113 @@
+"""What solver="auto" stands for: a solver for the problem, and the sentence that says why.
+
+Big data is learned in few passes: without `tol`, or with one that a few epochs meet, stochastic gradients learn.
+A smaller `tol` asks for the minimum itself, which a solver over all rows finds: the one that was measured to be fastest
+for the loss, the penalty and the shape of the data. `newton_cg` and `lbfgs` then start from the weights of one
+stochastic pass (`warm`), since a pass costs little and leaves less to do; see decisions/0015.
+Invariant: the choice depends on parameters and on counts of rows and columns only, and never falls on a refused pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steepest.learners.batch.solvers import KINKED, refusal
+
+ACCURATE = 1e-4  # a tol below asks for more digits than stochastic gradients have
+SMALL_SIDE = 1000  # rows or columns up to which a linear system is solved by Cholesky in well under a second
+# The dual takes ever more sweeps as C = 1 / (n alpha) grows, and is at its best on sparse rows.
+MOST_C = 10.0
+SPARSE_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What the choice depends on; None where it is not known before the data is read."""
+
+    loss: str
+    penalty: str  # "none", "l2", "l1", "elasticnet", "lp"
+    alpha: float = 0.0
+    p: float = 0.0  # of "lp", else 0
+    tol: float | None = None
+    multi_class: str = "ovr"
+    stochastic_option: str = ""  # a parameter that only stochastic gradients have, if one was set
+    n_rows: int | None = None
+    n_features: int | None = None
+    n_entries: int | None = None
+    in_memory: bool = True
+
+    @property
+    def sparse(self) -> bool:
+        """Whether most values are zero, as far as is known."""
+        if self.n_rows is None or self.n_features is None or self.n_entries is None:
+            return not self.in_memory
+        return self.n_entries < SPARSE_SHARE * self.n_rows * max(1, self.n_features)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A solver; "stochastic" leaves it to the penalty and to `average`."""
+
+    solver: str
+    because: str
+    warm: bool = False
+
+    def sentence(self, solver: str) -> str:
+        """What was chosen, and why."""
+        start = ", started from one stochastic pass" if self.warm else ""
+        return f"solver='auto' chose {solver!r}{start}: {self.because}"
+
+
+def choose(problem: Problem) -> Choice:
+    """The solver for a problem."""
+    if problem.penalty == "lp":
+        return _for_lp(problem)
+    if problem.tol is None:
+        return Choice("stochastic", "no tol was asked for, and a few passes over the rows come close to the minimum")
+    if problem.tol >= ACCURATE:
+        return Choice("stochastic", f"a few passes over the rows come as close as tol={problem.tol:g} asks")
+    if problem.stochastic_option:
+        return Choice("stochastic", f"{problem.stochastic_option} was given, which belongs to stochastic gradients")
+    if problem.loss == "perceptron" or problem.multi_class == "hashed":
+        what = "loss='perceptron'" if problem.loss == "perceptron" else "multi_class='hashed'"
+        return Choice("stochastic", f"{what} is learned row by row only")
+    return _accurate(problem)
+
+
+def _for_lp(problem: Problem) -> Choice:
+    if refusal("newton_cg", problem.loss, "lp", problem.p) is None:
+        return Choice("newton_cg", f"penalty='lp' with p={problem.p:g} is smooth, and needs all rows at once")
+    return Choice("lbfgs", f"penalty='lp' with p={problem.p:g} needs all rows at once")
+
+
+def _accurate(problem: Problem) -> Choice:
+    asked = f"tol={problem.tol:g} asks for the minimum itself"
+    if problem.penalty in ("l1", "elasticnet"):
+        if problem.loss in KINKED:
+            return Choice("newton_cg", f"{asked}, and multipliers take the kinks out of loss and penalty alike")
+        if problem.multi_class == "softmax" or not problem.in_memory:
+            return Choice("lbfgs", f"{asked}, and L-BFGS takes any loss with a 1-norm, also from files")
+        return Choice("cd", f"{asked}, and coordinate descent visits only the weights that are not zero")
+    if problem.loss == "squared":
+        return _least_squares(problem, asked)
+    if _dual_is_best(problem):
+        return Choice("dual_cd", f"{asked}, and the dual certifies it, fast for sparse rows and alpha >= 1/(10 n)")
+    if problem.loss in KINKED:
+        return Choice("newton_cg", f"{asked}, and multipliers make loss={problem.loss!r} smooth without an error")
+    return Choice("newton_cg", f"{asked}, and Newton's method needs the fewest passes", warm=True)
+
+
+def _least_squares(problem: Problem, asked: str) -> Choice:
+    sides = [n for n in (problem.n_rows, problem.n_features) if n is not None]
+    if sides and min(sides) <= SMALL_SIDE and problem.in_memory:
+        return Choice("closed_form", f"{asked}, and a system of {min(sides):,} equations has it in closed form")
+    return Choice("cg", f"{asked}, and conjugate gradients solve least squares without a matrix of all columns")
+
+
+def _dual_is_best(problem: Problem) -> bool:
+    if problem.penalty != "l2" or not problem.in_memory or problem.multi_class == "softmax":
+        return False
+    if refusal("dual_cd", problem.loss, "l2") is not None or problem.n_rows is None:
+        return False
+    mild = problem.n_rows * problem.alpha * MOST_C >= 1
+    return mild and (problem.loss in KINKED or (problem.sparse and problem.loss != "log"))

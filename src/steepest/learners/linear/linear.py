@@ -1,0 +1,876 @@
+"""Linear models by stochastic gradients: score = w·x + b, minimising mean loss + alpha R(w).
+
+The state is a handful of arrays: the weight table `v` (or some accumulators per feature for the adaptive solvers), the
+clocks of lazy shrinkage, the running average, the bias, and one clock of scalars. A step hands rows to a kernel.
+A table has a row for every feature and a column for every output, with room for more; or, with many features and
+outputs, a row for every feature that was seen (see slots); or all outputs share one table of fixed size.
+
+Invariant: the state after a sequence of rows depends on that sequence only, never on how it was cut into chunks. For
+that, rows wait until there are enough to resolve what "auto" stands for, or to fill a mini-batch; what is shown of the
+model (`weights`, `scores`) always includes them. Classes and features may appear at any time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from steepest import kernels
+from steepest.data.chunk import Array, Chunk, concatenate
+from steepest.errors import DataError
+from steepest.learners.base import Delta, Progress, Residual, State
+from steepest.learners.linear.calibration import CALIBRATION_ROWS, calibrate
+from steepest.learners.linear.linear_mixing import (
+    Share,
+    change_since,
+    gains,
+    gather_evidence,
+    mean_gain,
+    shares_by_rows,
+    take_in,
+)
+from steepest.learners.linear.linear_settings import ACCUMULATORS, AVERAGES, CLOCK, WIDE, LinearSettings
+from steepest.learners.linear.slots import Slots
+from steepest.learners.losses import Loss
+from steepest.learners.schedules import step_size_by_code
+from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite
+from steepest.learners.target_learner import TargetLearner
+from steepest.learners.targets import Targets, refuse_bad_row, refuse_bad_rows
+from steepest.learners.waiting import WaitingRows, finished
+
+NATIVE_SOLVERS = {"adagrad": 1, "ftrl": 2, "coin": 3}  # 0, sgd, is what asgd and truncated are made of
+WEIGHTS_PER_SNAPSHOT_ROW = 16  # with many weights the first copy of a good state waits until the rows outweigh it
+LARGEST_TABLE_BYTES = 1 << 33
+# Weights from which on a table of three outputs or more has rows for the features seen only: 16 MB of float32.
+SLOTTED_WEIGHTS = 1 << 22
+# Room that such a table starts with. Memory is taken where it is first touched, so it costs nothing.
+ROOM_BYTES = 1 << 30
+BLOCK = 1 << 16  # weights that are added up at once
+LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
+BY_FEATURE = (*WIDE, "shrunk")  # with a row per feature, or per slot
+BIASES = ("bias", "bias_square", "bias_average", "bias_start")
+# Raw rows: recipe, columns, rows with each feature, rows in all, threads that hash.
+ScoreTask = tuple[kernels.HashRecipe, list[Any], Array | None, float, int]
+
+
+class LinearLearner(TargetLearner):
+    """State and step of a linear model."""
+
+    state_arrays = ()  # they are those of `arrays`
+
+    def __init__(self, settings: LinearSettings, n_features: int = 0, labels: Sequence[Any] = ()) -> None:
+        s = settings
+        self.settings = s
+        self.shared = s.table_bits > 0  # all outputs share one table, where no column can be negated later
+        loss = "softmax" if s.multi_class == "softmax" else s.loss
+        self.targets = Targets(s.task, loss, s.loss_parameter, s.class_weight, labels, column_per_class=self.shared)
+        self.n_features = n_features
+        self.eta0 = s.eta0
+        self.bias_scale = 0.0 if s.fit_intercept else -1.0
+        self.rows_learned = 0
+        self.n_threads = 1  # that learn; the state does not depend on it, except under hogwild
+        self.waiting = WaitingRows()
+        self.good = _no_good_state(n_features)
+        self.slots: Slots | None = None  # rows of the tables, where features do not have one each
+        self.may_have_slots = True
+        self.arrays = self._new_arrays(n_features)
+        self._replicas: dict[str, Any] = {}
+        self._shown: tuple[Array, Array, Slots | None] | None = None
+        self._norms: tuple[float, float, int] | None = None  # of the table, until the next row
+
+    @property
+    def has_bare_rows(self) -> bool:
+        """Whether some multi-label row had no label."""
+        return self.targets.has_bare_rows
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of one output."""
+        return self.targets.loss
+
+    # ------------------------------------------------------------------------------------------------ the contract
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """What is needed to go on besides arrays."""
+        eta0 = math.nan if self.eta0 is None else self.eta0
+        return self.n_features, eta0, self.bias_scale, self.rows_learned, self.good.rollbacks
+
+    def restore_numbers(self, numbers: Iterable[float]) -> None:
+        """Takes back what `numbers` gave."""
+        n_features, eta0, self.bias_scale, rows_learned, rollbacks = numbers
+        self.n_features, self.rows_learned = int(n_features), int(rows_learned)
+        self.eta0 = None if math.isnan(eta0) else eta0
+        self.good = _no_good_state(self.n_features)
+        self.good.rollbacks = int(rollbacks)
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """Everything that was learned or is needed to go on, as arrays."""
+        state = self.used_arrays()
+        if self.slots is not None:
+            state["owners"] = self.slots.owners.copy()
+        if not self.shared:  # room for more outputs is not a part of what was learned
+            state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
+        return state | super().state
+
+    @classmethod
+    def from_state(cls, settings: LinearSettings, state: State) -> Self:
+        """The learner that had this state."""
+        learner = cls(settings, 0, state["labels"].tolist())
+        learner.restore(state)
+        learner.arrays = learner._copied({name: state[name] for name in learner.arrays})
+        if "owners" in state:
+            learner.slots = Slots(learner.n_features, np.asarray(state["owners"]))
+        return learner
+
+    def clone(self) -> Self:
+        """An independent copy."""
+        copy = type(self).from_state(self.settings, self.state)
+        copy.n_threads, copy.may_have_slots = self.n_threads, self.may_have_slots
+        return copy
+
+    def step(self, chunk: Chunk) -> Progress:
+        """Learns the rows of a chunk, in order; rows that must wait are kept and learned later."""
+        progress = Progress()
+        self._forget_shown()
+        for rows in self.waiting.ready(chunk, self._rows_needed, self._announce_targets):
+            if self.is_open:
+                self.resolve(rows.span(0, CALIBRATION_ROWS).packed())
+            whole = rows.n_rows - rows.n_rows % self.unit
+            self._learn(rows.span(0, whole), progress)
+            self.waiting.put_back(rows.span(whole, rows.n_rows), self._announce_targets)
+        return progress
+
+    def finish(self) -> Progress:
+        """Learns the rows that wait, as if no others were to come."""
+        progress = Progress()
+        if (rows := self.waiting.take()) is not None:
+            self._forget_shown()
+            self.resolve(rows)
+            self._learn(rows, progress)
+        return progress
+
+    def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
+        """Raw scores, shape (rows, outputs); a row with a bad index or a value that is not a number is refused."""
+        given, n_rows = chunk, chunk.n_rows
+        table, scale, bias, slots = self._score_table()
+        out = np.empty((n_rows, self.n_outputs))
+        if not table.size:
+            out[...] = bias
+            return out
+        known_features = self.n_features if self.shared else len(table)
+        if slots is not None:
+            slots.grow(chunk.n_features)
+            chunk = slots.find(chunk)
+        elif chunk.n_features > known_features:  # a feature never seen in training has no weight
+            chunk = chunk.packed()  # the block may be far larger than what is visited of it
+            known = chunk.indices < known_features
+            indices, values = np.where(known, chunk.indices, 0), np.where(known, chunk.values, 0)
+            given = chunk = replace(chunk, indices=indices.astype(np.int32), values=values.astype(np.float32))
+        weights, bits = (table, scale, np.ascontiguousarray(bias)), self.settings.table_bits
+        done, finite = kernels.linear_scores(chunk.as_rows(), *weights, out, n_threads, bits, known_features)
+        for row in (done, finite):
+            if row < n_rows:
+                self.refuse_bad_row(given, row)
+        return out
+
+    def scores_of_raw(self, task: ScoreTask, n_threads: int = 1) -> Array | None:
+        """The same bits from raw rows, as `Hasher.score_task` gives them; None if `scores` has to see them."""
+        weights, scale, bias, slots = self._score_table()
+        number, bits = None if slots is None else slots.number, self.settings.table_bits
+        return kernels.score_rows(*task, weights, scale, bias, number, n_threads, bits, self.n_features)
+
+    def losses(self, coded: Chunk, scores: Array | None = None) -> tuple[Array, Array]:
+        """(loss of each row visited, its weight), targets coded already; scores that are known need not be found."""
+        z = self.scores(coded) if scores is None else scores
+        if not self.targets.is_softmax or coded.y is None:
+            return super().losses(coded, z)
+        top, y = z.max(axis=1), coded.visited(coded.y).astype(np.int64)  # added up as the kernels do
+        log_sum = top + np.log(np.exp(z - top[:, None]).sum(axis=1))
+        weight = np.ones(len(z)) if coded.weight is None else coded.visited(coded.weight)
+        return log_sum - z[np.arange(len(z)), y], weight
+
+    @property
+    def step_size(self) -> float:
+        """The step that the next row will take."""
+        settings, eta0 = self.settings, self.eta0 or 0.0
+        if settings.is_adaptive:
+            return eta0
+        return step_size_by_code(settings.schedule, self.clock("t"), eta0, settings.alpha, settings.power)
+
+    def lower_step(self, factor: float) -> None:
+        """Divides the step size (the adaptive schedule does so when the loss stalls)."""
+        if self.eta0 is not None:
+            self.eta0 /= factor
+
+    def keep_good_state(self) -> None:
+        """Keeps the state to return to if learning diverges; an overflowed one is not worth it."""
+        arrays = self.used_arrays()
+        # Norms that were just computed show whether all weights are finite, unless weights are quotients.
+        norms = self._norms if self.waiting.rows is None and not self.settings.is_adaptive else None
+        if not ((norms is not None and math.isfinite(norms[0])) or all_finite(arrays["v"])):
+            self.roll_back(Progress())
+        elif not self.good.is_recent(self.rows_learned, self.n_outputs):
+            self.good.keep(arrays, self.rows_learned, self.n_outputs, packed=WIDE, n_threads=self.n_threads)
+
+    def roll_back(self, progress: Progress) -> None:
+        """Scores ran out of range: back to the last good state with half the step."""
+        self.eta0 = self.good.halve_step(self.eta0 or 0.0, self.rows_learned, progress)
+        if self.good.exists and (self.good.n_outputs == self.n_outputs or self.shared):
+            self.arrays = self._copied(self.good.restored())
+            self._grow_features(self.n_features)
+            self._make_room()
+            self._grow_biases()
+        else:
+            start = self.arrays["bias_start"]
+            self.arrays = self._new_arrays(len(self.arrays["v"]))
+            for name in ("bias", "bias_start", "bias_average"):
+                self.arrays[name][...] = start
+        self._forget_shown()
+
+    # --------------------------------------------------------------------------------------- weights from elsewhere
+
+    def take_weights(self, weights: Array, bias: Array) -> None:
+        """Weights found elsewhere, by a batch solver, become this learner's."""
+        self.slots, self.may_have_slots = None, False
+        self.arrays = self._new_arrays(self.n_features)
+        self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
+        self.arrays["bias"][...] = bias
+        self._forget_shown()
+
+    def continued(self, settings: LinearSettings) -> Self:
+        """A learner with these weights that goes on under other settings of the same solver."""
+        own = finished(self).clone()
+        own.apply_penalty()
+        own.settings = settings
+        own.targets.class_weight = settings.class_weight
+        own.arrays = own._copied(own.arrays)
+        own._forget_shown()
+        return own
+
+    def weigh_classes(self, class_weight: Any) -> None:
+        """Other weights of classes, from now on."""
+        self.settings = replace(self.settings, class_weight=class_weight)
+        self.targets.class_weight = class_weight
+
+    # --------------------------------------------------------------------------------- what must be known before
+
+    def announce(self, rows: Chunk) -> None:
+        """Takes in the width of rows, the shape of their targets and their classes before they are learned."""
+        self._grow_features(rows.n_features)
+        self._announce_targets(rows)
+
+    def _announce_targets(self, rows: Chunk) -> None:
+        self.targets.announce(rows)
+        self._match_outputs()
+
+    def code(self, rows: Chunk) -> Chunk:
+        """Rows with targets as kernels take them; ends where a unit with a new class begins, unless it is the first."""
+        coded = self.targets.code_rows(rows, self.unit)
+        self._match_outputs()
+        return coded
+
+    def code_sample(self, rows: Chunk) -> Chunk:
+        """Rows to try step sizes on, coded as they will be learned; they are still to be learned."""
+        self.announce(rows)
+        counts = self.targets.counts.copy()
+        coded = self.code(rows)
+        self.targets.counts = counts
+        refuse_bad_rows(coded, self.n_features, check_values=False)
+        return coded
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the first rows have yet to show what "auto" stands for."""
+        return self.eta0 is None or self.targets.loss_is_open
+
+    def resolve(self, rows: Chunk) -> None:
+        """Decides by the first rows what is open: the loss, then the step size."""
+        if self.targets.loss_is_open:
+            self._announce_targets(rows)
+            self.targets.decide_loss()
+        if self.eta0 is None:
+            calibrate(self, rows)
+
+    def trial(self, settings: LinearSettings, n_features: int) -> LinearLearner:
+        """A learner with these settings that knows nothing but this one's classes and bias."""
+        trial = LinearLearner(settings, 0)
+        trial.targets, trial.n_features = self.targets, n_features
+        trial.bias_scale, trial.may_have_slots, trial.n_threads = self.bias_scale, False, self.n_threads
+        trial.arrays = trial._new_arrays(n_features)
+        trial.arrays["bias"][...] = self.arrays["bias"]
+        trial.arrays["bias_average"][...] = self.arrays["bias"]
+        return trial
+
+    def learn_once(self, coded: Chunk) -> float:
+        """One pass over coded rows: their mean loss before each was learned, infinite if something went wrong."""
+        n_threads = 1 if self.settings.hogwild else self.n_threads  # a trial is to give the same result every time
+        _, status, loss_sum, weight = self._run_kernel(coded, self.arrays, kernels.LinearParallel(n_threads))
+        return loss_sum / max(weight, 1e-300) if status == 0 else math.inf
+
+    # ---------------------------------------------------------------------------------------------------- the step
+
+    @property
+    def unit(self) -> int:
+        """Rows that are learned together: a mini-batch, or a round of all replicas."""
+        s = self.settings
+        return s.batch_size if s.n_replicas == 1 else s.n_replicas * self._rows_per_replica
+
+    @property
+    def _rows_per_replica(self) -> int:
+        batch = self.settings.batch_size
+        return math.ceil(self.settings.sync_every / batch) * batch
+
+    def _rows_needed(self) -> int:
+        return CALIBRATION_ROWS if self.is_open else self.unit
+
+    def _learn(self, rows: Chunk, progress: Progress) -> None:
+        """Learns rows now, growing the tables where a new class or feature appears."""
+        self._grow_features(rows.n_features)
+        start = 0
+        while start < rows.n_rows:
+            unit, edge = self.unit, self.good.next_rows(self.rows_learned)
+            until_snapshot = max(1, (edge - self.rows_learned) // unit) * unit
+            coded = self.code(rows.span(start, min(rows.n_rows, start + until_snapshot)))
+            self._learn_coded(coded, progress)
+            start += coded.n_rows
+            if self.rows_learned >= edge:
+                self.keep_good_state()
+
+    def _learn_coded(self, coded: Chunk, progress: Progress) -> None:
+        if self.slots is None and self._wants_slots():
+            self._open_slots()
+        start = 0
+        while self.settings.n_replicas > 1 and coded.n_rows - start >= self.unit:
+            done, status = self._count(self._learn_by_replicas(coded.span(start, coded.n_rows)), progress)
+            start += done
+            if status != 0:  # a round with a row in trouble is learned by one, which knows what to do
+                self._learn_alone(coded.span(start, start + self.unit), progress)
+                start += self.unit
+        self._learn_alone(coded.span(start, coded.n_rows) if start else coded, progress)
+
+    def _learn_alone(self, coded: Chunk, progress: Progress) -> None:
+        start = 0
+        while start < coded.n_rows:
+            part = placed = coded.span(start, coded.n_rows) if start else coded
+            if self.slots is not None:
+                placed = self.slots.take_in(part)
+                self._make_room()
+            parallel = kernels.LinearParallel(self.n_threads, 0 if self.settings.hogwild else 1)
+            done, status = self._count(self._run_kernel(placed, self.used_arrays(), parallel), progress)
+            start += done
+            if status == 0 and done == part.n_rows:
+                return
+            self.refuse_bad_row(part, done)
+            self.roll_back(progress)
+            start += 1  # the row on which it happened is left out, so that a stream goes on
+            self.rows_learned += 1
+
+    def _count(self, outcome: tuple[int, int, float, float], progress: Progress) -> tuple[int, int]:
+        done, status, loss_sum, weight = outcome
+        progress.add(Progress(done, weight, loss_sum))
+        self.rows_learned += done
+        return done, status
+
+    def _learn_by_replicas(self, rows: Chunk) -> tuple[int, int, float, float]:
+        """Whole rounds by the replicas. Their tables stay from call to call as long as nobody else has learned."""
+        arrays, replicas, n = self.arrays, self._replicas, self.settings.n_replicas
+        for name, table in zip(WIDE, kernel_tables(arrays), strict=True):
+            if table is None:
+                replicas.pop(name, None)
+            elif name not in replicas or replicas[name].shape[1:] != table.shape:
+                self._refuse_huge_table(table.size * n)
+                replicas[name] = np.empty((n, *table.shape), table.dtype)
+                replicas["synced"] = None
+        synced = replicas.get("synced")
+        parallel = kernels.LinearParallel(
+            self.n_threads,
+            n,
+            rows_each=self._rows_per_replica,
+            # A weight that more replicas than sqrt(n) have moved takes what that many of them would have added: those
+            # that are in every row would overshoot, and rare ones need the whole sum.
+            gain=math.inf if self.settings.is_adaptive else math.sqrt(n),
+            v=replicas["v"],
+            average=replicas.get("average"),
+            synced=synced is not None and synced[0] is arrays["v"] and bool((synced[1] == arrays["clock"]).all()),
+        )
+        result = self._run_kernel(rows, arrays, parallel)
+        replicas["synced"] = (arrays["v"], arrays["clock"].copy()) if result[1] == 0 else None
+        return result
+
+    def _run_kernel(
+        self, rows: Chunk, arrays: Mapping[str, Array], parallel: kernels.LinearParallel
+    ) -> tuple[int, int, float, float]:
+        """(rows learned, status of the next one, sum of losses, sum of weights)."""
+        coded = kernels.Rows(rows.indptr, rows.indices, rows.values, rows.y, rows.weight, rows.order)
+        return kernels.linear_learn(coded, self._native_state(arrays), self._choices(), parallel)
+
+    def _native_state(self, arrays: Mapping[str, Array]) -> kernels.LinearState:
+        v, average = kernel_tables(arrays)
+        return kernels.LinearState(
+            v,
+            arrays["bias"],
+            arrays["bias_square"],
+            arrays["bias_average"],
+            arrays["clock"],
+            arrays.get("shrunk"),
+            average,
+            self.settings.table_bits,
+            self.n_features,
+        )
+
+    def _choices(self) -> kernels.LinearChoices:
+        s = self.settings
+        return kernels.LinearChoices(
+            solver=NATIVE_SOLVERS.get(s.solver, 0),
+            loss=self.loss.code,
+            loss_parameter=s.loss_parameter,
+            target_kind=self.targets.kind,
+            schedule=s.schedule,
+            eta0=self.eta0 or 0.0,
+            power=s.power,
+            alpha=s.alpha,
+            l1=s.l1,
+            l2=s.l2,
+            truncate_below=s.truncate_below,
+            truncate_every=s.truncate_every,
+            average=AVERAGES[s.average],
+            batch_size=s.batch_size,
+            bias_scale=self.bias_scale,
+        )
+
+    def apply_penalty(self) -> None:
+        """Pays all shrinkage owed and folds the scale into the weights."""
+        if not self.settings.is_adaptive:
+            kernels.linear_apply_penalty(self._native_state(self.used_arrays()), self._choices())
+
+    def refuse_bad_row(self, rows: Chunk, visit: int) -> None:
+        """Raises if the row itself is at fault, and returns if the weights are."""
+        whole = self.shared or self.slots is not None
+        refuse_bad_row(rows, visit, self.n_features if whole else len(self.arrays["v"]))
+
+    # -------------------------------------------------------------------------------------------- learning in shards
+
+    @property
+    def knows_targets(self) -> bool:
+        """Whether classes or outputs are known before any row is read."""
+        return len(self.book) > 0 or self.settings.task == "regress"
+
+    def prepare(self, sample: Iterable[Chunk], all_rows: Iterable[Chunk] = ()) -> None:
+        """Agrees on classes, width, loss and first step size before shards start."""
+        self.keep_whole_tables()
+        for chunk in all_rows:
+            self.announce(chunk)
+        if self.is_open:
+            first: list[Chunk] = []
+            n_rows = 0
+            for chunk in sample:
+                first.append(chunk.span(0, min(chunk.n_rows, CALIBRATION_ROWS - n_rows)))
+                n_rows += first[-1].n_rows
+                if n_rows >= CALIBRATION_ROWS:
+                    break
+            if first:
+                self.resolve(concatenate(first))
+        self.apply_penalty()
+
+    def fork(self) -> Self:
+        """A shard's own learner, which starts from this common state."""
+        own = self.clone()
+        own.n_threads, own.may_have_slots = 1, False
+        return own
+
+    def uses_evidence(self, *, one_shot: bool) -> bool:
+        """Whether mixtures ask how much each shard's rows say about each feature."""
+        return not self.shared and (one_shot or not self.settings.is_adaptive)
+
+    def evidence(self, chunks: Iterable[Chunk]) -> Array:
+        """How much a shard's rows say about each feature."""
+        return gather_evidence(chunks, self.n_features)
+
+    def shares(
+        self, rows: Sequence[int], evidence: Sequence[Array] | None = None, epochs: float | None = None
+    ) -> tuple[list[Share], float]:
+        """(what each shard counts in a mixture, pace); `epochs` since the last mixture, None if there is only one."""
+        if evidence is None or epochs is None:
+            return shares_by_rows(rows, evidence), 1.0
+        n = len(rows)
+        pull = sum(evidence, np.zeros_like(evidence[0])) * (epochs / n)
+        curvature = pull * (self.loss.curvature or 1.0) + self.settings.l2 * (sum(rows) / n)
+        gain = gains(self.step_size * curvature, n)
+        return [share * gain for share in shares_by_rows(rows)], mean_gain(gain, pull)
+
+    def delta(self, base: Self, how: str, residual: Residual) -> tuple[Delta, Residual]:
+        """What has changed since the common state `base`, and what of it is left to send the next time."""
+        self.apply_penalty()
+        delta, left = change_since(base.arrays, self.arrays, self.settings.average, how, residual)
+        delta.rows = self.rows_learned - base.rows_learned
+        return delta, left
+
+    def merge(self, deltas: Iterable[Delta], shares: Sequence[Share], pace: float = 1.0) -> None:
+        """The common state takes in the changes of all shards, in their order."""
+        self.rows_learned += take_in(self.arrays, deltas, shares, pace, self.settings.average)
+        self._forget_shown()
+        self.apply_penalty()
+
+    # ----------------------------------------------------------------------------------------------------- weights
+
+    def weights(self) -> tuple[Array, Array]:
+        """(weights, bias) as they predict: averaged if so chosen, waiting rows included.
+
+        The weights have the shape (features, outputs), or are the table that all share; see `output_weights`.
+        """
+        table, bias, slots = self._shown_weights()
+        return (table if slots is None else slots.spread(table, self.n_features)), bias
+
+    def _forget_shown(self) -> None:
+        self._shown = self._norms = None
+
+    def _shown_weights(self) -> tuple[Array, Array, Slots | None]:
+        """The same, with rows by slot where there are slots; rows that wait may have brought some of them."""
+        if self._shown is None:
+            shown = finished(self)
+            self._shown = (*shown._plain_weights(), shown.slots)
+        return self._shown
+
+    def _score_table(self) -> tuple[Array, float, Array, Slots | None]:
+        """(weights, their scale, bias, slots)"""
+        s = self.settings
+        if self.waiting.rows is None and s.l1 == 0 and s.average == "no" and not s.is_adaptive:
+            return self.used_arrays()["v"], self.clock("scale"), self.arrays["bias"], self.slots
+        weights, bias, slots = self._shown_weights()
+        return weights, 1.0, bias, slots
+
+    def output_weights(self, output: int, features: Array | None = None) -> Array:
+        """The weights of these features (or of all) for one output."""
+        table, _, slots = self._shown_weights()
+        if slots is not None:
+            column = slots.spread(table[:, output], self.n_features)
+            return column if features is None else column[features]
+        if not self.shared:
+            return table[:, output] if features is None else table[features, output]
+        places = np.arange(self.n_features) if features is None else np.asarray(features, np.int64)
+        return kernels.class_weights(table, np.ascontiguousarray(places), output, self.settings.table_bits)
+
+    def weight_matrix(self) -> Array:
+        """The weights, one row per output."""
+        table, _, slots = self._shown_weights()
+        if not self.shared and slots is None:
+            return np.ascontiguousarray(table.T)
+        self._refuse_huge_table(self.n_features * self.n_outputs)
+        matrix = np.empty((self.n_outputs, self.n_features), self.settings.dtype)
+        for output in range(self.n_outputs):
+            matrix[output] = self.output_weights(output)
+        return matrix
+
+    def total_weights(self) -> Array:
+        """The sum of |weight| over all outputs, for each feature."""
+        total = np.zeros(self.n_features)
+        for output in range(self.n_outputs):
+            total += np.abs(self.output_weights(output))
+        return total
+
+    def _plain_weights(self) -> tuple[Array, Array]:
+        s, v, bias = self.settings, self._live(self.arrays["v"]), self.arrays["bias"]
+        t, eta0 = self.clock("t"), 1.0 if self.eta0 is None else self.eta0
+        if s.solver == "coin":
+            w = np.empty((len(v), v.shape[-1]), v.dtype)
+            for block in self._blocks(len(w)):
+                w[block] = bets(v[block].astype(np.float64), eta0)
+            return w, bias
+        if s.is_adaptive:
+            z, square = (v[0], v[1]) if self.shared else (v[:, 0], v[:, 1])
+            w = np.empty(z.shape, v.dtype)
+            for block in self._blocks(len(w)):
+                soft = z[block].astype(np.float64)
+                soft = np.sign(soft) * np.maximum(np.abs(soft) - t * s.l1, 0)
+                w[block] = -soft / ((1 + np.sqrt(square[block].astype(np.float64))) / eta0 + t * s.l2)
+            return w, bias
+        if self._is_averaged():
+            mean = np.empty(v.shape, v.dtype)
+            self._write_means(mean)
+            return mean, self.arrays["bias_average"]
+        if s.l1 == 0:  # nothing is owed: one multiplication is all, and large tables are copied once
+            return v * v.dtype.type(self.clock("scale")), bias
+        copy = self.clone()
+        copy.apply_penalty()
+        return copy._live(copy.arrays["v"]), bias
+
+    def _is_averaged(self) -> bool:
+        s = self.settings
+        return s.average != "no" and not s.is_adaptive and self.clock("average_weight") > 0
+
+    def _write_means(self, out: Array) -> None:
+        """The average of the weights, some rows of the table at a time."""
+        s, c = self.clock("average_scale"), self.clock("average_weight")
+        v, average = kernel_tables(self.used_arrays())
+        for block in self._blocks(len(out)):
+            part = np.empty_like(self.arrays["v"][block], order="C")
+            kernels.mean_weights(v[block], None if average is None else average[block], s, c, part)
+            out[block] = part if self.shared else part[:, : self.n_outputs]
+
+    def _blocks(self, n: int) -> Iterator[slice]:
+        """Parts of a table that fit in the cache: a large one needs no copy in float64."""
+        rows = self._rows_per_block()
+        return (slice(first, min(n, first + rows)) for first in range(0, n, rows))
+
+    def _rows_per_block(self) -> int:
+        return BLOCK if self.shared else max(1, BLOCK // self.n_outputs)
+
+    def heaviness(self, columns: Array) -> Array:
+        """How heavy the weights of some columns are, the heaviest of all outputs each, up to a common factor."""
+        heavy = np.zeros(len(columns))
+        if self.shared:
+            known = np.flatnonzero(columns < self.n_features)
+            for output in range(self.n_outputs if len(known) else 0):
+                heavy[known] = np.maximum(heavy[known], np.abs(self.output_weights(output, columns[known])))
+            return heavy
+        if self.slots is None:
+            rows = np.where(columns < len(self.arrays["v"]), columns, -1)
+        else:
+            rows = np.where(columns < self.n_features, self.slots.of(np.minimum(columns, self.n_features - 1)), -1)
+        known = np.flatnonzero(rows >= 0)
+        v = np.abs(self.arrays["v"][rows[known]])
+        if self.settings.is_adaptive:
+            v = v[:, 0] / (1 + np.sqrt(v[:, 1]))
+        heavy[known] = v.max(axis=1, initial=0)
+        return heavy
+
+    def count_nonzero(self) -> int:
+        """Weights that are not zero."""
+        return self._table_norms()[2]
+
+    def penalty(self) -> float:
+        """alpha R(w) at the current weights."""
+        s = self.settings
+        if s.p:
+            return s.alpha / s.p * float((np.abs(self.weights()[0].astype(np.float64)) ** s.p).sum())
+        absolute, square, _ = self._table_norms()
+        return s.l1 * absolute + 0.5 * s.l2 * square
+
+    def _table_norms(self) -> tuple[float, float, int]:
+        """(sum |w|, sum w^2, how many are not zero). Where w is P v and nothing else, it need not be written out."""
+        if self._norms is None:
+            scale, averaged = 1.0, self._is_averaged()
+            lazy = self.settings.l1 > 0 and not averaged
+            if self.waiting.rows is not None or self.settings.is_adaptive or lazy:
+                absolute, square, nonzeros = kernels.table_norms(np.ascontiguousarray(self._shown_weights()[0]))
+            elif averaged:
+                absolute, square, nonzeros = self._average_norms()
+            else:
+                scale = self.clock("scale")
+                absolute, square, nonzeros = kernels.table_norms(self.used_arrays()["v"])
+            self._norms = scale * absolute, scale**2 * square, nonzeros
+        return self._norms
+
+    def _average_norms(self) -> tuple[float, float, int]:
+        """The same of the average, without writing it out."""
+        v, average = kernel_tables(self.used_arrays())
+        if self.shared:
+            v, average = v.reshape(-1, 1), None if average is None else average.reshape(-1, 1)
+        n_rows, k = len(self._live(self.arrays["v"])), 1 if self.shared else self.n_outputs
+        s, c = self.clock("average_scale"), self.clock("average_weight")
+        average = None if average is None else average[:n_rows]
+        return kernels.mean_norms(v[:n_rows], average, k, s, c, self._rows_per_block(), self.n_threads)
+
+    # ------------------------------------------------------------------------------------------------------ tables
+
+    def clock(self, name: str) -> float:
+        """One of the scalars that change with every row."""
+        return float(self.arrays["clock"][CLOCK.index(name)])
+
+    def used_arrays(self) -> dict[str, Array]:
+        """The arrays, tables without the rows that no feature has yet."""
+        if self.slots is None:
+            return dict(self.arrays)
+        return {name: array[: self.slots.n] if name in BY_FEATURE else array for name, array in self.arrays.items()}
+
+    def _live(self, table: Array) -> Array:
+        """The part of a table that is in use: it has room for more features, unless all share it."""
+        if self.shared:
+            return table
+        return table[: self.n_features if self.slots is None else self.slots.n, ..., : self.n_outputs]
+
+    def _new_arrays(self, n_features: int, width: int | None = None) -> dict[str, Array]:
+        s, k = self.settings, self.n_outputs
+        width = k if width is None else width
+        shape: tuple[int, ...] = (n_features, width)
+        if s.is_adaptive:
+            shape = (n_features, ACCUMULATORS[s.solver], width)
+        if self._wants_slots():
+            used = 0 if self.slots is None else self.slots.n
+            room = ROOM_BYTES // (math.prod(shape[1:]) * np.dtype(s.dtype).itemsize)
+            shape = (min(n_features, max(used, room)), *shape[1:])
+        if self.shared:
+            entries = (1 << s.table_bits) + kernels.class_window - 1
+            shape = (2, entries) if s.is_adaptive else (entries,)
+        self._refuse_huge_table(math.prod(shape))
+        arrays = {
+            **self._new_tables(shape),
+            **{name: np.zeros(k) for name in BIASES},
+            "clock": np.zeros(len(CLOCK)),
+        }
+        arrays["clock"][CLOCK.index("scale")] = 1.0
+        return arrays
+
+    def _new_tables(self, shape: tuple[int, ...]) -> dict[str, Array]:
+        """Empty tables with a row per feature. A single weight and its average are neighbours in one cache line."""
+        s = self.settings
+        tables = {"shrunk": np.zeros(shape[0])} if s.shrinks_lazily else {}
+        if s.average == "no":
+            return tables | {"v": np.zeros(shape, s.dtype)}
+        if self.shared or shape[1] > 1:
+            return tables | {name: np.zeros(shape, s.dtype) for name in WIDE}
+        pair = np.zeros((shape[0], 2, shape[1]), s.dtype)
+        return tables | {"v": pair[:, 0], "average": pair[:, 1]}
+
+    def _copied(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Copies of arrays, tables as they are laid out here."""
+        copies = {name: np.array(array) for name, array in arrays.items() if name not in BY_FEATURE}
+        for name, table in self._new_tables(arrays["v"].shape).items():
+            table[...] = arrays[name]
+            copies[name] = table
+        return copies
+
+    def _move_tables(self, n_rows: int, old_rows: Any, new_rows: Any) -> None:
+        """Tables of n_rows, where some rows are in new places and the others are empty."""
+        for name, table in self._new_tables((n_rows, *self.arrays["v"].shape[1:])).items():
+            table[new_rows] = self.arrays[name][old_rows]
+            self.arrays[name] = table
+
+    def _refuse_huge_table(self, n_entries: int) -> None:
+        size = n_entries * np.dtype(self.settings.dtype).itemsize
+        if size > LARGEST_TABLE_BYTES:
+            numbers = len(self.book) > 2 and all(isinstance(label, float) for label in self.book.labels)
+            regress = "; if the labels are numbers to predict, learn a regression (--task regress)" if numbers else ""
+            raise DataError(
+                f"the weights would take {size / 2**30:.1f} GB for {self.n_features:,} features and "
+                f"{self.n_outputs} outputs; check the largest feature index, or hash the features to fewer{regress}"
+            )
+
+    def _grow_features(self, n_features: int) -> None:
+        """Makes room for more features; the table doubles, so that a growing stream is copied a few times only."""
+        known = self.n_features
+        self.n_features = max(known, n_features)
+        if self.slots is not None:
+            self.slots.grow(self.n_features)
+            return
+        room = len(self.arrays["v"])
+        if self.shared or self.n_features <= room or self._wants_slots():
+            return
+        size = self.n_features if known == 0 else max(self.n_features, 2 * room)
+        self._refuse_huge_table(size * self.n_outputs)
+        self._move_tables(size, slice(None), slice(room))
+
+    def _match_outputs(self) -> None:
+        """Makes room for the outputs that targets have shown."""
+        if self.n_outputs == len(self.arrays["bias"]):
+            return
+        if self.several_targets:  # nothing was learned before that shows
+            self.arrays = self._new_arrays(len(self.arrays["v"]))
+            if self._wants_slots():
+                self._open_slots()
+        elif not self.shared:
+            self._grow_outputs()
+        self._grow_biases()
+
+    def _grow_outputs(self) -> None:
+        """Makes room for more outputs, and for some more, so that a table is not copied for every new class."""
+        n, before = self.n_outputs, len(self.arrays["bias"])
+        fresh = self.clock("steps") == 0
+        if self.slots is None and self._wants_slots():
+            self._open_slots()
+        old = self.arrays
+        if n > old["v"].shape[-1]:
+            self.arrays = self._new_arrays(len(old["v"]), n if fresh else 8 * math.ceil((n + n // 8) / 8))
+            for name in self.arrays.keys() - {*BIASES}:
+                used = slice(None if self.slots is None or name not in BY_FEATURE else self.slots.n)
+                if name not in WIDE:
+                    self.arrays[name][used] = old[name][used]
+                elif not fresh:
+                    self.arrays[name][used, ..., :before] = old[name][used, ..., :before]
+            self.arrays |= {name: old[name] for name in BIASES}
+        self._grow_biases()
+        if before > 1:
+            return
+        for name in (*BIASES, *(() if fresh else WIDE)):
+            if name in self.arrays:  # one column was "second class against first": negated, it is the first one's
+                first = self.arrays[name][..., 0].copy()
+                self.arrays[name][..., 0], self.arrays[name][..., 1] = -first, first
+        squares = [self.arrays["bias_square"]]
+        if self.settings.is_adaptive and not fresh:
+            squares.append(self.arrays["v"][:, 1:])
+        for square in squares:
+            np.abs(square, out=square)
+
+    def _grow_biases(self) -> None:
+        """New classes start with a bias of zero."""
+        for name in BIASES:
+            missing = self.n_outputs - len(self.arrays[name])
+            self.arrays[name] = np.pad(self.arrays[name], (0, missing))
+
+    # ------------------------------------------------------------------------------------------------------- slots
+
+    def _wants_slots(self) -> bool:
+        """Whether most of the table is likely to stay empty; learners that share or compare tables keep them whole."""
+        s = self.settings
+        alone = self.may_have_slots and not self.shared and s.n_replicas == 1 and not s.hogwild
+        return alone and self.n_outputs > 2 and self.n_features * self.n_outputs >= SLOTTED_WEIGHTS
+
+    def _open_slots(self) -> None:
+        """From now on rows of the tables are slots; those that were learned move together."""
+        wide = [self.arrays[name] for name in WIDE if name in self.arrays]
+        seen = np.zeros(len(wide[0]), bool)
+        if self.clock("steps") > 0:
+            for table in wide:
+                seen |= table.reshape(len(table), -1).any(axis=1)
+        owners = np.flatnonzero(seen).astype(np.int32)
+        self.slots = Slots(self.n_features, owners)
+        self.good.forget()
+        if len(owners):
+            self._move_tables(len(wide[0]), owners, slice(len(owners)))
+
+    def keep_whole_tables(self) -> None:
+        """A row for every feature from now on, for those that add up the tables of several learners."""
+        self.may_have_slots = False
+        if self.slots is not None:
+            self._move_tables(self.n_features, slice(self.slots.n), self.slots.owners)
+            self.slots, self._shown = None, None
+            self.good.forget()
+        self._grow_features(self.n_features)
+
+    def _make_room(self) -> None:
+        """All slots get a row."""
+        if self.slots is None or self.slots.n <= len(self.arrays["v"]):
+            return
+        v = self.arrays["v"]
+        size = min(self.n_features, max(self.slots.n, 2 * len(v), ROOM_BYTES // max(1, v[:1].nbytes)))
+        self._refuse_huge_table(size * math.prod(v.shape[1:]))
+        self._move_tables(size, slice(None), slice(len(v)))
+
+
+def _no_good_state(n_features: int) -> LastGoodState:
+    """The first is kept after rows that depend on what is known before any row, not on chunks."""
+    first_rows = FIRST_SNAPSHOT_ROWS
+    while first_rows * WEIGHTS_PER_SNAPSHOT_ROW < n_features:
+        first_rows *= 2
+    return LastGoodState(first_rows)
+
+
+def kernel_tables(arrays: Mapping[str, Array]) -> tuple[Array, Array | None]:
+    """(weights, their averages) as the kernels take them: neighbours come as one table."""
+    v, average = arrays["v"], arrays.get("average")
+    if average is None or v.base is None or v.base is not average.base:
+        return v, average
+    return v.base[: len(v)], None
+
+
+def bets(coins: Array, eta0: float) -> Array:
+    """The weights of solver="coin", from the four numbers of each, in the second axis from the left."""
+    total, size, largest, reward = np.moveaxis(coins, 1, 0)
+    pot = largest * np.maximum(size + largest, LEAST_POT * largest)
+    return np.asarray(np.where(largest > 0, total * (largest * eta0 + reward) / np.where(pot > 0, pot, 1.0), 0.0))

@@ -1,0 +1,1 @@
+"""Networks: back-propagation and radial bases."""

@@ -1,0 +1,607 @@
+"""What every model is: parameters, a hasher for raw rows, THE way from rows to a fitted learner, and a file.
+
+`fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`. A kind of model says which learner it is (`_settings`,
+`_new_learner`, `_restore`); all else is the same for all. With a hasher, X may be raw (texts, dicts, tables); the
+hasher that a model owns is a copy of the one given, learns with the model and travels in its file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from steepest import model_file, protocol, registry
+from steepest.data.chunk import Array, Chunk
+from steepest.data.raw import cache_of, encoded, first_columns, is_raw, stored_encoder
+from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
+from steepest.data.store.row_store import store_rows
+from steepest.engine.checkpoint import Checkpoints
+from steepest.engine.history import History
+from steepest.engine.loop import Epochs, Executor, Monitor, train
+from steepest.engine.monitor import PrintMonitor
+from steepest.engine.stopping import Plan
+from steepest.errors import DataError, ParameterError
+from steepest.learners.base import State, join_words, split_words
+from steepest.learners.targets import refuse_bad_row
+from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
+from steepest.parameters import at_least, choice, inside, whole
+
+HASHER = "hasher."  # marks the hasher's arrays in a model file
+NAMES = 10_000  # kept by the hasher that raw data gets if none is given
+PATIENCE = 2  # epochs without improvement before `tol` ends training
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Who follows a fit, and where its state is saved."""
+
+    monitor: Monitor
+    checkpoint: str | Path | None = None
+    resume: bool = False
+
+    def part(self, name: str) -> Run:
+        """The same for a part of the fit that saves its state by itself."""
+        return replace(self, checkpoint=None if self.checkpoint is None else Path(self.checkpoint) / name)
+
+
+class Model:
+    """Sources in, a learner inside."""
+
+    kind: ClassVar[str] = ""  # "classifier", "regressor", "clusterer", ...
+    task: ClassVar[str] = ""
+    options: ClassVar[tuple[type[Option], ...]] = (EarlyStopping,)  # value objects that its parameters take
+
+    n_jobs: int
+    hasher: Any = None
+    random_state: Any
+    verbose: int
+    shuffle: str
+    schedule: str
+    epochs: Any
+    tol: Any = None
+    early_stopping: bool | EarlyStopping = False
+    history_: History
+    recipe_: dict[str, Any]
+    n_iter_: int
+    learner_: Any
+    _target_names: list[Any] | None = None
+
+    # ------------------------------------------------------------------------------------------------- parameters
+
+    _store = protocol.store
+    get_params = protocol.get_params
+    __repr__ = protocol.describe
+
+    def set_params(self, **params: Any) -> Self:
+        """Changes constructor arguments; `part__name` reaches into an object among them."""
+        protocol.set_params(self, **params)
+        return self
+
+    def flat_params(self) -> dict[str, Any]:
+        """Constructor arguments with every choice as its plain value and its details under their flat names."""
+        return flat_params(self.get_params(deep=False))
+
+    def __sklearn_tags__(self) -> Any:
+        return protocol.tags(self.kind)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "learner_" in self.__dict__
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise protocol.not_fitted(self, "call fit before using it")
+
+    def seed(self) -> int:
+        """A number from `random_state`."""
+        state = self.random_state
+        if state is None:
+            return int.from_bytes(os.urandom(4)) >> 1
+        if isinstance(state, int | np.integer) and state >= 0:
+            return int(state)
+        if isinstance(state, np.random.RandomState):
+            return int(state.randint(0, 2**31 - 1))
+        if isinstance(state, np.random.Generator):
+            return int(state.integers(0, 2**31 - 1))
+        raise ParameterError(f"random_state={state!r} is not a seed; give an integer, a generator or None")
+
+    def monitor(self) -> Monitor:
+        """Who follows a fit if nobody is given: a printer if `verbose` is set."""
+        return PrintMonitor() if self.verbose else Monitor()
+
+    @property
+    def n_threads(self) -> int:
+        """How many threads `n_jobs` asks for."""
+        return threads(self.n_jobs)
+
+    def _early_stopping(self) -> EarlyStopping | None:
+        """When to stop early, checked; None for never."""
+        given = self.early_stopping
+        if given is False or given is None:
+            return None
+        if given is not True and not isinstance(given, EarlyStopping):
+            raise ParameterError(f"early_stopping={given!r} is unknown; give True, False or EarlyStopping(...)")
+        stopping = EarlyStopping() if given is True else given
+        inside("fraction", stopping.fraction, 0.0, 1.0)
+        whole("patience", stopping.patience, 1)
+        return stopping
+
+    # -------------------------------------------------------------------------------------------------- learning
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
+
+        With a hasher, X may be raw: texts, dicts, a DataFrame or an Arrow table.
+        """
+        vars(self).pop("hasher_", None)
+        self._plan_for_arrays(X, y)
+        return self._fit(self.source_of(X, y, sample_weight))
+
+    def fit_stream(
+        self,
+        source: Source,
+        validation: Source | None = None,
+        *,
+        monitor: Monitor | None = None,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Learns from a source of chunks, `epochs` times over it.
+
+        `validation` is measured after every epoch. `checkpoint` names a directory in which the state is saved now and
+        then; `resume=True` goes on from there, to the same bits as if nothing had happened.
+        """
+        vars(self).pop("hasher_", None)
+        self._plan_for_stream(source)
+        return self._fit(source, validation, Run(monitor or self.monitor(), checkpoint, resume))
+
+    def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
+        """THE way from an estimator to a fitted learner: rows are hashed, held out, ordered, stored and learned."""
+        run, seed, stopping = run or Run(self.monitor()), self.seed(), self._early_stopping()
+        if stopping is not None and stopping.refit and validation is not None:
+            raise ParameterError(
+                "early_stopping=EarlyStopping(refit=True) holds out rows itself, to learn from them in the end; "
+                "leave the validation source out, or give early_stopping=True"
+            )
+        shared = validation is not None and _share_a_cache(source, validation)
+        source = self._training_rows(self._named(self.hashed(source, learn=True)), seed)
+        settings = self._resolve(source, run)
+        if validation is not None:
+            validation = self._training_rows(self.hashed(validation, learn=shared), seed)
+        if stopping is not None and stopping.refit:
+            self._learn_twice(settings, source, run, seed, stopping.fraction)
+            return self
+        if stopping is not None and validation is None:
+            source, validation = source.holdout(stopping.fraction, seed)
+        self._learn(settings, source, validation, run, seed)
+        return self
+
+    def _learn_twice(self, settings: Any, source: Source, run: Run, seed: int, fraction: float) -> None:
+        """The rule of two samples: learns from A until B gets no better, then as often from all rows."""
+        source = store_rows(source)
+        part, held_out = source.holdout(fraction, seed)
+        self._learn(settings, part, held_out, run.part("part"), seed)
+        first = self.history_
+        losses = first.column("holdout_loss")
+        rounds = 1 + losses.index(min(losses, key=lambda loss: math.inf if math.isnan(loss) else loss))
+        event = f"held-out rows were best after {rounds} of {len(first)}: once more {rounds} from all rows"
+        run.monitor.event(event)
+        self._learn(settings, source, None, run.part("all"), seed, rounds)
+        self.history_ = History([*first.records, *self.history_.records], [*first.events, event, *self.history_.events])
+        self.n_iter_ = rounds
+
+    def _learn(
+        self,
+        settings: Any,
+        source: Source,
+        validation: Source | None,
+        run: Run,
+        seed: int,
+        rounds: int | None = None,
+    ) -> None:
+        """Epoch after epoch; `rounds` of them and no rule to stop, if given."""
+        source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
+        plan = self.plan_epochs(rounds)
+        if plan.epochs > 1 and self._stores_rows:
+            source = store_rows(source)
+            validation = None if validation is None else store_rows(validation)
+        learner = self._first_learner(settings, source)
+        executor = self._executor(learner, source, plan)
+        checkpoints = None
+        if run.checkpoint is not None:
+            fingerprint = {
+                "settings": learner.settings.as_dict(),
+                "seed": seed,
+                "data": source.fingerprint(),
+                **self._fingerprint(plan),
+            }
+            restore = self._restorer(learner)
+            checkpoints = Checkpoints(run.checkpoint, restore, fingerprint, source=source, resume=run.resume)
+        learner, history = train(executor, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints)
+        self._finish(learner, history, executor)
+        self.adopt(learner, history, source)
+
+    _stores_rows: ClassVar[bool] = True  # whether rows are parsed once if there are several epochs
+
+    def plan_epochs(self, rounds: int | None = None) -> Plan:
+        """How long to train; exactly `rounds` epochs, if given."""
+        stopping = self._early_stopping()
+        return Plan(
+            epochs=self._n_epochs() if rounds is None else rounds,
+            tol=None if self._tol() is None or rounds else at_least("tol", self._tol(), 0.0),
+            patience=PATIENCE if stopping is None else stopping.patience,
+            early_stopping=stopping is not None and rounds is None,
+            lower_step_on_stall=getattr(self, "schedule", "") == "adaptive",
+        )
+
+    def _tol(self) -> float | None:
+        tol: float | None = self.tol.tol if isinstance(self.tol, Option) else self.tol  # type: ignore[attr-defined]
+        return tol
+
+    def _n_epochs(self) -> int:
+        return whole("epochs", self.epochs, 1)
+
+    # What a kind of model says of itself.
+
+    def _plan_for_arrays(self, X: Any, y: Any, classes: Any = None, *, more_to_come: bool = False) -> None:
+        """What must be known of rows in memory before they are hashed."""
+
+    def _plan_for_stream(self, source: Source) -> None:
+        """The same of rows that are still in their files."""
+
+    def _named(self, source: Source) -> Source:
+        """The source; a model that can learn names of features from it begins to listen."""
+        return source
+
+    def _training_rows(self, source: Source, seed: int) -> Source:
+        """What the learner sees of the rows."""
+        return source
+
+    def _resolve(self, source: Source, run: Run) -> Any:
+        """Settings for these rows; what "auto" chose is reported."""
+        return self.settings_for(source.n_rows)
+
+    def settings_for(self, n_rows: int | None) -> Any:
+        """The constructor's arguments, checked and resolved."""
+        raise TypeError(f"{type(self).__name__} has no settings")
+
+    def new_learner(self, settings: Any, source: Source, classes: Any = None) -> Any:
+        """A learner that has seen nothing yet."""
+        raise TypeError(f"{type(self).__name__} has no learner")
+
+    def _first_learner(self, settings: Any, source: Source) -> Any:
+        """The learner that a fit starts with."""
+        learner = self.new_learner(settings, source)
+        learner.n_threads = self.n_threads
+        return learner
+
+    @classmethod
+    def _restore(cls, settings: Any, state: State) -> Any:
+        """The learner that had this state; settings may be the plain values of a file."""
+        raise TypeError(f"{cls.__name__} has no learner")
+
+    def _restorer(self, learner: Any) -> Any:
+        """Makes what a checkpoint has saved out of its arrays."""
+
+        def restore(state: State) -> Any:
+            found = self._restore(learner.settings, state)
+            found.n_threads = learner.n_threads
+            return found
+
+        return restore
+
+    def _executor(self, learner: Any, source: Source, plan: Plan) -> Executor:
+        """Who calls step."""
+        return Epochs(learner, source)
+
+    def _fingerprint(self, plan: Plan) -> dict[str, Any]:
+        """What else a run must share with its checkpoint."""
+        return {}
+
+    def _finish(self, learner: Any, history: History, executor: Any) -> None:
+        """The last word on a learner before it is adopted."""
+        if learner.rows_learned == 0:
+            raise DataError("the data holds no rows; nothing can be learned from it")
+
+    def _learn_more(self, source: Source, classes: Any = None) -> Self:
+        """One pass in the order given, from where the learner is."""
+        if not hasattr(self, "learner_"):
+            self.adopt(self.new_learner(self.settings_for(None), source, classes), History(), source)
+        learner = self.learner_
+        before = learner.rows_learned
+        for chunk in source.epoch(0):
+            self.history_.events += learner.step(chunk).events
+        self._refresh()
+        self.n_iter_ += 1 if learner.rows_learned > before else 0
+        return self
+
+    def adopt(self, learner: Any, history: History, source: Source) -> None:
+        """Takes a learner that was fitted; names that follow from it are shown."""
+        self.learner_ = learner
+        self.recipe_ = source.recipe
+        self._target_names = self._names_of_targets(source)
+        self.history_ = history
+        self.n_iter_ = len(history)
+        self._refresh()
+
+    def _names_of_targets(self, source: Source) -> list[Any] | None:
+        """What the columns of a multi-label target stand for, where that is known."""
+        return target_names(source)
+
+    def _refresh(self) -> None:
+        """Names that follow from the learner's state."""
+        hasher = getattr(self, "hasher_", None)
+        self.n_features_in_ = self.learner_.n_features if hasher is None else hasher.n_features_in_
+
+    # ------------------------------------------------------------------------------------------------------- rows
+
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+        """Rows in memory, hashed if they are raw."""
+        if self.hasher is not None:
+            return ArraySource(self.own_hasher().to_chunk(X, y, sample_weight, learn=True))
+        self._note_names(X)
+        source = from_arrays(X, y, sample_weight)
+        if source.n_rows == 0:
+            raise DataError("Found array with 0 sample(s): X has no rows; at least one is needed")
+        if source.n_features == 0:
+            raise DataError(f"0 feature(s) (shape=({source.n_rows}, 0)) while a minimum of 1 is required: X is empty")
+        return source
+
+    def own_hasher(self, roles: Mapping[str, Any] | None = None) -> Any:
+        """A copy of the hasher given (or a plain one): what it learns belongs to this model."""
+        if not hasattr(self, "hasher_"):
+            hasher = self.given_hasher()
+            params = {**hasher.get_params(deep=False), **(roles or {}), **self._planned(hasher)}
+            self.hasher_ = type(hasher)(**params | {"scale_numbers": bool(hasher.scale_numbers)})
+        return self.hasher_
+
+    def given_hasher(self) -> Any:
+        """The hasher of the constructor, or the one that raw rows get without it."""
+        from steepest.features.hasher import Hasher
+
+        hasher = Hasher(names=NAMES) if self.hasher is None else self.hasher
+        if not isinstance(hasher, Hasher):
+            raise ParameterError(f"hasher={hasher!r} is not a Hasher; give steepest.Hasher(...) or None")
+        return hasher
+
+    def _planned(self, hasher: Any) -> dict[str, Any]:
+        """Parameters of the hasher that something else decides."""
+        return {}
+
+    def hashed(self, source: Source, *, learn: bool) -> Source:
+        """The source itself, or, if its rows are raw, with this model's hasher put in."""
+        if not is_raw(source):
+            if (state := stored_encoder(source)) is not None:
+                self._take_hasher(*state, learn=learn)
+            elif learn and self.hasher is not None and not hasattr(self, "hasher_"):
+                raise ParameterError("hasher= is for raw columns, and these rows have features already; leave it out")
+            return source
+        from steepest.features.encoder import RowEncoder
+
+        if not learn and getattr(self, "hasher_", None) is None:
+            raise DataError(
+                "the data holds raw columns, but this model was trained without a hasher; train one with it"
+            )
+        named = {kind: source.recipe.get(kind) for kind in ("text", "categorical", "numeric")}
+        hasher = self.own_hasher({kind: names for kind, names in named.items() if names})
+        if learn and not hasattr(hasher, "columns_") and (columns := first_columns(source)) is not None:
+            hasher.infer_kinds(columns)  # kinds are guessed from the head of the file, whatever the order of reading
+        return encoded(source, RowEncoder(hasher, learn), hasher.signature(learn=learn))
+
+    def _take_hasher(self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, learn: bool) -> None:
+        """Rows that were hashed into a cache file bring their hasher along; no other one can be used with them."""
+        from steepest.features.hasher import Hasher
+
+        stored = Hasher.from_state(header, arrays)
+        own = getattr(self, "hasher_", self.hasher if learn else None)
+        if own is not None and not own.makes_the_rows_of(stored):
+            raise DataError(f"the cache was made by {stored!r}, which is not the model's {own!r}; make it anew")
+        if learn and not hasattr(self, "hasher_"):
+            self.hasher_ = stored
+
+    def _note_names(self, X: Any) -> None:
+        names = getattr(X, "columns", None)
+        if names is not None and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(list(names), dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _chunk(self, X: Any) -> Chunk:
+        """Rows to predict for."""
+        self._check_fitted()
+        if getattr(self, "hasher_", None) is not None:
+            chunk: Chunk = self.hasher_.to_chunk(X)
+            return chunk
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and hasattr(X, "columns"):
+            _check_names(names, list(X.columns))
+        source = from_arrays(X)
+        self._check_width(source)
+        return source.block
+
+    def _check_width(self, source: Source) -> None:
+        known = self.learner_.n_features if hasattr(self, "learner_") else source.n_features
+        if source.n_features != known:
+            raise DataError(
+                f"X has {source.n_features} features, but {type(self).__name__} is expecting {known} features as input"
+            )
+
+    def _scores(self, chunk: Chunk) -> Array:
+        scores: Array = self.learner_.scores(chunk, self.n_threads)
+        if not np.isfinite(scores).all():
+            refuse_bad_row(chunk, int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0]))
+        return scores
+
+    def _scores_of(self, X: Any) -> Array:
+        """Scores of rows in memory."""
+        return self._scores(self._chunk(X))
+
+    def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
+        self._check_fitted()
+        for chunk in self.hashed(source, learn=False):
+            yield chunk, self._scores(chunk)
+
+    def _row_losses(self, coded: Chunk, scores: Array) -> tuple[Array, Array]:
+        """(loss, weight) of each row, whose scores are these."""
+        found: tuple[Array, Array] = self.learner_.losses(coded, scores)
+        return found
+
+    def predict_spark(self, df: Any, **options: Any) -> Any:
+        """A Spark DataFrame with a column of predictions, and of probabilities if there are any.
+
+        `features` names the columns to read if they are others than in `fit_spark`; `prediction` and `probability`
+        name the new columns.
+        """
+        return importlib.import_module("steepest.spark").predict_spark(self, df, **options)
+
+    # ------------------------------------------------------------------------------------------------------ files
+
+    def save(self, path: str | Path) -> Any:
+        """Writes the model to one file: complete, checked and free of code; an old file stays if writing fails."""
+        self._check_fitted()
+        header, arrays = self._file_parts()
+        model_file.write(path, {"kind": "model", "class": type(self).__name__, **header}, arrays)
+
+    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """(plain values, arrays) that make up a fitted model."""
+        params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
+        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
+        hasher = getattr(self, "hasher_", None)
+        hasher_header, hasher_arrays = (None, {}) if hasher is None else hasher.state()
+        words, arrays = split_words(self._whole_state())
+        header = {
+            "words": words,
+            "hasher": hasher_header,
+            "params": {name: to_plain(value) for name, value in params.items()},
+            "settings": self.learner_.settings.as_dict(),
+            "history": self.history_.as_dict(),
+            "n_iter": self.n_iter_,
+            "recipe": self.recipe_,
+            "target_names": self._target_names,
+            "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
+        }
+        return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
+
+    @classmethod
+    def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        """The model that `save` took apart."""
+        model = cls(**{name: from_plain(value) for name, value in header["params"].items()})
+        if header["hasher"] is not None:
+            from steepest.features.hasher import Hasher
+
+            parts = {name.removeprefix(HASHER): array for name, array in arrays.items() if name.startswith(HASHER)}
+            model.hasher_ = Hasher.from_state(header["hasher"], parts)
+            if "hasher" in protocol.parameter_names(cls):
+                model.hasher = Hasher(**model.hasher_.get_params(deep=False))
+        model._take_state(header["settings"], join_words(header["words"], arrays))
+        model.recipe_ = header["recipe"]
+        model._target_names = header["target_names"]
+        model.history_ = History.from_dict(header["history"])
+        model.n_iter_ = int(header["n_iter"])
+        if header["feature_names"]:
+            model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+        model._take_header(header)
+        model._refresh()
+        return model
+
+    def _whole_state(self) -> State:
+        """All arrays that prediction and further learning need."""
+        state: State = self.learner_.state
+        return state
+
+    def _take_state(self, settings: Any, state: State) -> None:
+        """The opposite of `_whole_state`."""
+        self.learner_ = self._restore(settings, state)
+
+    def _take_header(self, header: Mapping[str, Any]) -> None:
+        """Plain values beyond those of every model."""
+
+
+def load(path: str | Path) -> Any:
+    """The estimator that was saved in a file; the file is data only, nothing in it is executed.
+
+    Examples
+    --------
+    >>> import steepest as st, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "m.steepest")
+    >>> st.LinearRegressor().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]).save(path)
+    >>> st.load(path)
+    LinearRegressor()
+    """
+    header, arrays = model_file.read(path)
+    name = header.get("class")
+    if header.get("kind") != "model" or name not in registry.MODELS:
+        kind = header.get("kind")
+        raise DataError(f"{path} holds no model that this version of steepest knows (kind {kind!r}, class {name!r})")
+    try:
+        return registry.find(name).from_file_parts(header, arrays)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise DataError(
+            f"{path} is not a complete {name} ({type(error).__name__}: {error}); take a fresh copy"
+        ) from None
+
+
+def to_plain(value: Any) -> Any:
+    """A parameter for the header of a file, which is JSON without infinities."""
+    if isinstance(value, Option):
+        return {"option": type(value).__name__, "values": to_plain(value.get_params(deep=False))}
+    if isinstance(value, tuple):
+        return {"tuple": [to_plain(item) for item in value]}
+    if isinstance(value, Mapping):
+        return {"pairs": [[to_plain(key), to_plain(item)] for key, item in value.items()]}
+    if isinstance(value, np.generic):
+        return to_plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": repr(value)}
+    if isinstance(value, type | np.dtype):
+        return str(np.dtype(value))
+    return value
+
+
+def from_plain(value: Any) -> Any:
+    """What `to_plain` wrote."""
+    if not isinstance(value, Mapping):
+        return value
+    if "option" in value:
+        return OPTIONS[value["option"]](**from_plain(value["values"]))
+    if "tuple" in value:
+        return tuple(from_plain(item) for item in value["tuple"])
+    if "number" in value:
+        return float(value["number"])
+    return {from_plain(key): from_plain(item) for key, item in value["pairs"]}
+
+
+def threads(n_jobs: int | None) -> int:
+    """How many threads `n_jobs` asks for; None for one, -1 for all cores."""
+    if n_jobs is None:
+        return 1
+    return int(n_jobs) if n_jobs > 0 else os.cpu_count() or 1
+
+
+def target_names(source: Source) -> list[Any] | None:
+    """What the columns of a multi-label target stand for, where the source knows."""
+    return None if source.label_names is None else [str(name) for name in source.label_names]
+
+
+def _share_a_cache(a: Source, b: Source) -> bool:
+    """Rows of one cache are hashed in one pass, whichever of them are held out."""
+    return cache_of(a) is not None and cache_of(a) == cache_of(b)
+
+
+def _check_names(known: Array, given: list[Any]) -> None:
+    if list(known) == given:
+        return
+    missing, new = [n for n in known if n not in given], [n for n in given if n not in set(known)]
+    message = "The feature names should match those that were passed during fit.\n"
+    for sentence, names in (("unseen at fit time", new), ("seen at fit time, yet now missing", missing)):
+        if names:
+            message += f"Feature names {sentence}:\n" + "".join(f"- {name}\n" for name in sorted(names)[:5])
+    if not new and not missing:
+        message += "Feature names must be in the same order as they were in fit.\n"
+    raise DataError(message)

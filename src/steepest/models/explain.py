@@ -1,0 +1,124 @@
+"""Explaining a linear model: its heaviest features and what made a score, by name even where features were hashed.
+
+A hashed feature has a sign of its own: what speaks for a class is sign times weight. A name is known if the hasher kept
+it; a bucket may hold several features, and then all their known names are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steepest.data.chunk import Array, Chunk
+
+if TYPE_CHECKING:
+    from steepest.features.hasher import Hasher
+    from steepest.features.vw_names import VwNames
+    from steepest.learners.linear.linear import LinearLearner
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one feature of a row adds to a score: value times weight. `others` share its bucket."""
+
+    name: str
+    value: float
+    weight: float
+    contribution: float
+    others: tuple[str, ...] = ()
+
+
+class ClassWeights:
+    """The weights of one output in a table that all share, read where they are asked for.
+
+    Against another output they are half the difference, as the score of two classes is.
+    """
+
+    def __init__(self, learner: LinearLearner, output: int, against: int | None = None) -> None:
+        self.learner_, self._output, self._against = learner, output, against
+
+    def __len__(self) -> int:
+        return self.learner_.n_features
+
+    def __getitem__(self, features: Any) -> Any:
+        chosen = np.asarray(features, np.int64)
+        weights = self.learner_.output_weights(self._output, chosen.reshape(-1))
+        if self._against is not None:
+            weights = (weights - self.learner_.output_weights(self._against, chosen.reshape(-1))) / 2
+        return weights.reshape(chosen.shape)[()]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self[np.arange(len(self))], dtype)
+
+
+def top_features(
+    weights_by_output: Iterable[tuple[Any, Array | ClassWeights]],
+    k: int,
+    hasher: Hasher | VwNames | None = None,
+    names: Sequence[str] | None = None,
+) -> dict[Any, list[tuple[str, float]]]:
+    """The k features that speak most for each output, heaviest first; by name where a hasher or columns have names."""
+    if hasher is not None and hasattr(hasher, "names_"):
+        return {label: _heaviest_named(weights, k, hasher) for label, weights in weights_by_output}
+    return {label: _heaviest(np.asarray(weights), k, names) for label, weights in weights_by_output}
+
+
+def _heaviest(weights: Array, k: int, names: Sequence[str] | None) -> list[tuple[str, float]]:
+    chosen = _largest(weights, k)
+    return [(_column_name(int(j), names), float(weights[j])) for j in chosen if weights[j] > 0]
+
+
+def _heaviest_named(weights: Array | ClassWeights, k: int, hasher: Hasher | VwNames) -> list[tuple[str, float]]:
+    buckets = hasher.names_.buckets()
+    # Half of the heavy buckets speak against; unnamed ones are not among the candidates at all.
+    candidates = buckets[_largest(np.abs(weights[buckets]), 4 * k + 16)]
+    found = []
+    for bucket, names in zip(candidates.tolist(), hasher.names_.names_of(candidates), strict=True):
+        for name in names[:1]:
+            weight = hasher.sign_in(bucket, name) * float(weights[bucket])
+            if weight > 0:
+                found.append((name if len(names) == 1 else f"{name} (or {', '.join(names[1:])})", weight))
+    return sorted(found, key=lambda pair: -pair[1])[:k]
+
+
+def explain_row(
+    x: Any,
+    weights_by_output: Iterable[tuple[Any, Array | ClassWeights]],
+    hasher: Hasher | VwNames | None,
+    chunk_of: Callable[[Any], Chunk],
+    names: Sequence[str] | None = None,
+) -> dict[Any, list[Contribution]]:
+    """What each feature of one row adds to the score of each output, by the size of what it adds."""
+    if hasher is None:
+        row = chunk_of(x if getattr(x, "ndim", 2) == 2 or isinstance(x, list) else np.asarray(x)[None, :])
+        own = [[_column_name(int(j), names)] for j in row.indices]
+        seen: list[list[str]] = [[] for _ in own]
+    else:
+        row, own, seen = hasher.read_row(x)  # names in the row by bucket, and those known from training
+    return {label: _contributions(row, weights, own, seen) for label, weights in weights_by_output}
+
+
+def _contributions(
+    row: Chunk, weights: Array | ClassWeights, own: list[list[str]], seen: list[list[str]]
+) -> list[Contribution]:
+    found = []
+    for j, x, mine, known in zip(row.indices, row.values, own, seen, strict=True):
+        name = " + ".join(mine) if mine else f"bucket {int(j)}"
+        others = tuple(other for other in known if other not in mine)
+        found.append(Contribution(name, float(x), float(weights[j]), float(x * weights[j]), others))
+    return sorted(found, key=lambda part: -abs(part.contribution))
+
+
+def _largest(values: Array, k: int) -> Array:
+    k = min(max(k, 0), len(values))
+    if k == 0:
+        return np.zeros(0, np.int64)
+    chosen = np.argpartition(-values, k - 1)[:k]
+    return np.asarray(chosen[np.argsort(-values[chosen], kind="stable")])
+
+
+def _column_name(j: int, names: Sequence[str] | None) -> str:
+    return str(names[j]) if names is not None else f"feature {j}"

@@ -1,0 +1,740 @@
+"""Matrix factorization from raw ids to recommendations: the estimator, and how it learns.
+
+The mathematics is in `learners/factors`. All ratings are held in
+memory while fitting, 12 bytes each.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.data.entries import Entries, from_matrix, gather, has_pairs, ratings_of, two_columns
+from steepest.data.ids import IdBook, as_ids
+from steepest.data.readers.ratings import RatingsChunk, as_ratings, from_frame, from_ratings
+from steepest.data.source import Source, as_weights
+from steepest.engine.checkpoint import Checkpoints
+from steepest.engine.history import History
+from steepest.engine.loop import EntryEpochs, train
+from steepest.errors import DataError, ParameterError
+from steepest.learners.factors.als import AlternatingRun, contributions, fold_rows
+from steepest.learners.factors.factor_lbfgs import LbfgsRun
+from steepest.learners.factors.factor_run import FactorRun
+from steepest.learners.factors.factor_settings import CENTRED, KNOWN_SHARE, WHOLE, FactorSettings, resolve_settings
+from steepest.learners.factors.factor_sgd import SgdRun
+from steepest.learners.factors.factors import BIAS, TAIL, FactorLearner, csr_of, new_table
+from steepest.learners.factors.strata import Strata
+from steepest.metrics import RegressionMetrics
+from steepest.models.base import Model, Run, from_plain, to_plain
+from steepest.models.options import EarlyStopping
+from steepest.models.recommend import (
+    Filter,
+    Recommendations,
+    allowed_bias,
+    as_list,
+    best_rows,
+    check_known,
+    seen_rows,
+    unit_rows,
+)
+from steepest.parameters import choice, whole
+
+LARGEST_SEED = 0x7FFFFFFFFFFF
+
+
+class MatrixFactorization(Model):
+    """Factors of users and items: score(u, i) = mean + b_u + b_i + p_u·q_i.
+
+    Minimises, over the known entries (or all cells for `implicit` and `kl`), the sum of the losses plus
+    ½ Σ ridge |p|² over the rows of both sides. Ratings are measured in units of their standard deviation, so that
+    `alpha` and `eta0` need no tuning to their scale.
+
+    Parameters
+    ----------
+    n_factors : int
+        Numbers that describe each user and each item.
+    loss : {"squared", "absolute", "logistic", "hinge", "bpr", "implicit", "kl"}
+        `squared` and `absolute` fit ratings; `logistic` and `hinge` two kinds of entries (0 or -1, and 1); `bpr` ranks
+        known pairs above others; `implicit` takes every missing cell for a weak zero; `kl` is for counts, non-negative.
+    solver : {"sgd", "als", "lbfgs"}
+        Losses over all cells cannot be sampled entry by entry: for `implicit` and `kl`, "sgd" means "als", and
+        `solver_` says so.
+    alpha : float or "auto"
+        Strength of the 2-norm. "auto": 0.04 (0.11 by count, 0.1 by none); for implicit 0.002 (0.01 by count or
+        none); 0.01 for bpr, 0 for kl.
+    l1 : float
+        Strength of the 1-norm.
+    weighting : {"mixed", "count", "none"}
+        The ridge of a row with n entries: alpha (n + 100), alpha n, or alpha times the mean of n. For implicit, with c
+        the confidence of a row's known cells and m its cells: alpha (20 c + m), alpha (c + m), or alpha.
+    biases : bool
+        Learn biases of users and items around the global mean; False leaves out both. Never with implicit, kl or
+        nonnegative.
+    nonnegative : bool
+        Factors are not below zero.
+    confidence : float or "auto"
+        implicit: a known cell weighs 1 + confidence · value, the others 1. "auto": such that known cells add 6 % to the
+        weight of all cells.
+    schedule : {"adagrad", "bold"}
+        A step for each row that falls with its gradients; or one for all, raised while the loss falls and halved when
+        it rises.
+    eta0 : float or "auto"
+    epochs : int
+    n_blocks : int or "auto"
+        The matrix is learned in n_blocks x n_blocks blocks; part of the model, unlike `n_jobs`.
+    early_stopping : bool or EarlyStopping
+        Holds out a tenth, stops after two epochs without progress on it, and keeps the best.
+    clip : bool
+        Keep predictions of squared and absolute loss inside the range of the ratings.
+    n_jobs : int
+        Threads; they never change the result.
+    dtype : {"float32", "float16"}
+        How factors are stored in files; float16 rounds them when training ends.
+    random_state : int or None
+    verbose : int
+
+    Attributes
+    ----------
+    user_factors_, item_factors_ : arrays (rows by `user_ids_`, `item_ids_`)
+    user_ids_, item_ids_ : arrays of ids
+    user_biases_, item_biases_, mean_ : in the ratings' units
+    solver_, alpha_, n_iter_, history_
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> pairs = [("ann", "tea"), ("ann", "rum"), ("bob", "tea"), ("bob", "gin"), ("eve", "rum"), ("eve", "gin")]
+    >>> model = st.MatrixFactorization(4, random_state=0).fit(pairs, [5, 1, 4, 2, 1, 3])
+    >>> model.recommend("eve", k=3)[0][0][0]
+    'tea'
+    """
+
+    kind = "regressor"
+    task = "rate"
+
+    n_factors: int
+    alpha: float | str
+    l1: float
+    weighting: str
+    biases: bool
+    confidence: float | str
+    eta0: float | str
+    epochs: int
+    n_blocks: int | str
+    loss: str
+    solver: str
+    nonnegative: bool
+    clip: bool
+    dtype: str
+    n_blocks_: int
+    learner_: FactorLearner
+    _users: IdBook
+    _items: IdBook
+    _ready: FactorLearner | None
+    _new: list[Entries]  # seen by users since their rows were last put in order
+    _seen_indptr: Array
+    _seen_items: Array
+    _seen_values: Array | None
+    _seen_weights: Array | None
+
+    def __init__(
+        self,
+        n_factors: int = 32,
+        *,
+        loss: str = "squared",
+        solver: str = "sgd",
+        alpha: float | str = "auto",
+        l1: float = 0.0,
+        weighting: str = "mixed",
+        biases: bool = True,
+        nonnegative: bool = False,
+        confidence: float | str = "auto",
+        schedule: str = "adagrad",
+        eta0: float | str = "auto",
+        epochs: int = 20,
+        n_blocks: int | str = "auto",
+        early_stopping: bool | EarlyStopping = False,
+        clip: bool = True,
+        n_jobs: int = 1,
+        dtype: str = "float32",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self._store(locals())
+
+    # ----------------------------------------------------------------------------------------------------- learning
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learns from pairs X (two columns: user, item) with ratings y, or from a matrix, sparse or dense.
+
+        Of a sparse matrix the stored cells are known, of a dense one all but NaN. A DataFrame with columns called user
+        and item may bring its ratings along. A pair that is given twice counts twice; for `implicit` and `kl`
+        the values are added up.
+        """
+        return self._fit(self.source_of(X, y, sample_weight))
+
+    def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
+        """The entries are gathered in memory; a plan, an executor and the loop do the rest."""
+        settings, run, stopping = self.settings_for(None), run or Run(self.monitor()), self._early_stopping()
+        if validation is None and stopping is not None:
+            source, validation = source.holdout(stopping.fraction, settings.seed)
+        users, items = IdBook(), IdBook()
+        entries = gather(source, users, items)
+        if len(entries.users) == 0:
+            raise DataError("the data holds no ratings; nothing can be learned from it")
+        self.check_targets(entries.values)
+        if not settings.confidence:
+            cells = float(len(users)) * len(items)
+            settings = replace(settings, confidence=KNOWN_SHARE * cells / max(float(entries.values.sum()), 1e-300))
+        learner = FactorLearner(settings)
+        coded = learner.prepare(entries, len(users), len(items))
+        measure = None if validation is None else self._measure(validation, users, items)
+        executor = EntryEpochs(self._run(learner, coded), measure)
+        checkpoints = None if run.checkpoint is None else self._checkpoints(settings, entries, run)
+        learner, history = train(
+            executor, self.plan_epochs(), validation=validation, monitor=run.monitor, checkpoints=checkpoints
+        )
+        if settings.solver != self.solver:
+            history.events.insert(0, f"loss {self.loss!r} counts every cell, so it was learned by {settings.solver}")
+        self.adopt_factors(learner, users, items, entries, history)
+        self.recipe_ = source.recipe
+        self.n_iter_ = len(history)
+        return self
+
+    def _checkpoints(self, settings: FactorSettings, entries: Entries, run: Run) -> Checkpoints:
+        if settings.solver == "lbfgs":
+            raise ParameterError("solver='lbfgs' keeps no checkpoints; use solver='sgd' or 'als', or leave it out")
+        checksum = 0
+        for array in entries.as_arrays().values():
+            checksum = zlib.crc32(np.ascontiguousarray(array).tobytes(), checksum)
+        fingerprint = {"settings": settings.as_dict(), "entries": checksum, "n_blocks": self.n_blocks}
+        assert run.checkpoint is not None
+        restore = partial(FactorLearner.from_state, settings)
+        return Checkpoints(run.checkpoint, restore, fingerprint, resume=run.resume)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """One more pass over new ratings, in the order given; users and items may be new.
+
+        With SGD the passes of several calls are one long pass, whatever the cuts: the first 1,000 ratings wait until
+        all are there, to fix mean and spread. With als the rows that are touched are solved anew, users first.
+        """
+        source = self.source_of(X, y, sample_weight)
+        if not hasattr(self, "learner_"):
+            if self.settings_for(None).solver != "sgd":
+                return self.fit_stream(source)
+            learner = FactorLearner(self.settings_for(None))
+            self.adopt_factors(learner, IdBook(), IdBook(), Entries.none(), History())
+            self.recipe_, self.n_iter_ = source.recipe, 0
+        self._own_arrays()
+        entries = gather(source, self._users, self._items)
+        if len(entries.users) == 0:
+            return self
+        self.check_targets(entries.values)
+        if self.learner_.settings.solver == "sgd":
+            self.history_.events += self.learner_.step(entries).events
+            self._rounded(self.learner_)
+            self._remember(entries)
+            self._ready = None
+        else:
+            self._solve_anew(entries)
+        self.n_iter_ += 1
+        return self
+
+    def _solve_anew(self, new: Entries) -> None:
+        learner = self.learner_
+        self._remember(new)
+        if learner.settings.solver == "lbfgs":
+            raise ParameterError("solver='lbfgs' learns in one batch only; use solver='sgd' or 'als' with partial_fit")
+        learner.grow(len(self._users), len(self._items))
+        learner.count(new)
+        run = AlternatingRun(learner, learner.code(self._all_entries()), self.n_threads)
+        if learner.settings.loss == "kl":
+            run.epoch(0)
+        else:
+            run.solve("users", np.unique(new.users))
+            run.solve("items", np.unique(new.items))
+        self._rounded(learner)
+
+    def _run(self, learner: FactorLearner, coded: Entries) -> FactorRun:
+        solver, n_threads = learner.settings.solver, self.n_threads
+        if solver == "als":
+            alternating = AlternatingRun(learner, coded, n_threads)
+            alternating.start()
+            return alternating
+        if solver == "lbfgs":
+            return LbfgsRun(learner, coded, n_threads)
+        n_blocks = None if self.n_blocks == "auto" else whole("n_blocks", self.n_blocks, 1)
+        run = SgdRun(learner, coded, n_threads, n_blocks)
+        self.n_blocks_ = run.strata.d
+        return run
+
+    def strata(self, X: Any, y: Any = None, sample_weight: Any = None) -> Strata:
+        """The blocks and the schedule by which `fit` would learn these ratings; for executors of your own."""
+        users, items = IdBook(), IdBook()
+        entries = gather(self.source_of(X, y, sample_weight), users, items)
+        learner = FactorLearner(self.settings_for(None))
+        n_blocks = None if self.n_blocks == "auto" else whole("n_blocks", self.n_blocks, 1)
+        return SgdRun(learner, learner.prepare(entries, len(users), len(items)), 1, n_blocks).strata
+
+    def settings_for(self, n_rows: int | None) -> FactorSettings:
+        """The constructor's arguments, checked and resolved."""
+        return resolve_settings(self.get_params(deep=False), self.seed() & LARGEST_SEED)
+
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> Source:  # type: ignore[override]
+        """Pairs or a matrix as a source of ratings."""
+        if isinstance(X, Source):
+            return X
+        if hasattr(X, "columns") and has_pairs(X, y):
+            roles = dict.fromkeys(("user", "item", "rating", "weight", "time"))
+            frame = from_frame(X, roles, with_labels=y is None)
+            if y is None and sample_weight is None:
+                return frame
+            chunk = frame.chunk
+            return from_ratings(chunk.users, chunk.items, chunk.y if y is None else y, sample_weight)
+        if y is None and self._is_matrix(X):
+            if sample_weight is not None:
+                raise ParameterError("sample_weight needs pairs; give X as (user, item) with ratings y")
+            return from_matrix(X)
+        users, items = two_columns(X)
+        if y is not None:
+            y = as_ratings(y, len(users))
+        weight = None if sample_weight is None else as_weights(sample_weight, len(users))
+        return from_ratings(users, items, y, weight)
+
+    def _is_matrix(self, X: Any) -> bool:
+        if hasattr(X, "tocoo"):
+            return True
+        if self.loss in ("bpr", "implicit", "kl"):  # pairs need no ratings there
+            array = np.asarray(X)
+            return array.ndim == 2 and array.shape[1] != 2
+        return True
+
+    def _measure(self, validation: Source, users: IdBook, items: IdBook) -> Any:
+        """Mean loss on held-out ratings; ids that training has not seen are left out."""
+        entries = gather(validation, users.copy(), items.copy())
+        n_users, n_items = len(users), len(items)
+        known = (entries.users < n_users) & (entries.items < n_items)
+        if not known.any():
+            raise DataError("no held-out rating has a user and an item of the training data; hold out other ratings")
+        rows, columns, values = entries.users[known], entries.items[known], entries.values[known]
+
+        def mean_loss(learner: FactorLearner) -> float:
+            return float(learner.losses(learner.scores(rows, columns), values).mean())
+
+        return mean_loss
+
+    def fold_in(self, X: Any, y: Any = None, sample_weight: Any = None, *, side: str = "users") -> Self:
+        """Takes in new users (or items) from their ratings of known items (or by known users), without retraining.
+
+        Their rows are solved with the other side fixed: by least squares, or by short SGD where the loss asks for it.
+        A row that is known already is solved anew from the ratings given.
+        """
+        self._check_fitted()
+        choice("side", side, ("users", "items"))
+        self._learn_waiting()
+        self._own_arrays()
+        learner = self.learner_
+        books = self._users.copy(), self._items.copy()
+        entries = gather(self.source_of(X, y, sample_weight), *books)
+        self.check_targets(entries.values)
+        other, own_book, other_book = (
+            (entries.items, books[0], self._items) if side == "users" else (entries.users, books[1], self._users)
+        )
+        known = other < len(other_book)
+        if not known.any():
+            raise DataError(f"none of the ratings is {'of a known item' if side == 'users' else 'by a known user'}; "
+                            "nothing can be folded in")  # fmt: skip
+        entries = entries.only(known)
+        if side == "users":
+            self._users = own_book
+        else:
+            self._items = own_book
+        learner.grow(len(self._users), len(self._items))
+        learner.count(entries)
+        fold_rows(learner, learner.code(entries), side, self.n_threads)
+        self._remember(entries)
+        self._rounded(learner)
+        return self
+
+    # --------------------------------------------------------------------------------------------- what was learned
+
+    def adopt_factors(
+        self, learner: FactorLearner, users: IdBook, items: IdBook, entries: Entries, history: History
+    ) -> None:
+        """Takes a learner that was fitted, the ids of its rows, and the entries that users have seen."""
+        self.learner_, self._users, self._items = learner, users, items
+        self.history_ = history
+        self._ready = None
+        self._new = []
+        self._seen_indptr, self._seen_items = np.zeros(1, np.int64), np.zeros(0, np.int32)
+        self._seen_values = None if learner.settings.solver == "sgd" else np.zeros(0, np.float32)
+        self._seen_weights = None
+        if len(entries.users):
+            self._remember(entries)
+        self._rounded(learner)
+
+    def _rounded(self, learner: FactorLearner) -> None:
+        if self.dtype == "float16":
+            for table in (learner.users, learner.items):
+                table[:, : learner.padded] = table[:, : learner.padded].astype(np.float16)
+
+    def _own_arrays(self) -> None:
+        """Arrays mapped from a file are copied before they change."""
+        for name in ("users", "items"):
+            table = getattr(self.learner_, name)
+            if not table.flags.writeable or table.ctypes.data % 4:
+                room = new_table(len(table), self.learner_.rank)
+                room[:] = table
+                setattr(self.learner_, name, room)
+
+    def _remember(self, entries: Entries) -> None:
+        """What users have seen; put in order when it is next needed."""
+        self._new.append(entries)
+
+    def _order_seen(self) -> None:
+        if not self._new:
+            return
+        old = self._known_entries()
+        entries = Entries.joined(old, *self._new)
+        self._new = []
+        self._seen_indptr, self._seen_items, order = csr_of(entries.users, entries.items, len(self._users))
+        if self._seen_values is not None:
+            self._seen_values = np.ascontiguousarray(entries.values[order], np.float32)
+            self._seen_weights = None if entries.weights is None else entries.weights[order]
+
+    def _known_entries(self) -> Entries:
+        users = np.repeat(np.arange(len(self._seen_indptr) - 1, dtype=np.int32), np.diff(self._seen_indptr))
+        values = np.ones(len(users)) if self._seen_values is None else self._seen_values.astype(np.float64)
+        return Entries(users, self._seen_items, values, self._seen_weights)
+
+    def _all_entries(self) -> Entries:
+        self._order_seen()
+        return self._known_entries()
+
+    def _model(self) -> FactorLearner:
+        """The learner to answer with; ratings that wait are learned in a copy, as if no others were to come."""
+        self._check_fitted()
+        if self.learner_.waiting is None:
+            return self.learner_
+        if self._ready is None:
+            self._ready = self.learner_.clone()
+            self._ready.finish()
+        return self._ready
+
+    def _learn_waiting(self) -> None:
+        self.learner_.finish()
+        self._ready = None
+
+    def check_targets(self, values: Array) -> None:
+        """Refuses ratings that the loss cannot learn."""
+        if self.loss in WHOLE and (values < 0).any():
+            bad = float(values[values < 0][0])
+            raise DataError(f"loss={self.loss!r} is for counts, but a value is {bad:g}; give values from 0 on")
+        if self.loss == "kl" and not values.any():
+            raise DataError("loss='kl' needs a value above 0, but all are 0")
+        if self.nonnegative and self.loss == "squared" and (values < 0).any():
+            bad = float(values[values < 0][0])
+            raise DataError(f"nonnegative=True cannot reach a value of {bad:g}; shift the values, or leave it out")
+        if self.loss in ("logistic", "hinge"):
+            distinct = np.unique(values[:100_000])
+            if len(distinct) > 2 or not set(distinct.tolist()) <= {-1.0, 0.0, 1.0}:
+                raise DataError(f"loss={self.loss!r} needs ratings 0 and 1, or -1 and 1, but there is {distinct[-1]:g}")
+
+    @property
+    def user_ids_(self) -> Array:
+        """Ids of the users, in the order of `user_factors_`."""
+        return np.asarray(self._part("_users").ids)
+
+    @property
+    def item_ids_(self) -> Array:
+        """Ids of the items, in the order of `item_factors_`."""
+        return np.asarray(self._part("_items").ids)
+
+    @property
+    def user_factors_(self) -> Array:
+        """Factors of the users in the ratings' units: mean + biases + user_factors_ @ item_factors_.T is the score."""
+        return self._factors("users")
+
+    @property
+    def item_factors_(self) -> Array:
+        """Factors of the items."""
+        return self._factors("items")
+
+    @property
+    def user_biases_(self) -> Array:
+        """Biases of the users."""
+        return self._biases("users")
+
+    @property
+    def item_biases_(self) -> Array:
+        """Biases of the items."""
+        return self._biases("items")
+
+    @property
+    def mean_(self) -> float:
+        """The global mean (0 without biases)."""
+        self._part("learner_")
+        return float(self._model().mean)
+
+    @property
+    def solver_(self) -> str:
+        """The solver that was used."""
+        return str(self._part("learner_").settings.solver)
+
+    @property
+    def alpha_(self) -> float:
+        """The strength of the penalty that was used."""
+        return float(self._part("learner_").settings.alpha)
+
+    def _part(self, name: str) -> Any:
+        if name not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+        return vars(self)[name]
+
+    def _factors(self, side: str) -> Array:
+        self._part("learner_")
+        learner = self._model()
+        scale = math.sqrt(learner.scale) if learner.settings.loss in CENTRED else 1.0
+        return np.asarray(getattr(learner, side)[:, : learner.rank] * np.float32(scale))
+
+    def _biases(self, side: str) -> Array:
+        self._part("learner_")
+        learner = self._model()
+        scale = learner.scale if learner.settings.loss in CENTRED else 1.0
+        return np.asarray(getattr(learner, side)[:, learner.padded + BIAS] * np.float32(scale))
+
+    def id_of(self, text: str, side: str = "users") -> Any:
+        """The id that a word stands for: a number if the model's ids are numbers."""
+        self._check_fitted()
+        return (self._users if choice("side", side, ("users", "items")) == "users" else self._items).id_of(text)
+
+    # ---------------------------------------------------------------------------------------------------- questions
+
+    def predict(self, X: Any, *, return_cold: bool = False) -> Any:
+        """The predicted rating of each pair of X; logistic: the probability of 1.
+
+        An unknown user or item counts with factors and bias of zero, so that the mean and the other's bias remain;
+        `return_cold=True` also gives an array that is True for such pairs.
+        """
+        self._check_fitted()
+        users, items = two_columns(X) if not isinstance(X, RatingsChunk) else (X.users, X.items)
+        scores, cold = self._pair_scores(as_ids(users, "user"), as_ids(items, "item"))
+        predictions = self._link(scores)
+        return (predictions, cold) if return_cold else predictions
+
+    def decision_function(self, X: Any) -> Array:
+        """Raw scores of pairs."""
+        self._check_fitted()
+        users, items = two_columns(X)
+        return self._pair_scores(as_ids(users, "user"), as_ids(items, "item"))[0]
+
+    def _link(self, scores: Array) -> Array:
+        learner = self._model()
+        if learner.settings.loss == "logistic":
+            return np.asarray(1 / (1 + np.exp(-np.clip(scores, -500, 500))))
+        if self.clip and learner.settings.loss in CENTRED:
+            return np.clip(scores, learner.low, learner.high)
+        return scores
+
+    def _pair_scores(self, users: Array, items: Array) -> tuple[Array, Array]:
+        learner = self._model()
+        rows, columns = self._users.codes(users), self._items.codes(items)
+        known = (rows >= 0) & (columns >= 0) & (rows < len(learner.users)) & (columns < len(learner.items))
+        scores = np.full(len(rows), learner.in_units(np.array([learner.offset]))[0])
+        scores[known] = learner.scores(rows[known], columns[known], self.n_threads)
+        for table, codes, others in ((learner.users, rows, columns), (learner.items, columns, rows)):
+            half = ~known & (codes >= 0) & (codes < len(table)) & ~((others >= 0) & known)
+            bias = table[np.where(half, codes, 0), learner.padded + BIAS] if len(table) else np.zeros(len(codes))
+            scale = learner.scale if learner.settings.loss in CENTRED else 1.0
+            scores[half] += bias[half].astype(np.float64) * scale
+        return scores, ~known
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions; accuracy for logistic and hinge."""
+        weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        y = as_ratings(y, len(self.predict(X)))
+        if self.loss in ("logistic", "hinge"):
+            return float(np.average((self.decision_function(X) > 0) == (y > 0), weights=weight))
+        predicted = self.predict(X)
+        spread = np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)
+        return float(1 - np.average((predicted - y) ** 2, weights=weight) / spread) if spread > 0 else 0.0
+
+    def predict_stream(self, source: Source) -> Iterator[Array]:
+        """Predictions of a source's pairs, chunk by chunk."""
+        for chunk in source:
+            yield self.predict(ratings_of(chunk).packed())
+
+    def evaluate_stream(self, source: Source) -> dict[str, Any]:
+        """Rows, loss, rmse, mae and r2 on a source of ratings, and how many pairs were cold."""
+        self._check_fitted()
+        metrics, cold_rows = RegressionMetrics(), 0
+        for part in source:
+            chunk = ratings_of(part).packed()
+            true = np.ones(chunk.n_rows) if chunk.y is None else np.asarray(chunk.y, np.float64)
+            predicted, cold = self.predict(chunk, return_cold=True)
+            scores, _ = self._pair_scores(chunk.users, chunk.items)
+            weight = np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
+            metrics.add(true, predicted, self._model().losses(scores, true), weight)
+            cold_rows += int(cold.sum())
+        if metrics.rows == 0:
+            raise DataError("the data holds no ratings; there is nothing to measure")
+        return {**metrics.result(), "cold": cold_rows}
+
+    def recommend(
+        self, users: Any, k: int = 10, *, exclude_seen: bool = True, filter: Filter = None
+    ) -> Recommendations:
+        """The k best items for each user (one id, or a list of them), best first.
+
+        `filter` allows only some items: a collection of ids, a function of an id, or a mask over `item_ids_`. Lists are
+        shorter than k where there are not enough items. Unknown users get the most popular items and are marked in
+        `cold`.
+        """
+        learner, k = self._model(), whole("k", k, 1)
+        ids = as_list(users, "user")
+        codes = self._users.codes(ids)
+        codes = np.where(codes < len(learner.users), codes, -1)
+        cold = codes < 0
+        padded = learner.padded
+        bias = np.ascontiguousarray(learner.items[:, padded + BIAS])
+        queries = np.zeros((len(ids), padded), np.float32)
+        queries[~cold] = learner.users[codes[~cold], :padded]
+        items = np.ascontiguousarray(learner.items[:, :padded])
+        excluded = None
+        if exclude_seen:
+            self._order_seen()
+            excluded = seen_rows(self._seen_indptr, self._seen_items, codes)
+        allowed = allowed_bias(bias, self._items, filter)
+        best, scores = best_rows(queries, items, allowed, k, excluded, self.n_threads)
+        if cold.any():
+            best[cold], scores[cold] = self._popular(learner, best.shape[1], filter)
+        raw = scores.astype(np.float64)
+        raw[~cold] = self._ranked_scores(learner, scores[~cold], learner.users[codes[~cold], padded + BIAS])
+        return Recommendations(ids, best, np.where(best >= 0, raw, -np.inf), cold, self._items)
+
+    def _ranked_scores(self, learner: FactorLearner, scores: Array, user_bias: Array) -> Array:
+        return learner.in_units(scores + user_bias[:, None] + np.float32(learner.offset))
+
+    def _popular(self, learner: FactorLearner, k: int, filter: Filter) -> tuple[Array, Array]:
+        """(codes, scores) of the best items for nobody in particular: by bias, else by how often they were seen."""
+        counts = learner.item_counts.astype(np.float32)
+        worth = self._biases("items") + np.float32(self.mean_) if learner.settings.biases else counts
+        worth = allowed_bias(np.asarray(worth, np.float32), self._items, filter)
+        order = np.lexsort((np.arange(len(worth)), -worth))[:k]
+        return np.where(np.isneginf(worth[order]), -1, order).astype(np.int32), worth[order]
+
+    def similar_items(self, items: Any, k: int = 10, *, filter: Filter = None) -> Recommendations:
+        """The k items whose factors point most in the same direction, with their cosines."""
+        learner = self._model()
+        return self._similar(items, self._items, learner.items, k, filter, "item")
+
+    def similar_users(self, users: Any, k: int = 10, *, filter: Filter = None) -> Recommendations:
+        """The k users whose factors point most in the same direction, with their cosines."""
+        learner = self._model()
+        return self._similar(users, self._users, learner.users, k, filter, "user")
+
+    def _similar(self, asked: Any, book: IdBook, table: Array, k: int, filter: Filter, what: str) -> Recommendations:
+        k = whole("k", k, 1)
+        ids = as_list(asked, what)
+        codes = book.codes(ids)
+        check_known(codes, ids, what)
+        rows = unit_rows(np.ascontiguousarray(table[:, : self.learner_.padded]))
+        own = np.arange(len(ids) + 1, dtype=np.int64), codes
+        bias = allowed_bias(np.zeros(len(rows), np.float32), book, filter)
+        best, scores = best_rows(rows[codes], rows, bias, k, own, self.n_threads)
+        return Recommendations(ids, best, scores.astype(np.float64), np.zeros(len(ids), bool), book)
+
+    def explain(self, user: Any, item: Any, k: int = 10) -> list[tuple[Any, float]]:
+        """What each item that the user has rated adds to the score of another item, largest first (solver "als").
+
+        The row of a user is linear in their ratings, p = A⁻¹ Σ w r q, so the score splits exactly (Hu et al. 2008).
+        Contributions add up to the score without mean, biases and the item's own bias.
+        """
+        learner = self._model()
+        if learner.settings.solver != "als" or learner.settings.loss == "kl":
+            raise ParameterError(
+                f"explain needs least squares: solver='als' with loss squared or implicit, not {self.solver!r}"
+            )
+        users, items = as_list(user, "user")[:1], as_list(item, "item")[:1]
+        u, i = self._users.codes(users), self._items.codes(items)
+        check_known(u, users, "user")
+        check_known(i, items, "item")
+        self._order_seen()
+        cut = slice(int(self._seen_indptr[u[0]]), int(self._seen_indptr[u[0] + 1]))
+        seen = self._seen_items[cut]
+        assert self._seen_values is not None
+        weights = None if self._seen_weights is None else self._seen_weights[cut]
+        shares = contributions(learner, int(u[0]), int(i[0]), seen, self._seen_values[cut], weights)
+        order = np.argsort(-np.abs(shares), kind="stable")[: whole("k", k, 1)]
+        return list(zip(self._items.ids[seen[order]].tolist(), shares[order].tolist(), strict=True))
+
+    # -------------------------------------------------------------------------------------------------------- files
+
+    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        self._order_seen()
+        learner = self.learner_
+        params = {name: to_plain(value) for name, value in self.get_params(deep=False).items()}
+        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
+        header: dict[str, Any] = {
+            "params": params,
+            "settings": learner.settings.as_dict(),
+            "history": self.history_.as_dict(),
+            "n_iter": self.n_iter_,
+            "recipe": self.recipe_,
+            "n_blocks": getattr(self, "n_blocks_", None),
+        }
+        arrays = {
+            "user_counts": learner.user_counts,
+            "item_counts": learner.item_counts,
+            "numbers": np.array(learner.numbers),
+            "seen.indptr": self._seen_indptr,
+            "seen.items": self._seen_items,
+        }
+        for name, values in (("seen.values", self._seen_values), ("seen.weights", self._seen_weights)):
+            if values is not None:
+                arrays[name] = values
+        for side, book, table in (("users", self._users, learner.users), ("items", self._items, learner.items)):
+            header[side], parts = book.as_arrays()
+            arrays |= {f"{side}.{name}": array for name, array in parts.items()}
+            if self.dtype == "float16":
+                arrays[f"{side}.factors"] = table[:, : learner.padded].astype(np.float16)
+                arrays[f"{side}.tail"] = table[:, learner.padded :]
+            else:
+                arrays[f"{side}.table"] = table
+        if learner.waiting is not None:
+            arrays |= {f"waiting.{name}": array for name, array in learner.waiting.as_arrays().items()}
+        return header, arrays
+
+    @classmethod
+    def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
+        """The model that `save` took apart."""
+        estimator = cls(**{name: from_plain(value) for name, value in header["params"].items()})
+        learner = FactorLearner(FactorSettings(**header["settings"]))
+        learner.restore_numbers(arrays["numbers"].tolist())
+        books = {}
+        for side in ("users", "items"):
+            parts = {n.removeprefix(f"{side}."): a for n, a in arrays.items() if n.startswith(f"{side}.")}
+            books[side] = IdBook.from_arrays(header[side], parts)
+            table = parts["table"] if "table" in parts else np.concatenate(
+                [parts["factors"].astype(np.float32), parts["tail"]], axis=1
+            )  # fmt: skip
+            if table.ndim != 2 or table.shape[1] != learner.padded + TAIL:
+                raise ValueError(f"{side} have rows of another length")
+            setattr(learner, side, table)
+        learner.user_counts, learner.item_counts = arrays["user_counts"], arrays["item_counts"]
+        history = History.from_dict(header["history"])
+        estimator.adopt_factors(learner, books["users"], books["items"], Entries.none(), history)
+        estimator._seen_indptr, estimator._seen_items = arrays["seen.indptr"], arrays["seen.items"]
+        estimator._seen_values, estimator._seen_weights = arrays.get("seen.values"), arrays.get("seen.weights")
+        waiting = {n.removeprefix("waiting."): a for n, a in arrays.items() if n.startswith("waiting.")}
+        learner.waiting = Entries.from_arrays(waiting) if waiting else None
+        estimator.n_iter_, estimator.recipe_ = int(header["n_iter"]), header["recipe"]
+        if header["n_blocks"] is not None:
+            estimator.n_blocks_ = header["n_blocks"]
+        return estimator

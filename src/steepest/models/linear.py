@@ -1,0 +1,843 @@
+"""Linear classifiers and regressors: a scikit-learn face on a source, a learner and the training loop.
+
+Both minimise the mean loss of w·x + b plus alpha R(w), with R = ½‖w‖² for "l2" and ‖w‖₁ for "l1"; the bias is never
+penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from steepest import kernels
+from steepest.data.chunk import Array, Chunk
+from steepest.data.raw import Survey, survey
+from steepest.data.readers.vw import VwSource, recording_names
+from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
+from steepest.data.store.row_store import store_rows
+from steepest.engine.checkpoint import Checkpoints
+from steepest.engine.history import History
+from steepest.engine.iterations import TOLERANCES, Iterations, Weights
+from steepest.engine.loop import Executor, mean_loss, train
+from steepest.engine.mixing import MIXES, SENDS, LocalShards, MixedState, MixingPlan, Rounds, vote_scores
+from steepest.engine.parallel import KINDS, Shape, decide
+from steepest.engine.stopping import Plan
+from steepest.errors import DataError, ParameterError
+from steepest.features.names import NameBook
+from steepest.features.vw_names import VwNames
+from steepest.learners.base import State
+from steepest.learners.batch.solvers import BATCH_SOLVERS, FINDINGS, SolverOptions
+from steepest.learners.linear.auto import Choice, Problem, choose
+from steepest.learners.linear.linear import LinearLearner
+from steepest.learners.linear.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
+from steepest.learners.losses import loss_for
+from steepest.models.base import NAMES, Model, Run
+from steepest.models.explain import ClassWeights, Contribution, explain_row, top_features
+from steepest.models.memory import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing
+from steepest.models.options import (
+    LP,
+    EarlyStopping,
+    ElasticNet,
+    EpsilonInsensitive,
+    Hashed,
+    Huber,
+    Mixing,
+    Option,
+    Quantile,
+    Replicas,
+    Tolerance,
+    Truncated,
+)
+from steepest.models.supervised import Classifier, Regressor
+from steepest.parameters import at_least, choice, inside, whole
+
+MIXING = ("n_shards", "rounds", "sync_seconds", "mix", "send")  # what a resumed mixture must share with its checkpoint
+SURVEY_ROWS = 1 << 14  # counted to see how many features there are
+DEFAULT_TOL = 1e-6  # of the batch solvers
+VOTER = "voter."  # marks the arrays of a shard's model in a model file
+VW_NAMES = "vw_names."  # marks those of a book of names
+# Parameters that only stochastic gradients have, and their defaults.
+STOCHASTIC = {"schedule": "auto", "eta0": "auto", "batch_size": 1, "average": "auto", "memory_budget": None}
+
+
+class LinearModel(Model):
+    """What linear classifiers, regressors and rankers share."""
+
+    options: ClassVar[tuple[type[Option], ...]] = (
+        Mixing,
+        Replicas,
+        ElasticNet,
+        LP,
+        Truncated,
+        EarlyStopping,
+        Tolerance,
+    )
+    _fixed: ClassVar[Mapping[str, Any]] = {}  # parameters that users of a kind of model cannot choose
+    learner_: LinearLearner
+    vw_names_: VwNames | None = None  # of the features of Vowpal Wabbit text
+
+    loss: Any
+    solver: Any
+    average: bool | str
+    parallel: Any
+    memory_budget: int | str | None
+    max_iter: int
+
+    _memory: MemoryPlan | None = None  # what the memory budget led to
+    _warm: LinearLearner | None = None  # where the next fit starts
+    _choice: Choice | None = None  # what solver="auto" led to
+    _parallel: tuple[str, str | None] = ("serial", None)  # how the last fit learned in parallel, and why
+    voters_: Sequence[LinearLearner] = ()  # the shards' own learners, if they vote
+
+    # --------------------------------------------------------------------------------------------------- settings
+
+    def flat_params(self) -> dict[str, Any]:
+        """Constructor arguments with every choice as its plain value and its details under their flat names."""
+        return {**self._fixed, **super().flat_params()}
+
+    def settings_for(self, n_rows: int | None, chosen: str | None = None) -> LinearSettings:
+        """The constructor's arguments, checked and resolved; what "auto" chose takes the place of the solver."""
+        params = self.flat_params()
+        chosen = chosen or ("stochastic" if self._choice is None else self._choice.solver)
+        if params["solver"] == "auto" and chosen != "stochastic":
+            params["solver"] = chosen
+        if self._memory is not None:
+            params["dtype"] = self._memory.settings.dtype
+            params["average"] = params["average"] if self._memory.settings.average != "no" else False
+        settings = resolve_settings(self.task, params, n_rows)
+        self._refuse_parallel(settings)
+        return settings
+
+    def _resolve(self, source: Source, run: Run) -> LinearSettings:
+        self._choice = self._choose(source) if self.solver == "auto" else None
+        settings = self.settings_for(source.n_rows)
+        if self._memory is not None:
+            run.monitor.event(self._memory.reason)
+        if self._choice is not None:
+            run.monitor.choice(self._choice.sentence(settings.solver))
+        return settings
+
+    def _choose(self, source: Source) -> Choice:
+        """The solver that "auto" stands for here."""
+        params = self.flat_params()
+        stochastic = [name for name, default in STOCHASTIC.items() if params[name] != default]
+        kind, alpha, p = penalty_kind(params, source.n_rows)
+        return choose(
+            Problem(
+                loss=loss_for(str(params["loss"]), 1 if source.labels is None else len(source.labels) - 1),
+                penalty=kind,
+                alpha=alpha,
+                p=p,
+                tol=None if self._tol() is None else at_least("tol", self._tol(), 0.0),
+                multi_class=str(params.get("multi_class", "ovr")),
+                stochastic_option=f"{stochastic[0]}={params[stochastic[0]]!r}" if stochastic else "",
+                n_rows=source.n_rows,
+                n_features=source.n_features,
+                n_entries=len(source.block.indices) if isinstance(source, ArraySource) else None,
+                in_memory=isinstance(source, ArraySource),
+            )
+        )
+
+    # -------------------------------------------------------------------------------------------------- learning
+
+    def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
+        super()._fit(source, validation, run)
+        if self._choice is not None:
+            place = 0 if self._memory is None else 1  # behind the reason of the memory plan
+            self.history_.events.insert(place, self._choice.sentence(self.learner_.settings.solver))
+        return self
+
+    def _named(self, source: Source) -> Source:
+        """If the rows are parsed from named features, this model will know their names."""
+
+        def listener(found: VwSource) -> VwNames:
+            self.vw_names_ = VwNames.of(found, NAMES)
+            return self.vw_names_
+
+        self.vw_names_ = None
+        return recording_names(source, listener)
+
+    def _learn(
+        self,
+        settings: LinearSettings,
+        source: Source,
+        validation: Source | None,
+        run: Run,
+        seed: int,
+        rounds: int | None = None,
+    ) -> None:
+        if settings.solver in BATCH_SOLVERS:
+            self._minimise(settings, source, validation, run, seed, rounds)
+            return
+        super()._learn(settings, source, validation, run, seed, rounds)
+        self.keep_names()
+
+    def new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
+        """A learner that has seen nothing yet."""
+        return LinearLearner(settings, source.n_features or 0)
+
+    def _first_learner(self, settings: LinearSettings, source: Source) -> LinearLearner:
+        self._parallel = self._kind_of_parallel(settings, source)
+        learner = self.new_learner(self._in_parallel(settings, self._parallel[0]), source)
+        if self._warm is not None:
+            learner = self._warm.continued(learner.settings)
+        learner.n_threads = self.n_threads
+        listeners: list[Any] = [source.root.encoder, self.vw_names_]
+        for listener in listeners:
+            if hasattr(listener, "heaviness"):
+                listener.heaviness = learner.heaviness
+        return learner
+
+    def _executor(self, learner: LinearLearner, source: Source, plan: Plan) -> Executor:
+        if self._parallel[0] != "mixing":
+            return super()._executor(learner, source, plan)
+        mixing = self.mixing_plan(plan.epochs)
+        vote = self.flat_params()["vote"] is not False
+        return Rounds(learner, LocalShards.of(learner, source, mixing), mixing, keep_voters=vote)
+
+    def _fingerprint(self, plan: Plan) -> dict[str, Any]:
+        if self._parallel[0] != "mixing":
+            return {}
+        params = self.flat_params()
+        return {"mixing": [*(params[name] for name in MIXING), plan.epochs]}
+
+    def _restorer(self, learner: LinearLearner) -> Any:
+        restore = super()._restorer(learner)
+        if self._parallel[0] != "mixing":
+            return restore
+        n_shards = self.flat_params()["n_shards"]
+        return lambda state: MixedState.restored(restore(state), state, n_shards)
+
+    def _finish(self, learner: LinearLearner, history: History, executor: Any) -> None:
+        reason = self._parallel[1]
+        if self._memory is not None and self._memory.reason not in history.events:
+            history.events.insert(0, self._memory.reason)
+        if reason is not None and reason not in history.events:
+            history.events.append(reason)
+        super()._finish(learner, history, executor)
+        self.voters_ = getattr(executor, "voters", ())
+
+    def _minimise(
+        self,
+        settings: LinearSettings,
+        source: Source,
+        validation: Source | None,
+        run: Run,
+        seed: int,
+        rounds: int | None,
+    ) -> None:
+        """Minimises over all rows at once by the solver of the table; `rounds` limits the iterations, if given."""
+        from steepest.learners.batch.batch_data import BatchData
+        from steepest.learners.batch.objective import Objective
+
+        source = store_rows(source)
+        tol = DEFAULT_TOL if self._tol() is None else at_least("tol", self._tol(), 0.0)
+        tol_on = choice("tol_on", self.flat_params()["tol_on"], TOLERANCES)
+        plan = replace(self.plan_epochs(rounds), epochs=rounds or whole("max_iter", self.max_iter, 1), tol=None)
+        learner = self.new_learner(settings, source)
+        data = BatchData(source, learner)
+        learner.rows_learned = data.n_rows
+        self._parallel = ("serial", None)
+        self._finish(learner, History(), None)
+        objective = Objective(data, self.n_threads)
+        if self._choice is not None and self._choice.warm:
+            objective.warm = self._one_pass(learner, source, seed)
+        if self._warm is not None:
+            weights, bias = self._warm.weights()
+            objective.warm = np.vstack([weights, bias]).astype(np.float64)
+        schedule = self.flat_params()["schedule"]
+        solver = BATCH_SOLVERS[settings.solver](objective, SolverOptions(str(schedule), settings.eta0, tol, seed))
+
+        def measure(w: Array, held_out: Source) -> float:
+            learner.take_weights(w[:-1], w[-1])
+            return mean_loss(learner, held_out)
+
+        executor = Iterations(solver, objective, tol=tol, tol_on=tol_on, measure=measure)
+        checkpoints = None
+        if run.checkpoint is not None:
+            fingerprint = {
+                "settings": learner.settings.as_dict(),
+                "plan": [plan.epochs, tol, tol_on],
+                "data": source.fingerprint(),
+            }
+            checkpoints = Checkpoints(run.checkpoint, Weights.restored, fingerprint, resume=run.resume)
+        found, history = train(executor, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints)
+        learner.take_weights(found.w[:-1], found.w[-1])
+        self.adopt(learner, history, source)
+        vars(self).update(getattr(solver, "findings", {}))
+
+    def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> Array:
+        """Weights, with a last row for the bias, after one stochastic pass over the rows."""
+        settings = self.settings_for(source.n_rows, "stochastic")
+        settings = replace(settings, class_weight=learner.settings.class_weight)
+        first = LinearLearner(settings, learner.n_features, learner.book.labels)
+        for chunk in source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed).epoch(0):
+            first.step(chunk)
+        first.finish()
+        weights, bias = first.weights()
+        return np.concatenate([weights, bias[None]]).astype(np.float64)
+
+    def _learn_more(self, source: Source, classes: Any = None) -> Self:
+        """One pass in the order given, from where the learner is."""
+        solver = self.learner_.settings.solver if hasattr(self, "learner_") else self.flat_params()["solver"]
+        if solver in BATCH_SOLVERS:
+            raise ParameterError(
+                f"solver={solver!r} needs all rows at once, so partial_fit cannot work with it; call fit or "
+                "fit_stream, or choose solver='sgd'"
+            )
+        if self.voters_:
+            raise ParameterError("shards that vote cannot learn more; fit anew, or mix them with vote=False")
+        if not hasattr(self, "learner_"):
+            self._choice = None
+            parallel = self.flat_params()["parallel"]
+            kind = parallel if parallel in ("replicas", "hogwild") else "serial"
+            learner = self.new_learner(self._in_parallel(self.settings_for(None), kind), source, classes)
+            self.adopt(learner, History(events=[self._memory.reason] if self._memory else []), source)
+        learner = self.learner_
+        learner.n_threads = self.n_threads
+        before = learner.rows_learned
+        super()._learn_more(source, classes)
+        if self._memory is not None and learner.n_outputs > self._memory.n_outputs:
+            self.history_.events.append(
+                f"{learner.n_outputs} outputs where the memory was planned for {self._memory.n_outputs}"
+            )
+            self._memory = replace(self._memory, n_outputs=learner.n_outputs)
+        if learner.rows_learned.bit_length() > before.bit_length():  # the rows have doubled
+            self.keep_names()
+        return self
+
+    def adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
+        """Takes a learner that was fitted; names that follow from it are shown."""
+        for name in FINDINGS:
+            vars(self).pop(name, None)
+        super().adopt(learner, history, source)
+
+    def continue_from(self, learner: LinearLearner | None) -> Self:
+        """The next fit starts at the weights of this learner; None for a fresh start."""
+        self._warm = learner
+        return self
+
+    # --------------------------------------------------------------------------------------------------- parallel
+
+    def _kind_of_parallel(self, settings: LinearSettings, source: Source | None) -> tuple[str, str | None]:
+        """(how to learn in parallel, why if that was chosen here)."""
+        params = self.flat_params()
+        kind = choice("parallel", params["parallel"], KINDS)
+        if kind != "auto":
+            return "serial" if kind == "mixing" and params["n_shards"] == 1 else kind, None
+        shared_out = _independent_outputs(settings, source) // kernels.outputs_per_thread
+        if min(self.n_threads, shared_out) > 1:
+            return "serial", "parallel='auto' lets threads share out the outputs: the bits are those of one thread"
+        n_weights = row_length = None
+        if settings.table_bits:
+            n_weights = 1 << settings.table_bits
+        elif source is not None and source.n_features is not None:
+            classes = 1 if source.labels is None or len(source.labels) < 3 else len(source.labels)
+            n_weights = source.n_features * classes
+        if isinstance(source, ArraySource):
+            row_length = len(source.block.indices) / max(1, source.block.n_rows)
+        shape = Shape(None if source is None else source.n_rows, n_weights, row_length)
+        n_round = self._in_parallel(settings, "replicas")
+        if n_round.l1 > 0 and n_round.solver not in ADAPTIVE:
+            return (
+                "serial",
+                f"parallel='auto' learns serially: the 1-norm of solver={settings.solver!r} cannot be shared",
+            )
+        seeded = self.random_state is not None
+        return decide(shape, self.n_threads, n_round.n_replicas * n_round.sync_every, seeded=seeded)
+
+    def _in_parallel(self, settings: LinearSettings, kind: str) -> LinearSettings:
+        """The settings of a learner that learns in this way."""
+        if kind == "hogwild":
+            return replace(settings, hogwild=True)
+        if kind != "replicas":
+            return settings
+        params = self.flat_params()
+        n_replicas = whole("n_replicas", params["n_replicas"], 1)
+        return replace(settings, n_replicas=n_replicas, sync_every=whole("sync_every", params["sync_every"], 1))
+
+    def _refuse_parallel(self, settings: LinearSettings) -> None:
+        kind = choice("parallel", self.flat_params()["parallel"], KINDS)
+        if settings.solver in BATCH_SOLVERS and kind not in ("serial", "auto"):
+            raise ParameterError(
+                f"solver={settings.solver!r} works on all rows at once and takes its threads from n_jobs; "
+                f"leave parallel={kind!r} out, or choose solver='sgd'"
+            )
+        if kind in ("replicas", "hogwild") and settings.l1 > 0 and settings.solver not in ADAPTIVE:
+            raise ParameterError(
+                f"parallel={kind!r} cannot share the clocks by which solver={settings.solver!r} shrinks weights; "
+                "use solver='ftrl' or parallel='mixing'"
+            )
+        if kind not in ("serial", "auto") and settings.solver == "coin":
+            raise ParameterError(
+                f"solver='coin' bets row after row; parallel={kind!r} needs another solver, such as 'sgd'"
+            )
+        if kind == "mixing":
+            self.mixing_plan(whole("epochs", self.epochs, 1))
+
+    def mixing_plan(self, epochs: int) -> MixingPlan:
+        """How shards are mixed over so many epochs, checked."""
+        params = self.flat_params()
+        rounds = epochs if params["rounds"] is None else whole("rounds", params["rounds"], 1)
+        if rounds > epochs and rounds % epochs:
+            raise ParameterError(
+                f"rounds={rounds} is not a multiple of epochs={epochs}; an epoch is cut in equal rounds"
+            )
+        vote, seconds = params["vote"], params["sync_seconds"]
+        if vote not in (False, True, "ensemble"):
+            raise ParameterError(f"vote={vote!r} is unknown; give True, False or 'ensemble'")
+        if vote and self.task != "classify":
+            raise ParameterError(f"vote={vote!r} is for classifiers; numbers are averaged by mixing itself")
+        if seconds is not None and params["rounds"] is not None:
+            raise ParameterError(f"sync_seconds={seconds} contradicts rounds={params['rounds']}; give one of them")
+        return MixingPlan(
+            n_shards=whole("n_shards", params["n_shards"], 1),
+            rounds=rounds,
+            mix=choice("weights", params["mix"], MIXES),
+            send=choice("send", params["send"], SENDS),
+            n_threads=self.n_threads,
+            seconds=None if seconds is None else inside("sync_seconds", seconds, 0.0, math.inf),
+        )
+
+    # ----------------------------------------------------------------------------------------------------- memory
+
+    def _planned(self, hasher: Any) -> dict[str, Any]:
+        if self._memory is None:
+            return {}
+        return {"n_bits": self._memory.n_bits, "names": self._planned_names(hasher, parse_bytes(self.memory_budget))}
+
+    def _plan_for_arrays(self, X: Any, y: Any, classes: Any = None, *, more_to_come: bool = False) -> None:
+        """Chooses what fits the memory budget, if there is one, by rows in memory."""
+        self._memory = None
+        if self.memory_budget is None or y is None:
+            return
+        targets = np.asarray(y)
+        n_rows, n_targets = len(targets), targets.shape[1] if targets.ndim == 2 else 0
+        known = targets.ravel() if classes is None else np.asarray(classes)
+        labels = frozenset(() if n_targets else np.unique(known).tolist())
+        if self.hasher is None:
+            self._plan_memory(Survey(n_rows, labels, n_targets, from_arrays(X).n_features or 0))
+            return
+        some, n_some = X, n_rows
+        if n_rows > SURVEY_ROWS and not isinstance(X, Mapping):
+            some, n_some = X[:SURVEY_ROWS], SURVEY_ROWS
+        self._plan_memory(Survey(n_rows, labels, n_targets, 0, some, 0 if more_to_come else n_some))
+
+    def _plan_for_stream(self, source: Source) -> None:
+        """The same by a survey of a source, which is read once for it."""
+        self._memory = None
+        if self.memory_budget is not None:
+            parse_bytes(self.memory_budget)
+            self._plan_memory(survey(source))
+
+    def _plan_memory(self, seen: Survey) -> None:
+        budget = parse_bytes(self.memory_budget)
+        n_outputs = seen.n_targets or 1
+        if self.task == "classify" and not seen.n_targets and len(seen.labels) > 2:
+            n_outputs = len(seen.labels)
+        need = Need(self.settings_for(seen.n_rows), n_outputs)
+        if seen.columns is None:
+            self._memory = check_columns(budget, need, seen.n_features)
+            return
+        hasher = self.given_hasher()
+        names = self._planned_names(hasher, budget)
+        n_distinct = None
+        if seen.first_rows:
+            n_distinct = hasher.count_distinct(seen.columns) * seen.n_rows / seen.first_rows
+        self._memory = plan_hashing(
+            budget,
+            replace(need, names_bytes=NameBook(names).n_bytes if names else 0, counts=hasher.counts_rows),
+            n_bits=None if hasher.n_bits == type(hasher)().n_bits else hasher.n_bits,
+            n_distinct=n_distinct,
+            may_drop_average=self.solver == "auto" and self.average == "auto",
+        )
+
+    def _planned_names(self, hasher: Any, budget: int) -> int:
+        """Names that were asked for stay; the usual number of them shrinks with the budget."""
+        if hasher.names != NAMES:
+            return int(hasher.names)
+        return max(1, min(NAMES, NAMES * budget // (NAMES_SHARE * NameBook(NAMES).n_bytes)))
+
+    # ------------------------------------------------------------------------------------------------- prediction
+
+    def _chunk(self, X: Any) -> Chunk:
+        if self.vw_names_ is not None and isinstance(X, list) and X and isinstance(X[0], str):
+            return self.vw_names_.to_chunk(X)
+        return super()._chunk(X)
+
+    def _scores(self, chunk: Chunk) -> Array:
+        if not self.voters_:
+            return self.learner_.scores(chunk, self.n_threads)
+        loss, ensemble = self.learner_.loss, self.flat_params()["vote"] == "ensemble"
+        link = (lambda scores: np.asarray(loss.probability(scores))) if ensemble and loss.link is not None else None
+        voters = [lambda rows, voter=voter: voter.scores(rows, self.n_threads) for voter in self.voters_]
+        return vote_scores(voters, chunk, link)
+
+    def _scores_of(self, X: Any) -> Array:
+        """Raw rows go to scores in one call of a kernel, which halves what a text alone costs."""
+        hasher = getattr(self, "hasher_", None)
+        if hasher is not None and self.vw_names_ is None and not self.voters_ and hasattr(self, "learner_"):
+            scores = self.learner_.scores_of_raw(hasher.score_task(X), self.n_threads)
+            if scores is not None:
+                return scores
+        return super()._scores_of(X)
+
+    def _row_losses(self, coded: Chunk, scores: Array) -> tuple[Array, Array]:
+        """Votes are not scores: the loss is then that of the mixture."""
+        return self.learner_.losses(coded, None if self.voters_ else scores)
+
+    # ------------------------------------------------------------------------------------------- what was learned
+
+    def _namer(self) -> Any:
+        """Who knows the names of hashed features: the hasher, or what listened to a text of named features."""
+        return getattr(self, "hasher_", None) or self.vw_names_
+
+    def keep_names(self) -> None:
+        """Names of the heaviest weights stay, whatever is read from now on."""
+        book = getattr(self._namer(), "names_", None)
+        if book is not None:
+            book.keep_heaviest(self.learner_.heaviness)
+
+    @property
+    def coef_(self) -> Array:
+        """Weights, one row per output: shape (1, d) for two classes or one target.
+
+        multi_class="hashed" has no such matrix: it is read from the shared table now, where a feature that was never
+        seen shows what it would find there.
+        """
+        shown: Any = vars(self).get("_sparse_coef")
+        return self._output_weights() if shown is None else shown
+
+    @property
+    def intercept_(self) -> Array:
+        """Biases, one per output."""
+        self._check_learner()
+        return self._by_output(np.array(self.learner_.weights()[1]))
+
+    @property
+    def n_nonzero_(self) -> int:
+        """Weights that are not zero."""
+        return self.learner_.count_nonzero()
+
+    def _output_weights(self) -> Array:
+        """One row per output."""
+        self._check_learner()
+        return self._by_output(self.learner_.weight_matrix())
+
+    def _by_output(self, values: Array) -> Array:
+        """Weights or biases of the learner's outputs as this estimator shows them."""
+        return values
+
+    def _weights_by_output(self) -> list[tuple[Any, Any]]:
+        """(output, its weights by feature); those in a shared table are read where they are asked for."""
+        return list(enumerate(self._output_weights()))
+
+    def _check_learner(self) -> None:
+        if "learner_" not in self.__dict__:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+
+    def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
+        """The k features that speak most for each class (or for a high target), heaviest first, with their weights."""
+        self._check_fitted()
+        return top_features(self._weights_by_output(), k, self._namer(), getattr(self, "feature_names_in_", None))
+
+    def explain(self, x: Any) -> dict[Any, list[Contribution]]:
+        """What each feature of one row adds to the score of each class (or to the target), largest first."""
+        self._check_fitted()
+        hasher = self._namer()
+        if hasher is self.vw_names_ and not isinstance(x, str):
+            hasher = None
+        names = getattr(self, "feature_names_in_", None)
+        return explain_row(x, self._weights_by_output(), hasher, self._chunk, names)
+
+    def collision_report(self) -> Any:
+        """How crowded the buckets of the hasher are, and how much of the weight is named or shared."""
+        self._check_fitted()
+        hasher = self._namer()
+        if hasher is None:
+            raise DataError("there is no hasher in this model, so no collisions either")
+        return hasher.collision_report(self.learner_.total_weights() if self.learner_.shared else self.coef_)
+
+    def sparsify(self) -> Self:
+        """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""
+        from scipy.sparse import csr_matrix
+
+        self._check_fitted()
+        self._sparse_coef: Any = csr_matrix(self._output_weights())
+        return self
+
+    def densify(self) -> Self:
+        """Shows `coef_` as an array again."""
+        self._sparse_coef = None
+        return self
+
+    def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean loss on these rows plus alpha R(w): what training minimises."""
+        self._check_fitted()
+        return mean_loss(self.learner_, from_arrays(X, y, sample_weight)) + self.learner_.penalty()
+
+    # ------------------------------------------------------------------------------------------------------ files
+
+    def _whole_state(self) -> State:
+        state = dict(super()._whole_state())
+        for number, voter in enumerate(self.voters_):
+            state |= {f"{VOTER}{number}.{name}": array for name, array in voter.state.items() if name != "labels"}
+        if self.vw_names_ is not None:
+            state |= {VW_NAMES + name: array for name, array in self.vw_names_.state().items()}
+        return state
+
+    def _take_state(self, settings: Any, state: State) -> None:
+        super()._take_state(settings, state)
+        voters: list[LinearLearner] = []
+        while (mark := f"{VOTER}{len(voters)}.") + "counters" in state:
+            own = {name.removeprefix(mark): array for name, array in state.items() if name.startswith(mark)}
+            voters.append(self._restore(self.learner_.settings, {**own, "labels": state["labels"]}))
+        self.voters_ = voters
+        names = {name.removeprefix(VW_NAMES): array for name, array in state.items() if name.startswith(VW_NAMES)}
+        self.vw_names_ = VwNames.from_state(names) if names else None
+
+    @classmethod
+    def _restore(cls, settings: Any, state: State) -> LinearLearner:
+        known = settings if isinstance(settings, LinearSettings) else LinearSettings.from_dict(settings)
+        return LinearLearner.from_state(known, state)
+
+
+def _independent_outputs(settings: LinearSettings, source: Source | None) -> int:
+    """Outputs that learn without knowing of each other, as far as the source shows."""
+    apart = settings.multi_class == "ovr" and not settings.table_bits
+    if source is None or source.labels is None or not apart or (settings.l1 > 0 and settings.solver not in ADAPTIVE):
+        return 1
+    return len(source.labels)
+
+
+class LinearClassifier(Classifier, LinearModel):
+    """A linear classifier: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
+
+    Parameters
+    ----------
+    loss : {"auto", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron"}
+        "hinge" is the support vector machine, "log" logistic regression; "perceptron" with average=True is the
+        averaged perceptron. "auto" is "log" for two classes and for multi_class="softmax", and "squared_hinge"
+        for more classes or several labels, where it is more often right; `history_.events` says so.
+    penalty : {"l2", "l1", "elasticnet", "lp", "none"}
+        R(w), or an object with details: `ElasticNet(l1_ratio=0.15)`, `LP(p=1.5)`.
+    alpha : float
+        Strength of the penalty.
+    C : float, optional
+        The view of support vector machines, instead of alpha: alpha = 1 / (n C).
+    solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "coin", "truncated", "gd", "closed_form", "cg", "lbfgs", ...}
+        How to minimise; "auto" chooses. "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate;
+        "truncated" is the truncated gradient; "coin" needs no step size. "gd", "closed_form", "cg", "lbfgs",
+        "newton_cg", "dual_cd", "saga" and "cd" minimise over all rows at once. "auto" is stochastic unless `tol` is
+        below 1e-4, and says in `history_.events` what it chose and why; see the page on solvers. `Truncated(every=10)`
+        is "truncated" with its details.
+    schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
+        How the step size falls from `eta0`; see the guide.
+    eta0 : float or "auto"
+        First step size; "auto" tries some on the first thousand rows.
+    epochs : int
+        Passes over the data.
+    batch_size : int
+        Rows whose gradients are taken at the same weights and added up.
+    tol : float, Tolerance or None
+        Training stops when the objective improves by less than this share for two epochs; a batch solver when its
+        gradient falls to this share of its first length, 1e-6 if None. `Tolerance(1e-8, on="objective")` names another
+        quantity.
+    max_iter : int
+        Most iterations of a batch solver.
+    early_stopping : bool or EarlyStopping
+        Holds out a tenth of the rows, stops after two epochs without improvement on them, and keeps the best model;
+        `EarlyStopping(fraction=0.1, patience=2, refit=True)` then learns from all rows for as many epochs as were best.
+    average : {"auto", False, True, "uniform", "eta", "poly"}
+        Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size.
+    multi_class : {"ovr", "softmax", "hashed"}
+        More than two classes: one against the rest, or one soft maximum. "hashed" is one against the rest in one
+        table of weights that all classes share, however many there are; `Hashed(bits=22)` gives its size. A y with
+        several 0/1 columns is multi-label; if no row to learn from was without a label, none is predicted without one.
+    fit_intercept : bool
+        Whether there is a bias b.
+    class_weight : None, "balanced" or {label: weight}
+    shuffle : {"blocks", "rows", "once", "never"}
+        Order of the rows in every epoch.
+    parallel : {"serial", "replicas", "hogwild", "mixing", "auto"}
+        Who learns: one, replicas that add up what they have learned, threads that share the weights without locks (for
+        large tables; not the same bits every time), or shards that are averaged. "auto" chooses, and says so in
+        `history_.events`. `Replicas(n=2, sync_every=2048)` and `Mixing(n_shards=8, ...)` have the details.
+    n_jobs : int
+        Threads that predict, learn in parallel, and of batch solvers; -1 for all. Results are bit-identical for any
+        number, except by hogwild.
+    dtype : {"float32", "float64"}
+        Type of the weights.
+    random_state : int, generator or None
+        A number gives the same bits every time.
+    verbose : int
+        1 prints one line per epoch to stderr.
+    hasher : Hasher, optional
+        X may then be raw: texts, dicts, a DataFrame or an Arrow table; it travels in the model file.
+    memory_budget : int or str, optional
+        Bytes, or "512MB": chooses the hasher's bits, the width of weights and whether they are averaged, so that all
+        that training holds fits, and says why in `history_.events`. An n_bits that is not the default, and copies,
+        averages and names that were asked for, are kept.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, n_iter_, n_features_in_, history_, n_nonzero_
+    margin_ : float, 1/‖w‖ (two classes)
+    dual_coef_, dual_gap_, slacks_, support_ : with solver="dual_cd" only: the dual variables, a bound on the distance
+        of the objective from its optimum, the loss of each row, and the rows that hold the weights
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> X, y = [[0.0, 1.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0]], ["no", "yes", "no", "yes"]
+    >>> model = st.LinearClassifier("hinge", alpha=1e-3, random_state=0).fit(X, y)
+    >>> model.predict([[0.0, 3.0], [3.0, 0.0]]).tolist()
+    ['no', 'yes']
+
+    References
+    ----------
+    Bottou, L. (2010). Large-scale machine learning with stochastic gradient descent.
+    """
+
+    options: ClassVar[tuple[type[Option], ...]] = (*LinearModel.options, Hashed)
+    multi_class: Any
+
+    def __init__(
+        self,
+        loss: Any = "auto",
+        *,
+        penalty: Any = "l2",
+        alpha: float = 1e-6,
+        solver: Any = "auto",
+        schedule: str = "auto",
+        eta0: float | str = "auto",
+        epochs: int = 5,
+        batch_size: int = 1,
+        tol: float | Tolerance | None = None,
+        early_stopping: bool | EarlyStopping = False,
+        average: bool | str = "auto",
+        fit_intercept: bool = True,
+        multi_class: Any = "ovr",
+        class_weight: Any = None,
+        shuffle: str = "blocks",
+        parallel: Any = "serial",
+        n_jobs: int = 1,
+        dtype: str = "float32",
+        hasher: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        C: float | None = None,
+        memory_budget: int | str | None = None,
+        max_iter: int = 1000,
+    ) -> None:
+        self._store(locals())
+
+    def new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
+        """A learner that has seen nothing yet."""
+        settings, labels = self._class_labels(settings, source, classes)
+        return LinearLearner(settings, source.n_features or 0, labels)
+
+    def adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
+        """Takes a learner that was fitted; names that follow from it are shown."""
+        super().adopt(learner, history, source)
+        if self.loss == "auto" and learner.loss.name != "log":
+            sentence = f"loss='auto' is {learner.loss.name!r} for {learner.n_outputs} outputs; 'log' gives log odds"
+            if sentence not in history.events:
+                history.events.append(sentence)
+
+    def _loss_name(self) -> str:
+        return self.learner_.loss.name if hasattr(self, "learner_") else loss_for(self.loss, 1)
+
+    def _is_softmax(self) -> bool:
+        return bool(self.multi_class == "softmax")
+
+    def _by_output(self, values: Array) -> Array:
+        if self.learner_.shared and not self.learner_.several_targets and len(self._label_order) <= 2:
+            first, last = self._label_order[:1], self._label_order[-1:]
+            return np.asarray((values[last] - values[first]) / 2)  # two classes have a column each there
+        return super()._by_output(values)
+
+    def _weights_by_output(self) -> list[tuple[Any, Any]]:
+        if self.learner_.shared:
+            return self._shared_weights()
+        weights = self._output_weights()
+        if len(weights) == 1:  # one column speaks for the second class, and negated for the first
+            weights = np.concatenate([-weights, weights])
+        return list(zip(self.classes_.tolist(), weights, strict=False))
+
+    def _shared_weights(self) -> list[tuple[Any, Any]]:
+        learner, labels = self.learner_, self.classes_.tolist()
+        if learner.several_targets:
+            return [(label, ClassWeights(learner, output)) for output, label in enumerate(labels)]
+        order = self._label_order.tolist()
+        if len(order) == 2:
+            return [(labels[k], ClassWeights(learner, order[k], order[1 - k])) for k in (0, 1)]
+        return [(label, ClassWeights(learner, output)) for label, output in zip(labels, order, strict=True)]
+
+    @property
+    def margin_(self) -> float:
+        """Half the width of the band between the classes, 1/‖w‖ (two classes)."""
+        self._check_learner()
+        if self.learner_.n_outputs != 1:
+            raise AttributeError("margin_ is defined for two classes")
+        norm = float(np.linalg.norm(self.learner_.weights()[0].astype(np.float64)))
+        return 1 / norm if norm else math.inf
+
+
+class LinearRegressor(Regressor, LinearModel):
+    """A linear regressor: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
+
+    Parameters that are not listed are those of LinearClassifier.
+
+    Parameters
+    ----------
+    loss : {"squared", "huber", "epsilon_insensitive", "quantile", "poisson"}
+        Of the residual r: ½ r², ½ r² up to epsilon and straight beyond, |r| beyond epsilon, the loss whose minimum is a
+        quantile; "poisson" is for counts, and predicts exp(w·x + b). `Huber(epsilon=0.1)`,
+        `EpsilonInsensitive(epsilon=0.1)` and `Quantile(0.9)` have the details.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> model = st.LinearRegressor(epochs=50, random_state=0).fit([[0.0], [1.0], [2.0], [3.0]], [1.0, 3.0, 5.0, 7.0])
+    >>> bool(abs(model.predict([[4.0]])[0] - 9) < 0.5)
+    True
+
+    References
+    ----------
+    Bottou, L. (2010). Large-scale machine learning with stochastic gradient descent.
+    """
+
+    options: ClassVar[tuple[type[Option], ...]] = (*LinearModel.options, Huber, EpsilonInsensitive, Quantile)
+
+    def __init__(
+        self,
+        loss: Any = "squared",
+        *,
+        penalty: Any = "l2",
+        alpha: float = 1e-6,
+        solver: Any = "auto",
+        schedule: str = "auto",
+        eta0: float | str = "auto",
+        epochs: int = 5,
+        batch_size: int = 1,
+        tol: float | Tolerance | None = None,
+        early_stopping: bool | EarlyStopping = False,
+        average: bool | str = "auto",
+        fit_intercept: bool = True,
+        shuffle: str = "blocks",
+        parallel: Any = "serial",
+        n_jobs: int = 1,
+        dtype: str = "float32",
+        hasher: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        C: float | None = None,
+        memory_budget: int | str | None = None,
+        max_iter: int = 1000,
+    ) -> None:
+        self._store(locals())

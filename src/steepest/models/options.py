@@ -1,0 +1,483 @@
+"""Value objects: the details of a choice, each behind the plain string of the same choice.
+
+`parallel="mixing"` is `parallel=Mixing()`; `Mixing(n_shards=4)` says more. They have `get_params` and `set_params`, so
+that `parallel__n_shards` works in a search, and compare by value. Inside the package a choice is flat again
+(`flat_params`): the string, and its details under the names that the shell's flags have.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from steepest.errors import ParameterError
+from steepest.protocol import Estimator, parameter_names
+
+
+class Option(Estimator):
+    """A choice and its details."""
+
+    parameter: ClassVar[str]  # of the estimator
+    choice: ClassVar[Any]  # the plain value it stands for
+    flat: ClassVar[dict[str, str]] = {}  # flat names of fields that are called otherwise
+
+    @classmethod
+    def fits(cls, params: Mapping[str, Any]) -> bool:
+        """Whether these flat parameters make this choice."""
+        return cls.choice is None or params.get(cls.parameter) == cls.choice
+
+    @classmethod
+    def flat_names(cls) -> dict[str, str]:
+        """Field by flat name."""
+        return {cls.flat.get(name, name): name for name in cls.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+@dataclass(repr=False)
+class Mixing(Option):
+    """parallel="mixing": shards learn apart, and their models are averaged.
+
+    Parameters
+    ----------
+    n_shards : int
+        How many learn apart.
+    rounds : int, optional
+        How often shards are averaged in all; None: once per epoch.
+    weights : {"evidence", "uniform"}
+        Whether a feature moves by more than the shards' mean change, the more the less of it is in their rows.
+    send : {"full", "delta", "topk", "float16"}
+        What shards send: all weights, changes, the largest tenth of them, or all in half precision.
+    vote : bool or "ensemble"
+        Keeps the shards' models, for a majority vote (True) or the mean of their probabilities.
+    sync_seconds : float, optional
+        Instead of rounds: shards are averaged about every so many seconds. Not the same bits every time.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearClassifier(parallel=st.Mixing(n_shards=4))
+    LinearClassifier(parallel=Mixing(n_shards=4))
+    """
+
+    n_shards: int = 8
+    rounds: int | None = None
+    weights: str = "evidence"
+    send: str = "full"
+    vote: bool | str = False
+    sync_seconds: float | None = None
+    parameter: ClassVar[str] = "parallel"
+    choice: ClassVar[str] = "mixing"
+    flat: ClassVar[dict[str, str]] = {"weights": "mix"}
+
+
+@dataclass(repr=False)
+class Replicas(Option):
+    """parallel="replicas": `n` learners take `sync_every` rows each, then add up what they have learned.
+
+    Parameters
+    ----------
+    n : int
+        How many learn side by side; part of the model, unlike `n_jobs`.
+    sync_every : int or "auto"
+        Rows that each learns by itself; "auto" is for text classifiers, which then take fewer of long texts.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearClassifier(parallel=st.Replicas(n=4)).get_params()["parallel__n"]
+    4
+    """
+
+    n: int = 2
+    sync_every: int | str = 2048
+    parameter: ClassVar[str] = "parallel"
+    choice: ClassVar[str] = "replicas"
+    flat: ClassVar[dict[str, str]] = {"n": "n_replicas"}
+
+
+@dataclass(repr=False)
+class ElasticNet(Option):
+    """penalty="elasticnet": l1_ratio ‖w‖₁ + (1 - l1_ratio) ½‖w‖².
+
+    Parameters
+    ----------
+    l1_ratio : float
+        Share of the 1-norm.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearRegressor(penalty=st.ElasticNet(l1_ratio=0.5), alpha=1e-3)
+    LinearRegressor(penalty=ElasticNet(l1_ratio=0.5), alpha=0.001)
+    """
+
+    l1_ratio: float = 0.15
+    parameter: ClassVar[str] = "penalty"
+    choice: ClassVar[str] = "elasticnet"
+
+
+@dataclass(repr=False)
+class LP(Option):
+    """penalty="lp": Σ|w|^p / p, for p 1 or 2, or any p >= 1 in batch solvers.
+
+    Parameters
+    ----------
+    p : float
+        The exponent.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearClassifier(penalty=st.LP(p=1.5), solver="lbfgs")
+    LinearClassifier(penalty=LP(p=1.5), solver='lbfgs')
+    """
+
+    p: float = 1.0
+    parameter: ClassVar[str] = "penalty"
+    choice: ClassVar[str] = "lp"
+
+
+@dataclass(repr=False)
+class Quantile(Option):
+    """loss="quantile": the minimum of the mean loss is a quantile of the targets.
+
+    Parameters
+    ----------
+    quantile : float
+        Which one, between 0 and 1.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearRegressor(st.Quantile(0.9))
+    LinearRegressor(loss=Quantile(quantile=0.9))
+    """
+
+    quantile: float = 0.5
+    parameter: ClassVar[str] = "loss"
+    choice: ClassVar[str] = "quantile"
+
+
+@dataclass(repr=False)
+class Huber(Option):
+    """loss="huber": ½ r² up to `epsilon`, and straight beyond.
+
+    Parameters
+    ----------
+    epsilon : float
+        Where the square becomes a line.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearRegressor(st.Huber(epsilon=1.0))
+    LinearRegressor(loss=Huber(epsilon=1.0))
+    """
+
+    epsilon: float = 0.1
+    parameter: ClassVar[str] = "loss"
+    choice: ClassVar[str] = "huber"
+
+
+@dataclass(repr=False)
+class EpsilonInsensitive(Option):
+    """loss="epsilon_insensitive": |r| beyond a band of width `epsilon`, zero inside.
+
+    Parameters
+    ----------
+    epsilon : float
+        Half the width of the band in which residuals cost nothing.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearRegressor(st.EpsilonInsensitive(epsilon=0.5), solver="dual_cd")
+    LinearRegressor(loss=EpsilonInsensitive(epsilon=0.5), solver='dual_cd')
+    """
+
+    epsilon: float = 0.1
+    parameter: ClassVar[str] = "loss"
+    choice: ClassVar[str] = "epsilon_insensitive"
+
+
+@dataclass(repr=False)
+class Truncated(Option):
+    """solver="truncated": the truncated gradient, which sets small weights to zero now and then.
+
+    Parameters
+    ----------
+    every : int
+        Steps between two truncations.
+    below : float
+        Only weights up to this size shrink.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearClassifier(penalty="l1", solver=st.Truncated(every=100))
+    LinearClassifier(penalty='l1', solver=Truncated(every=100))
+    """
+
+    every: int = 10
+    below: float = math.inf
+    parameter: ClassVar[str] = "solver"
+    choice: ClassVar[str] = "truncated"
+    flat: ClassVar[dict[str, str]] = {"every": "truncate_every", "below": "truncate_below"}
+
+
+@dataclass(repr=False)
+class Momentum(Option):
+    """solver="momentum" of networks: a share of the last step is kept.
+
+    Parameters
+    ----------
+    momentum : float
+        That share, in [0, 1).
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.NetworkClassifier(solver=st.Momentum(0.8))
+    NetworkClassifier(solver=Momentum(momentum=0.8))
+    """
+
+    momentum: float = 0.9
+    parameter: ClassVar[str] = "solver"
+    choice: ClassVar[str] = "momentum"
+
+
+@dataclass(repr=False)
+class Adam(Option):
+    """solver="adam" of networks: steps by means of gradients and of their squares (Kingma and Ba, 2015).
+
+    Parameters
+    ----------
+    momentum : float
+        Share of the mean gradient that is kept, in [0, 1).
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.NetworkRegressor(solver=st.Adam(momentum=0.95))
+    NetworkRegressor(solver=Adam(momentum=0.95))
+    """
+
+    momentum: float = 0.9
+    parameter: ClassVar[str] = "solver"
+    choice: ClassVar[str] = "adam"
+
+
+@dataclass(repr=False)
+class EarlyStopping(Option):
+    """early_stopping=True: rows are held out, and training stops when they get no better.
+
+    Parameters
+    ----------
+    fraction : float
+        Share of the rows that are held out.
+    patience : int
+        Epochs without improvement after which training stops; the best model is kept.
+    refit : bool
+        Then learns from all rows for as many epochs as were best.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearClassifier(early_stopping=st.EarlyStopping(fraction=0.2, refit=True), epochs=50)
+    LinearClassifier(epochs=50, early_stopping=EarlyStopping(fraction=0.2, refit=True))
+    """
+
+    fraction: float = 0.1
+    patience: int = 2
+    refit: bool = False
+    parameter: ClassVar[str] = "early_stopping"
+    choice: ClassVar[bool] = True
+    flat: ClassVar[dict[str, str]] = {"fraction": "validation_fraction"}
+
+
+@dataclass(repr=False)
+class Restarts(Option):
+    """restarts=5: a network is trained from several seeds, and the best is kept.
+
+    Parameters
+    ----------
+    n : int
+        How many seeds.
+    fraction : float
+        Share of the rows that are held out to choose by; 0 chooses by the loss on the rows learned.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.NetworkClassifier(restarts=st.Restarts(10, fraction=0))
+    NetworkClassifier(restarts=Restarts(n=10, fraction=0))
+    """
+
+    n: int = 1
+    fraction: float = 0.1
+    parameter: ClassVar[str] = "restarts"
+    choice: ClassVar[Any] = None
+    flat: ClassVar[dict[str, str]] = {"n": "restarts", "fraction": "validation_fraction"}
+
+    @classmethod
+    def fits(cls, params: Mapping[str, Any]) -> bool:
+        """Whether there are restarts."""
+        return "restarts" in params
+
+
+@dataclass(repr=False)
+class Tolerance(Option):
+    """tol=1e-6 with the quantity that it is compared with in batch solvers.
+
+    Parameters
+    ----------
+    tol : float
+        Norms and changes relative to their first values.
+    on : {"auto", "gradient", "objective", "parameters"}
+        What falls to `tol` when a batch solver stops.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearClassifier(solver="lbfgs", tol=st.Tolerance(1e-8, on="objective"))
+    LinearClassifier(solver='lbfgs', tol=Tolerance(tol=1e-08, on='objective'))
+    """
+
+    tol: float | None = None
+    on: str = "auto"
+    parameter: ClassVar[str] = "tol"
+    choice: ClassVar[None] = None
+    flat: ClassVar[dict[str, str]] = {"on": "tol_on"}
+
+
+@dataclass(repr=False)
+class Hashed(Option):
+    """multi_class="hashed": one against the rest, in one table of weights that all classes share.
+
+    Parameters
+    ----------
+    bits : int or "auto"
+        The table has 2^bits weights, however many classes there are; "auto" takes the bits of the hasher, or 22.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.LinearClassifier(multi_class=st.Hashed(bits=18))
+    LinearClassifier(multi_class=Hashed(bits=18))
+    """
+
+    bits: int | str = "auto"
+    parameter: ClassVar[str] = "multi_class"
+    choice: ClassVar[str] = "hashed"
+    flat: ClassVar[dict[str, str]] = {"bits": "table_bits"}
+
+
+@dataclass(repr=False)
+class Layers(Option):
+    """hidden=(64,) with the details of the layers of a network.
+
+    Parameters
+    ----------
+    sizes : tuple of int, int or "auto"
+        Units of each hidden layer, one layer after the other; "auto" is one layer of n/d units (2 to 512).
+    init : {"auto", "glorot", "he", "uniform", "zero"}
+        First weights: uniform with a variance by the sizes of the layers, uniform in ±0.1, or zero, from which the
+        units of a layer never part. "auto" is "he" for relu, else "glorot"; the input counts as |x|² units.
+    biases : bool
+        Whether units have biases.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> st.NetworkClassifier(st.Layers((32, 16), init="he"), link="relu")
+    NetworkClassifier(hidden=Layers(sizes=(32, 16), init='he'), link='relu')
+    """
+
+    sizes: Any = (64,)
+    init: str = "auto"
+    biases: bool = True
+    parameter: ClassVar[str] = "hidden"
+    choice: ClassVar[Any] = None
+    flat: ClassVar[dict[str, str]] = {"sizes": "hidden", "biases": "fit_intercept"}
+
+
+OPTIONS: dict[str, type[Option]] = {
+    option.__name__: option
+    for option in (
+        Mixing,
+        Replicas,
+        ElasticNet,
+        LP,
+        Quantile,
+        Huber,
+        EpsilonInsensitive,
+        Truncated,
+        Momentum,
+        Adam,
+        EarlyStopping,
+        Restarts,
+        Tolerance,
+        Hashed,
+        Layers,
+    )
+}
+
+
+def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters with every choice as its plain value, and the details of all choices under their flat names."""
+    flat = dict(params)
+    for name, value in params.items():
+        if isinstance(value, Option):
+            if value.parameter != name:
+                raise ParameterError(f"{name}={value!r} is an option of {value.parameter}=; give it there")
+            flat[name] = value.choice
+    for kind in OPTIONS.values():
+        given = params.get(kind.parameter)
+        own = given if isinstance(given, kind) else kind()
+        for flat_name, field in kind.flat_names().items() if kind.parameter in params else ():
+            if own is given or flat_name not in flat:
+                flat[flat_name] = getattr(own, field)
+    return flat
+
+
+def flat_signature(estimator: type) -> dict[str, Any]:
+    """Constructor arguments and the details of their choices, with defaults: what the shell has flags for."""
+    found = {name: parameter.default for name, parameter in inspect.signature(estimator).parameters.items()}
+    for kind in options_of(estimator):
+        for flat_name, field in kind.flat_names().items():
+            found.setdefault(flat_name, getattr(kind(), field))
+    return found
+
+
+def options_of(estimator: type) -> list[type[Option]]:
+    """The value objects that an estimator's parameters take."""
+    names = parameter_names(estimator)
+    return [kind for kind in getattr(estimator, "options", ()) if kind.parameter in names]
+
+
+def from_flat(estimator: type, flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments from flat ones, as the shell has them: details become the value object of their choice."""
+    names = parameter_names(estimator)
+    params = {name: value for name, value in flat.items() if name in names}
+    details = {name: value for name, value in flat.items() if name not in names}
+    if params.get("early_stopping") == "refit":
+        params["early_stopping"], details["refit"] = True, True
+    used: set[str] = set()
+    for kind in options_of(estimator):
+        own = {field: details[name] for name, field in kind.flat_names().items() if name in details}
+        if not own or not kind.fits(params):
+            continue
+        used |= {name for name in kind.flat_names() if name in details}
+        if kind.parameter in kind.flat_names() and kind.parameter in params:
+            own[kind.flat_names()[kind.parameter]] = params[kind.parameter]
+        params[kind.parameter] = kind(**own)
+    for name in details:
+        if name not in used:
+            owners = [kind for kind in options_of(estimator) if name in kind.flat_names()]
+            if not owners:
+                raise ParameterError(f"{estimator.__name__} has no parameter {name!r}; it has {', '.join(names)}")
+            choices = " or ".join(f"{kind.parameter}={kind.choice!r}" for kind in owners if kind.choice is not None)
+            raise ParameterError(f"{name}={details[name]!r} has no effect here; it belongs to {choices}")
+    return params

@@ -1,0 +1,329 @@
+"""Radial basis networks as scikit-learn estimators: h_k = exp(-gamma_k |w_k - x|^2), and a vote of every unit.
+
+Centres come from k-means, from a sample of the rows, or are all rows. Votes are solved in closed form, learned together
+with centres and widths by back-propagation, or fixed to the targets of the centres' own rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from steepest import kernels
+from steepest.data.chunk import Array, Chunk
+from steepest.data.source import Source, mix
+from steepest.errors import DataError, ParameterError
+from steepest.learners.base import State
+from steepest.learners.network.graph import Graph
+from steepest.learners.network.network import NetworkLearner
+from steepest.learners.network.network_settings import SCHEDULES, SOLVERS, NetworkSettings
+from steepest.learners.network.radial import RadialLearner, RadialSettings, median_distance
+from steepest.learners.penalties import check_alpha
+from steepest.learners.targets import checked_class_weight
+from steepest.models.base import Model, Run
+from steepest.models.options import EarlyStopping
+from steepest.models.supervised import Classifier, Regressor
+from steepest.parameters import choice, more_than, number, whole
+
+INITS = ("k-means", "sample", "all")
+VOTES = ("closed_form", "backprop", "fixed")
+# Widths that gamma="auto" tries, times one over the median squared distance of two centres.
+TRIED = (0.25, 1.0, 4.0, 16.0, 64.0)
+LARGEST_BYTES = 1 << 32  # of centres and sums
+BATCH_ROWS = 32
+
+Learner = NetworkLearner | RadialLearner
+
+
+class RBFModel(Model):
+    """What classifier and regressor share."""
+
+    n_units: int
+    init: str
+    votes: str
+    gamma: float | str
+    alpha: float
+    solver: Any
+    eta0: float | str
+    batch_size: int
+    class_weight: Any = None
+    loss = "squared"
+
+    def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
+        if self.votes == "backprop" and self.init == "all" and validation is None and not self.early_stopping:
+            raise ParameterError(
+                "init='all' with votes='backprop' would narrow the bump of every row until the rows are learned by "
+                "heart; set early_stopping=True, so that held-out rows end it, or solve the votes in closed form"
+            )
+        return super()._fit(source, validation, run)
+
+    def _n_epochs(self) -> int:
+        return super()._n_epochs() if self.votes == "backprop" else 1
+
+    def settings_for(self, n_rows: int | None) -> Any:
+        """The constructor's arguments, checked and resolved."""
+        votes = choice("votes", self.votes, VOTES)
+        init = choice("init", self.init, INITS)
+        if votes == "fixed" and init == "k-means":
+            raise ParameterError("votes='fixed' are targets of rows, which centres of k-means are not; use init='all'")
+        alpha, weight = check_alpha(number("alpha", self.alpha)), checked_class_weight(self.class_weight)
+        if votes != "backprop":
+            return RadialSettings(self.task, votes, alpha, weight)
+        solver = choice("solver", self.solver, tuple(SOLVERS))
+        rows = None if n_rows is None else float(n_rows * whole("epochs", self.epochs, 1))
+        schedule = choice("schedule", self.schedule, SCHEDULES)
+        size = whole("batch_size", self.batch_size, 1)
+        return NetworkSettings(
+            graph=Graph.radial(1).as_dict(),
+            task=self.task,
+            loss="softmax" if self.task == "classify" else "squared",
+            solver=solver,
+            schedule=("constant" if rows is None else "linear") if schedule == "auto" else schedule,
+            eta0=0.01 if self.eta0 == "auto" else more_than("eta0", self.eta0, 0.0),
+            planned_rows=math.inf if rows is None else max(rows, 1.0),
+            l2=alpha,
+            batch_size=size if n_rows is None else max(1, min(size, n_rows)),
+            seed=self.seed(),
+            dtype="float64",
+            class_weight=weight,
+        )
+
+    def _learner_for(self, settings: Any, source: Source, labels: Any) -> Learner:
+        """A learner around centres that are chosen now, in a pass of their own."""
+        centres, targets = self._centres(source)
+        gammas = self._gammas(centres)
+        if isinstance(settings, RadialSettings):
+            own = targets if settings.votes == "fixed" else None
+            rows = 1 if own is not None else len(centres) + 1
+            _refuse_huge(len(gammas) * rows * rows * 8, f"the sums over {len(centres):,} units")
+            return RadialLearner(settings, centres, gammas, labels, own)
+        settings = replace(settings, graph=Graph.radial(len(centres)).as_dict())
+        width = float(gammas[len(gammas) // 2])
+        start = {"x>h1": np.ascontiguousarray(centres.T), "gamma h1": np.full(len(centres), math.log(width))}
+        return NetworkLearner(settings, centres.shape[1], labels, start)
+
+    def _centres(self, source: Source) -> tuple[Array, Array | None]:
+        """(centres, their targets where they are rows)."""
+        if self.init == "k-means":
+            from steepest.models.kmeans import KMeans
+
+            n_units = whole("n_units", self.n_units, 1)
+            if source.n_rows is not None:
+                n_units = min(n_units, source.n_rows)
+            found = KMeans(n_units, random_state=self.seed()).fit_stream(source)
+            return np.asarray(found.cluster_centers_, np.float64), None
+        rows = _every_row(source) if self.init == "all" else _sample(source, self._sample_size(source), self.seed())
+        if not rows:
+            raise DataError("the data holds no rows; nothing can be learned from it")
+        width = max(part.n_features for part in rows)
+        _refuse_huge(sum(part.n_rows for part in rows) * width * 8, "the centres")
+        return np.concatenate([_dense(part, width) for part in rows]), np.concatenate([_targets(part) for part in rows])
+
+    def _sample_size(self, source: Source) -> int:
+        size = whole("n_units", self.n_units, 1)
+        return size if source.n_rows is None else min(size, source.n_rows)
+
+    def _gammas(self, centres: Array) -> Array:
+        if isinstance(self.gamma, str):
+            choice("gamma", self.gamma, ("auto",))
+            return np.array(TRIED) / median_distance(centres)
+        return np.array([more_than("gamma", self.gamma, 0.0)])
+
+    @classmethod
+    def _restore(cls, settings: Any, state: State) -> Learner:
+        plain = settings.as_dict() if not isinstance(settings, dict) else settings
+        if "graph" in plain:
+            return NetworkLearner.from_state(NetworkSettings.from_dict(plain), state)
+        return RadialLearner.from_state(RadialSettings.from_dict(plain), state)
+
+    # --------------------------------------------------------------------------------------------- looking inside
+
+    @property
+    def centers_(self) -> Array:
+        """Centres, one row per unit."""
+        self._check_fitted()
+        if isinstance(self.learner_, RadialLearner):
+            return self.learner_.centres
+        return np.asarray(self.learner_.parameters()["x>h1"].T)
+
+    @property
+    def gamma_(self) -> Array:
+        """The width of every unit: exp(-gamma |w - x|^2)."""
+        self._check_fitted()
+        if isinstance(self.learner_, RadialLearner):
+            return np.full(len(self.learner_.centres), self.learner_.gamma)
+        return np.asarray(np.exp(self.learner_.parameters()["gamma h1"]))
+
+    @property
+    def votes_(self) -> Array:
+        """What each unit adds to each output where it is at its height, shape (units, outputs)."""
+        self._check_fitted()
+        if isinstance(self.learner_, RadialLearner):
+            return np.asarray(self.learner_.weights()[0])
+        return np.asarray(self.learner_.parameters()["h1>y"])
+
+    @property
+    def n_nonzero_(self) -> int:
+        """Votes that are not zero."""
+        return int(np.count_nonzero(self.votes_))
+
+
+class RBFClassifier(Classifier, RBFModel):
+    """A radial basis classifier: votes of units that answer near their centres, h_k = exp(-gamma_k |w_k - x|²).
+
+    Parameters
+    ----------
+    n_units : int
+        How many, unless init="all".
+    init : {"k-means", "sample", "all"}
+        Centres: of clusters, rows drawn by chance, or every row.
+    votes : {"closed_form", "backprop", "fixed"}
+        "closed_form" solves the least squares of the classes as -1 and +1 with the ridge `alpha`. "backprop" learns
+        votes, centres and widths under the soft maximum (and has probabilities). "fixed" lets each centre's row vote
+        for its own class, Σ v h / Σ h: with init="all", nearest neighbours weighed by distance.
+    gamma : float or "auto"
+        The width of all units; "auto" chooses by the leave-one-out error among widths around one over the median
+        squared distance of two centres, or starts from the middle one under "backprop".
+    alpha : float
+        Penalty ½ alpha |v|² of the votes.
+    solver, schedule, eta0, epochs, batch_size, tol, early_stopping, shuffle
+        Of votes="backprop", as in NetworkClassifier, with early stopping a must for init="all"; others need one pass.
+    class_weight, n_jobs, hasher, random_state, verbose
+        As in NetworkClassifier.
+
+    Attributes
+    ----------
+    centers_, gamma_, votes_, classes_, n_iter_, n_features_in_, history_, n_nonzero_
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], ["no", "yes", "yes", "no"]
+    >>> st.RBFClassifier(init="all", gamma=2.0, random_state=0).fit(X, y).predict(X).tolist()
+    ['no', 'yes', 'yes', 'no']
+    """
+
+    def __init__(
+        self,
+        n_units: int = 32,
+        *,
+        init: str = "k-means",
+        votes: str = "closed_form",
+        gamma: float | str = "auto",
+        alpha: float = 1e-6,
+        solver: str = "adam",
+        schedule: str = "auto",
+        eta0: float | str = "auto",
+        epochs: int = 20,
+        batch_size: int = BATCH_ROWS,
+        tol: float | None = None,
+        early_stopping: bool | EarlyStopping = False,
+        class_weight: Any = None,
+        shuffle: str = "rows",
+        n_jobs: int = 1,
+        hasher: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self._store(locals())
+
+    def _is_softmax(self) -> bool:
+        return self.votes == "backprop"
+
+    def _loss_name(self) -> str:
+        return "log" if self.votes == "backprop" else "squared"
+
+    def new_learner(self, settings: Any, source: Source, classes: Any = None) -> Learner:
+        """A learner that has seen nothing yet."""
+        settings, labels = self._class_labels(settings, source, classes)
+        return self._learner_for(settings, source, labels)
+
+
+class RBFRegressor(Regressor, RBFModel):
+    """A radial basis regressor: Σ v_k exp(-gamma_k |w_k - x|²) + b by least squares.
+
+    The parameters are those of RBFClassifier. votes="fixed" is the mean of the centres' targets weighed by h, the
+    kernel regression of Nadaraya and Watson.
+
+    Examples
+    --------
+    >>> import numpy as np, steepest as st
+    >>> x = np.linspace(-3, 3, 50)[:, None]
+    >>> model = st.RBFRegressor(12, random_state=0).fit(x, np.sin(x).ravel())
+    >>> bool(np.abs(model.predict([[1.0]]) - np.sin(1.0))[0] < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        n_units: int = 32,
+        *,
+        init: str = "k-means",
+        votes: str = "closed_form",
+        gamma: float | str = "auto",
+        alpha: float = 1e-6,
+        solver: str = "adam",
+        schedule: str = "auto",
+        eta0: float | str = "auto",
+        epochs: int = 20,
+        batch_size: int = BATCH_ROWS,
+        tol: float | None = None,
+        early_stopping: bool | EarlyStopping = False,
+        shuffle: str = "rows",
+        n_jobs: int = 1,
+        hasher: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self._store(locals())
+
+    def new_learner(self, settings: Any, source: Source, classes: Any = None) -> Learner:
+        """A learner that has seen nothing yet."""
+        return self._learner_for(settings, source, ())
+
+
+def _refuse_huge(n_bytes: int, what: str) -> None:
+    if n_bytes > LARGEST_BYTES:
+        raise DataError(
+            f"{what} would take {n_bytes / 2**30:.1f} GB; take fewer units (init='sample') or hash to fewer features"
+        )
+
+
+def _as_they_come(source: Source) -> Iterator[Chunk]:
+    return iter(source.shuffle("never"))
+
+
+def _every_row(source: Source) -> list[Chunk]:
+    return [chunk.packed() for chunk in _as_they_come(source)]
+
+
+def _sample(source: Source, size: int, seed: int) -> list[Chunk]:
+    """The rows whose stable numbers have the smallest hashes: the same ones whatever the chunks are."""
+    kept: list[tuple[int, int, Chunk]] = []
+    for chunk in _as_they_come(source):
+        ids = chunk.row_ids
+        keys = mix(ids, seed)
+        for visit in np.argsort(keys, kind="stable")[:size]:
+            kept.append((int(keys[visit]), int(ids[visit]), chunk.span(int(visit), int(visit) + 1).packed()))
+        kept = sorted(kept, key=lambda row: row[:2])[:size]
+    return [row for _, _, row in kept]
+
+
+def _dense(rows: Chunk, width: int) -> Array:
+    dense, used = np.zeros((rows.n_rows, width)), np.zeros(width, np.uint8)
+    done = kernels.network_densify(rows.as_rows(), dense, used)
+    if done < rows.n_rows or not np.isfinite(dense).all():
+        bad = done if done < rows.n_rows else int(np.argmin(np.isfinite(dense).all(axis=1)))
+        kind = "a column out of range" if done < rows.n_rows else "NaN or infinity"
+        raise DataError(f"Input X contains {kind}: row {int(rows.row_ids[bad])}; drop the row or fill the value")
+    return dense
+
+
+def _targets(rows: Chunk) -> Array:
+    if rows.y is None:
+        raise DataError("the data has no targets to learn from; give y or read a file with labels")
+    return rows.visited(rows.y)

@@ -1,0 +1,146 @@
+"""Ranked lists from a factor model: the best items for users, and neighbours by cosine.
+
+Scores are products of factors in blocks (native), so that many users cost little more than reading the items. Ties go
+to the item seen first in training.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steepest import kernels
+from steepest.data.chunk import Array
+from steepest.data.ids import IdBook, as_ids
+from steepest.errors import DataError, ParameterError
+
+Filter = Callable[[Any], bool] | Collection[Any] | None
+SHOWN = 5  # lists, and items of each, that are printed
+
+
+@dataclass(frozen=True, repr=False)
+class Recommendations:
+    """A ranked list for each user; iterating gives (user, [(item, score), ...]).
+
+    Attributes
+    ----------
+    users : array of ids, as asked for
+    codes : (n, k) codes of items, best first; -1 where there are no more
+    scores : (n, k)
+    cold : array of bool
+        True where the user is unknown, so that the list is the most popular items and the scores are their counts
+        (or the items' biases, if the model has any).
+    """
+
+    users: Array
+    codes: Array
+    scores: Array
+    cold: Array
+    book: IdBook
+
+    def __repr__(self) -> str:
+        lists = [self._line(number) for number in range(min(len(self), SHOWN))]
+        if len(self) > SHOWN:
+            lists.append(f"... and {len(self) - SHOWN:,} more")
+        return "\n  ".join([f"<{len(self):,} ranked list{'' if len(self) == 1 else 's'}", *lists]) + ">"
+
+    def _line(self, number: int) -> str:
+        """One list in short: who asked, the first items with their scores, how many more there are."""
+        n_items = int(np.count_nonzero(self.codes[number] >= 0))
+        parts = [f"{reprlib.repr(item)} {score:.4g}" for item, score in self[number][:SHOWN]]
+        if n_items > SHOWN:
+            parts.append(f"... {n_items - SHOWN} more")
+        note = " (cold)" if self.cold[number] else ""
+        return f"{reprlib.repr(self.users[number : number + 1].tolist()[0])}{note}: {', '.join(parts) or 'nothing'}"
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __getitem__(self, number: int) -> list[tuple[Any, float]]:
+        """The list of the n-th user."""
+        kept = self.codes[number] >= 0
+        ids = self.book.ids[self.codes[number][kept]].tolist()
+        return list(zip(ids, self.scores[number][kept].tolist(), strict=True))
+
+    def __iter__(self) -> Iterator[tuple[Any, list[tuple[Any, float]]]]:
+        return ((user, self[number]) for number, user in enumerate(self.users.tolist()))
+
+    @property
+    def items(self) -> Array:
+        """(n, k) ids; None where a list is shorter."""
+        found = np.full(self.codes.shape, None, object)
+        kept = self.codes >= 0
+        found[kept] = self.book.ids[self.codes[kept]].tolist()
+        return found
+
+
+def as_list(ids: Any, what: str) -> Array:
+    """One id or a sequence of them."""
+    if isinstance(ids, str | bytes) or not hasattr(ids, "__len__") or isinstance(ids, tuple):
+        ids = [ids]
+    return as_ids(ids, what)
+
+
+def best_rows(
+    queries: Array, rows: Array, bias: Array, k: int, excluded: tuple[Array, Array] | None, n_threads: int
+) -> tuple[Array, Array]:
+    """(numbers, scores) of each query's k best rows by product plus bias; -1 and -infinity where there are no more."""
+    k = max(min(k, len(rows)), 1)
+    scores = np.full((len(queries), k), -np.inf, np.float32)
+    best = np.full((len(queries), k), -1, np.int32)
+    if len(queries) and len(rows):
+        kernels.factor_top(queries, rows, bias, excluded, scores, best, n_threads)
+    best[np.isneginf(scores)] = -1
+    return best, scores
+
+
+def allowed_bias(bias: Array, book: IdBook, filter: Filter) -> Array:
+    """The bias of items, minus infinity where a filter forbids them."""
+    if filter is None:
+        return bias
+    if callable(filter):
+        allowed = np.fromiter((bool(filter(value)) for value in book.ids.tolist()), bool, len(book))
+    elif isinstance(filter, np.ndarray) and filter.dtype == bool:
+        if filter.shape != (len(book),):
+            raise ParameterError(
+                f"filter has shape {filter.shape}; as a mask it needs one place for each of {len(book)} items"
+            )
+        allowed = filter
+    else:
+        allowed = np.zeros(len(book), bool)
+        codes = book.codes(as_ids(list(filter), "item"))
+        allowed[codes[codes >= 0]] = True
+    return np.where(allowed, bias, -np.inf).astype(np.float32)
+
+
+def unit_rows(factors: Array) -> Array:
+    """Rows of length one; zero rows stay zero."""
+    norms = np.sqrt(np.einsum("ij,ij->i", factors, factors))
+    return np.ascontiguousarray(factors / np.where(norms > 0, norms, 1)[:, None], np.float32)
+
+
+def seen_rows(indptr: Array, indices: Array, rows: Array) -> tuple[Array, Array]:
+    """The CSR rows of these users (-1: none)."""
+    known = np.where(rows >= 0, rows, 0)
+    inside = (rows >= 0) & (rows < len(indptr) - 1)
+    known = np.where(inside, known, 0)
+    lengths = (
+        np.where(inside, indptr[known + 1] - indptr[known], 0) if len(indptr) > 1 else np.zeros(len(rows), np.int64)
+    )
+    starts = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    first = indptr[known] if len(indptr) > 1 else np.zeros(len(rows), np.int64)
+    at = np.arange(starts[-1]) + np.repeat(first - starts[:-1], lengths)
+    return starts, np.ascontiguousarray(indices[at], np.int32)
+
+
+def check_known(codes: Array, ids: Array, what: str) -> None:
+    """An id that must be known but is not is an error that names it."""
+    if (codes < 0).any():
+        unknown = ids[int(np.flatnonzero(codes < 0)[0])]
+        unknown = unknown.item() if isinstance(unknown, np.generic) else unknown
+        raise DataError(f"the {what} {unknown!r} was not seen in training; fold it in, or leave it out")

@@ -1,0 +1,353 @@
+"""The faces of supervised models: what scikit-learn's users call on a classifier and on a regressor.
+
+They turn a learner's scores into labels, probabilities or numbers, and never ask how the scores came about. A learner
+shows `book`, `several_targets` and `n_outputs` beside what every learner has.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from steepest.data.chunk import Array, Chunk
+from steepest.data.source import ArraySource, Source, as_targets
+from steepest.engine.history import History
+from steepest.errors import DataError
+from steepest.learners.labels import distinct
+from steepest.learners.losses import LOSSES
+from steepest.learners.targets import balanced_weights
+from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
+from steepest.models.base import Model
+from steepest.models.options import Option
+
+
+class Classifier(Model):
+    """Labels from scores."""
+
+    kind = "classifier"
+    task = "classify"
+    loss: Any
+    class_weight: Any
+    classes_: Array
+
+    def _is_softmax(self) -> bool:
+        """Whether the scores of several classes belong to one soft maximum."""
+        return False
+
+    def _loss_name(self) -> str:
+        """The loss of one score, whose link gives a probability."""
+        return str(self.loss)
+
+    def _finish(self, learner: Any, history: History, executor: Any) -> None:
+        super()._finish(learner, history, executor)
+        if len(learner.book) < 2 and not learner.several_targets:
+            raise one_class(learner.book.labels)
+
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+        """Rows in memory as a source, hashed if they are raw."""
+        if y is None:
+            raise no_targets(self)
+        targets = class_targets(y)
+        source = super().source_of(X, targets, sample_weight)
+        if targets.ndim == 1:
+            source.labels = distinct(targets)
+        return source
+
+    def _class_labels(self, settings: Any, source: Source, classes: Any) -> tuple[Any, list[Any]]:
+        """(settings with the weights of classes, labels that are known before learning)."""
+        labels = source.labels if classes is None else np.unique(np.asarray(classes))
+        self._label_dtype = None if labels is None else labels.dtype
+        if labels is None:
+            return settings, []
+        if len(labels) < 2:
+            raise one_class(labels.tolist())
+        if settings.class_weight == "balanced" and isinstance(source, ArraySource) and classes is None:
+            settings = replace(settings, class_weight=balanced(source, labels))
+        return settings, labels.tolist()
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Learns these rows once, in order, from where the model is.
+
+        Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
+        """
+        if not hasattr(self, "learner_"):
+            self._plan_for_arrays(X, y, classes, more_to_come=True)
+        source = self.source_of(X, y, sample_weight)
+        source.labels = None
+        self._check_width(source)
+        return self._learn_more(source, classes)
+
+    def _refresh(self) -> None:
+        super()._refresh()
+        learner = self.learner_
+        if learner.several_targets:
+            names = getattr(self, "_target_names", None)
+            self.classes_ = np.arange(learner.n_outputs) if names is None else np.array(names)
+            return
+        labels, self._label_order = learner.book.sorted_labels()
+        self._in_order = bool((self._label_order[:-1] < self._label_order[1:]).all())
+        dtype = getattr(self, "_label_dtype", None)
+        self.classes_ = labels if dtype is None or dtype.kind in "US" else labels.astype(dtype)
+
+    def adopt(self, learner: Any, history: History, source: Source) -> None:
+        """Takes a learner that was fitted; classes have the type of the labels given."""
+        if source.labels is not None:
+            self._label_dtype = source.labels.dtype
+        super().adopt(learner, history, source)
+
+    def _by_output(self, values: Array) -> Array:
+        """What the learner has by output, in the order of `classes_`; one row for two classes."""
+        if self.learner_.several_targets or self._in_order:
+            return values
+        return -values if self.learner_.n_outputs == 1 else values[self._label_order]
+
+    def _decisions(self, scores: Array) -> Array:
+        """Scores in the order of `classes_`; one column for two classes."""
+        decisions = self._by_output(scores.T).T
+        return decisions[:, 0] if decisions.shape[1] == 1 and not self.learner_.several_targets else decisions
+
+    def decision_function(self, X: Any) -> Array:
+        """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""
+        return self._decisions(self._scores_of(X))
+
+    def decisions_of(self, chunk: Chunk) -> Array:
+        """The decision function for the rows of a chunk."""
+        return self._decisions(self._scores(chunk))
+
+    def labels_of(self, decisions: Array) -> Array:
+        """Predicted classes from what the decision function says."""
+        if self.learner_.several_targets:
+            return self._sets_of(decisions).astype(np.int64)
+        if decisions.ndim == 1:
+            if len(decisions) == 1 and len(self.classes_) > 1:  # alone, a row is answered at half the price
+                place = int(decisions.item() > 0)
+                return self.classes_[place : place + 1].copy()
+            second = decisions > 0 if len(self.classes_) > 1 else np.zeros(len(decisions), bool)
+            return np.asarray(self.classes_.take(second))
+        return np.asarray(self.classes_.take(decisions.argmax(axis=1)))
+
+    def _sets_of(self, decisions: Array) -> Array:
+        """Which labels each row has: those with a score above zero, or the best one if no row is without a label."""
+        found = decisions > 0
+        if not getattr(self.learner_, "has_bare_rows", True):
+            bare = np.flatnonzero(~found.any(axis=1))
+            found[bare, decisions[bare].argmax(axis=1)] = True
+        return found
+
+    def predict(self, X: Any) -> Array:
+        """The most likely class of every row, or 0/1 columns for multi-label."""
+        return self.labels_of(self.decision_function(X))
+
+    @property
+    def predict_proba(self) -> Callable[[Any], Array]:
+        """Probabilities of the classes, shape (n, classes); only losses that have them have this method."""
+        if self._loss_name() in LOSSES and LOSSES[self._loss_name()].link is None:
+            raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'squared_hinge'")
+        return lambda X: self.probabilities_of(self.decision_function(X))
+
+    @property
+    def predict_log_proba(self) -> Callable[[Any], Array]:
+        """Logarithms of the probabilities."""
+        probabilities = self.predict_proba
+
+        def logarithms(X: Any) -> Array:
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(probabilities(X)))
+
+        return logarithms
+
+    def probabilities_of(self, decisions: Array) -> Array:
+        """Probabilities of the classes from what the decision function says."""
+        if decisions.ndim == 2 and not self.learner_.several_targets and self._is_softmax():
+            e = np.exp(decisions - decisions.max(axis=1, keepdims=True))
+            return np.asarray(e / e.sum(axis=1, keepdims=True))
+        positive = LOSSES[self._loss_name()].probability(decisions)
+        assert positive is not None
+        if self.learner_.several_targets:
+            return np.asarray(positive)
+        if decisions.ndim == 1:
+            if len(self.classes_) == 1:
+                return np.ones((len(positive), 1))
+            both = np.empty((len(positive), 2))  # filled by hand: column_stack takes as long as the text
+            both[:, 0], both[:, 1] = 1 - positive, positive
+            return both
+        total = positive.sum(axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / decisions.shape[1]))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on these rows."""
+        right = np.asarray(self.predict(X) == np.asarray(y))
+        if right.ndim == 2:
+            right = np.asarray(right.all(axis=1))
+        return float(np.average(right, weights=sample_weight))
+
+    def predict_stream(self, source: Source, *, proba: bool = False) -> Iterator[Array]:
+        """Predictions (or probabilities) chunk by chunk."""
+        for _, scores in self._stream_scores(source):
+            decisions = self._decisions(scores)
+            yield self.probabilities_of(decisions) if proba else self.labels_of(decisions)
+
+    def evaluate_stream(self, source: Source) -> dict[str, Any]:
+        """Rows, loss, accuracy and more over a source of labelled rows."""
+        if getattr(self, "learner_", None) is not None and self.learner_.several_targets:
+            return self._evaluate_labels(source)
+        metrics = None
+        for chunk, scores in self._known_rows(source):
+            metrics = metrics or ClassificationMetrics(self.classes_)
+            coded = self.learner_.code_for_scoring(chunk)
+            losses, weight = self._row_losses(coded, scores)
+            assert coded.y is not None
+            codes = coded.visited(coded.y).astype(np.int64)
+            codes = (codes + 1) // 2 if self.learner_.n_outputs == 1 else codes
+            place = np.argsort(self._label_order)
+            decisions = self._decisions(scores)
+            predicted = (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
+            metrics.add(place[codes], predicted, losses, weight)
+        if metrics is None:
+            raise DataError("the data holds no rows to evaluate on")
+        return metrics.result()
+
+    def _known_rows(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
+        """Chunks and scores without the rows whose labels were never seen in training; the source says what is done."""
+        for chunk, scores in self._stream_scores(source):
+            if chunk.y is None:
+                raise DataError("the data holds no labels to evaluate on; name their column")
+            known = chunk.visited(self.learner_.book.codes(chunk.y)) >= 0
+            if not known.all():
+                self._refuse_labels(source, chunk, ~known)
+                chunk, scores = chunk.visit(chunk.row_numbers[known]), scores[known]
+            if chunk.n_rows:
+                yield chunk, scores
+
+    def _refuse_labels(self, source: Source, chunk: Chunk, unknown: Array) -> None:
+        """Rows with labels that were never seen in training: the source says what is done with them."""
+        assert chunk.y is not None
+        labels = chunk.visited(chunk.y)[unknown].tolist()
+        faults = [f"the label {label!r} was never seen in training" for label in labels]
+        classes = ", ".join(repr(label) for label in self.classes_[:10].tolist())
+        remedy = f'the classes are {classes}; correct the label or pass on_bad_line="skip"'
+        source.refuse_rows(chunk.row_ids[unknown].tolist(), faults, remedy)
+
+    def _evaluate_labels(self, source: Source) -> dict[str, Any]:
+        metrics = MultiLabelMetrics()
+        for chunk, scores in self._stream_scores(source):
+            coded = self.learner_.code_for_scoring(chunk)
+            losses, weight = self._row_losses(coded, scores)
+            assert coded.y is not None
+            metrics.add(coded.visited(coded.y) > 0, self._sets_of(scores), losses, weight)
+        return metrics.result()
+
+
+class Regressor(Model):
+    """Numbers from scores."""
+
+    kind = "regressor"
+    task = "regress"
+    loss: Any
+
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+        """Rows in memory as a source, hashed if they are raw."""
+        if y is None:
+            raise no_targets(self)
+        return super().source_of(X, _real_targets(y), sample_weight)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learns these rows once, in order, from where the model is; two calls learn the same as one."""
+        if not hasattr(self, "learner_"):
+            self._plan_for_arrays(X, y, more_to_come=True)
+        source = self.source_of(X, y, sample_weight)
+        self._check_width(source)
+        return self._learn_more(source)
+
+    def _loss_name(self) -> str:
+        """The loss, whose link gives the mean."""
+        return str(self.loss.choice if isinstance(self.loss, Option) else self.loss)
+
+    def _means(self, scores: Array) -> Array:
+        values = np.asarray(LOSSES[self._loss_name()].mean(scores))
+        return values if self.learner_.several_targets else values[:, 0]
+
+    def predict(self, X: Any) -> Array:
+        """Predicted targets."""
+        return self._means(self._scores_of(X))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² on these rows."""
+        truth = np.asarray(y, np.float64)
+        weight = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        share = weight.reshape(-1, *([1] * (truth.ndim - 1)))
+        residual = (share * (truth - self.predict(X)) ** 2).sum(axis=0)
+        spread = (share * (truth - np.average(truth, axis=0, weights=weight)) ** 2).sum(axis=0)
+        return float(np.mean(1 - residual / np.where(spread > 0, spread, 1)))
+
+    def predict_stream(self, source: Source) -> Iterator[Array]:
+        """Predicted targets chunk by chunk."""
+        for _, scores in self._stream_scores(source):
+            yield self._means(scores)
+
+    def evaluate_stream(self, source: Source) -> dict[str, Any]:
+        """Rows, loss, rmse, mae and R² over a source of labelled rows."""
+        metrics = RegressionMetrics()
+        for chunk, scores in self._stream_scores(source):
+            coded = self.learner_.code_for_scoring(chunk)
+            losses, weight = self._row_losses(coded, scores)
+            assert coded.y is not None
+            metrics.add(coded.visited(coded.y), self._means(scores), losses, weight)
+        if metrics.rows == 0:
+            raise DataError("the data holds no rows to evaluate on")
+        return metrics.result()
+
+
+def class_targets(y: Any) -> Array:
+    """Targets of a classifier, checked as scikit-learn checks them; a column is warned about and flattened."""
+    targets = np.asarray(y)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        _warn_column()
+        targets = targets.ravel()
+    if targets.dtype.kind == "f" and targets.ndim == 1 and np.isfinite(targets).all() and (targets % 1 != 0).any():
+        raise DataError(
+            "Unknown label type: continuous. y holds fractions; a classifier needs classes, a regressor takes numbers"
+        )
+    if targets.dtype.kind == "O" and targets.ndim == 1 and not all(isinstance(label, str) for label in targets):
+        kinds = {type(label).__name__ for label in targets}
+        raise DataError(f"Unknown label type: y holds objects ({', '.join(sorted(kinds))}); give strings or numbers")
+    if targets.dtype.kind in "biufOUS":
+        as_targets(targets)
+    return targets
+
+
+def _real_targets(y: Any) -> Array:
+    targets = np.asarray(y)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        _warn_column()
+    return as_targets(targets.astype(np.float64) if targets.dtype.kind == "O" else targets)
+
+
+def _warn_column() -> None:
+    try:
+        from sklearn.exceptions import DataConversionWarning as Category
+    except ImportError:
+        Category = UserWarning
+    warnings.warn("A column-vector y was passed when a 1d array was expected; it was flattened", Category, stacklevel=4)
+
+
+def no_targets(model: Model) -> DataError:
+    """The error for a fit without targets."""
+    return DataError(f"{type(model).__name__} requires y to be passed, but the target y is None")
+
+
+def one_class(labels: list[Any]) -> DataError:
+    """The error for targets that leave nothing to tell apart."""
+    return DataError(f"y holds one class only, {labels[:1]}; a classifier needs at least two classes to tell apart")
+
+
+def balanced(source: ArraySource, labels: Array) -> dict[Any, float]:
+    """n / (classes * weight of the class), from all rows."""
+    y = source.block.y
+    assert y is not None
+    weight = np.ones(len(y)) if source.block.weight is None else source.block.weight
+    return balanced_weights({label: float(weight[y == label].sum()) for label in labels.tolist()})

@@ -1,0 +1,113 @@
+"""The scikit-learn protocol without scikit-learn: parameters by introspection, cloning, tags, and what is not fitted.
+
+A constructor only stores its arguments; `fit` checks them; what is learned ends in an underscore. scikit-learn is
+imported only when it asks for tags, so that the command line and servers start fast. The functions here are methods of
+`Model` (models/base.py) and of `Estimator`, the small base of hashers and value objects.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, ClassVar, Self
+
+from steepest.errors import ParameterError
+
+
+def parameter_names(cls: type) -> tuple[str, ...]:
+    """Names of the constructor's arguments."""
+    return _names(cls)
+
+
+@functools.cache
+def _names(cls: Any) -> tuple[str, ...]:
+    return tuple(name for name in inspect.signature(cls).parameters if name != "self")
+
+
+def store(self: Any, arguments: dict[str, Any]) -> None:
+    """All that a constructor does: each argument becomes the attribute of its name, unchanged."""
+    for name, value in arguments.items():
+        if name not in ("self", "__class__"):
+            setattr(self, name, value)
+
+
+def get_params(self: Any, deep: bool = True) -> dict[str, Any]:
+    """Constructor arguments by name; with `deep`, also those of the objects among them, as `name__inner`."""
+    params = {name: getattr(self, name) for name in parameter_names(type(self))}
+    if deep:
+        nested = {k: v for k, v in params.items() if hasattr(v, "get_params") and not isinstance(v, type)}
+        for name, value in nested.items():
+            params.update({f"{name}__{key}": inner for key, inner in value.get_params().items()})
+    return params
+
+
+def set_params(self: Any, **params: Any) -> Any:
+    """Changes constructor arguments; `part__name` reaches into an object among them."""
+    known = parameter_names(type(self))
+    for name, value in params.items():
+        own, _, inner = name.partition("__")
+        if own not in known:
+            raise ParameterError(f"{type(self).__name__} has no parameter {own!r}; it has {', '.join(known)}")
+        if inner:
+            part = getattr(self, own)
+            if not hasattr(part, "set_params"):
+                raise ParameterError(f"{own}={part!r} has no parameter {inner!r}; give an object that has it")
+            part.set_params(**{inner: value})
+        else:
+            setattr(self, own, value)
+    return self
+
+
+def describe(self: Any) -> str:
+    """The call that makes this object: its class and the arguments that differ from their defaults."""
+    defaults = inspect.signature(type(self)).parameters
+    params = get_params(self, deep=False)
+    changed = [f"{name}={value!r}" for name, value in params.items() if repr(value) != repr(defaults[name].default)]
+    return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def tags(kind: str) -> Any:
+    """scikit-learn's tags of a classifier, regressor, transformer, ..."""
+    from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags, TransformerTags
+
+    classifier, regressor = kind == "classifier", kind == "regressor"
+    return Tags(
+        estimator_type=kind if classifier or regressor else None,
+        target_tags=TargetTags(required=classifier or regressor, multi_output=regressor),
+        classifier_tags=ClassifierTags(multi_label=True) if classifier else None,
+        regressor_tags=RegressorTags() if regressor else None,
+        transformer_tags=TransformerTags() if kind == "transformer" else None,
+        input_tags=InputTags(sparse=True),
+    )
+
+
+def not_fitted(self: Any, way_out: str) -> Exception:
+    """An error that callers from scikit-learn know, if it is installed."""
+    message = f"This {type(self).__name__} is not fitted yet; {way_out}"
+    try:
+        from sklearn.exceptions import NotFittedError
+    except ImportError:
+        return ParameterError(message)
+    return NotFittedError(message)  # type: ignore[no-any-return]
+
+
+class Estimator:
+    """Parameters by introspection, as scikit-learn expects them."""
+
+    _kind: ClassVar[str] = ""  # "transformer", ...
+    _store = store
+    get_params = get_params
+    __repr__ = describe
+    _not_fitted = not_fitted
+
+    @classmethod
+    def _parameters(cls) -> tuple[str, ...]:
+        return parameter_names(cls)
+
+    def __sklearn_tags__(self) -> Any:
+        return tags(self._kind)
+
+    def set_params(self, **params: Any) -> Self:
+        """Changes constructor arguments; `part__name` reaches into an object among them."""
+        set_params(self, **params)
+        return self

@@ -1,0 +1,1 @@
+"""Choosing among models: cross-validation, tuning, races and regularization paths."""

@@ -1,0 +1,214 @@
+"""Cross-validation: how well an estimator does on rows that it has not seen, measured k times.
+
+Rows are dealt to k folds by their stable numbers (see data/folds.py); each fold is measured by a model that learned
+from the others. Folds run side by side in threads, each on its own, so the result does not depend on `n_jobs`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.data.folds import Folds, Rows, assign_folds, survey_rows, with_groups
+from steepest.data.raw import cache_of, is_raw
+from steepest.data.readers.raw_arrays import RawArrays
+from steepest.data.source import Source, from_arrays
+from steepest.errors import DataError, ParameterError
+from steepest.models.base import Model, threads
+from steepest.parameters import choice, whole
+
+USUAL = ("loss", "accuracy", "rmse")
+
+
+@dataclass(frozen=True, slots=True)
+class CrossValidation:
+    """Measures of every fold, and their means.
+
+    Attributes
+    ----------
+    folds : list of dict
+        For each fold `fold`, `rows` (measured on), `seconds` (of learning) and the metrics.
+    metrics : tuple of str
+    models : list
+        The model of every fold, if they were to be kept.
+    """
+
+    folds: list[dict[str, Any]]
+    metrics: tuple[str, ...]
+    models: list[Any] = field(default_factory=list, repr=False)
+
+    def __getitem__(self, metric: str) -> Array:
+        """One metric over the folds."""
+        return np.array([fold[metric] for fold in self.folds])
+
+    def mean(self, metric: str) -> float:
+        """The mean over the folds."""
+        return float(self[metric].mean())
+
+    def sd(self, metric: str) -> float:
+        """The standard deviation over the folds (with k - 1)."""
+        return float(self[metric].std(ddof=1))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        summary = {name: {"mean": self.mean(name), "sd": self.sd(name)} for name in (*self.metrics, "seconds")}
+        return {"folds": self.folds, **summary}
+
+    def __str__(self) -> str:
+        names = ("rows", *self.metrics, "seconds")
+        lines = [f"{'fold':<6}" + "".join(f"{name:>12}" for name in names)]
+        for fold in self.folds:
+            cells = (f"{fold[n]:>12,}" if n == "rows" else _cell(fold[n]) for n in names[:-1])
+            lines.append(f"{fold['fold']:<6}" + "".join(cells) + f"{fold['seconds']:>12.2f}")
+        for name, summary in (("mean", self.mean), ("sd", self.sd)):
+            cells = (_cell(summary(metric)) for metric in self.metrics)
+            lines.append(f"{name:<6}{'':>12}" + "".join(cells) + f"{summary('seconds'):>12.2f}")
+        return "\n".join(lines)
+
+
+def _cell(value: float) -> str:
+    """Twelve letters, of which the first is a space: large numbers are written in powers of ten."""
+    plain = f"{value:>12.5f}"
+    return plain if plain.startswith(" ") and len(plain) == 12 else f"{value:>12.5g}"
+
+
+def cross_validate(
+    estimator: Any,
+    source_or_X: Any,
+    y: Any = None,
+    *,
+    folds: int = 5,
+    stratified: bool | str = "auto",
+    groups: Any = None,
+    sample_weight: Any = None,
+    metrics: Sequence[str] | None = None,
+    n_jobs: int = 1,
+    random_state: int = 0,
+    keep_models: bool = False,
+) -> CrossValidation:
+    """Measures an estimator by k-fold cross-validation over any source, or over arrays X and y.
+
+    Parameters
+    ----------
+    estimator : any steepest estimator
+        It is copied for every fold and stays as it is. Without a random_state of its own it gets the one given here.
+    source_or_X, y : Source, or arrays as for `fit`
+    folds : int
+        How many, at least 2.
+    stratified : bool or "auto"
+        Whether each fold holds its share of every class; "auto" does so for classifiers, unless there are groups.
+    groups : array or name of a column, optional
+        Rows of one group are never on both sides. An array has one group a row, in the order of reading.
+    metrics : names, optional
+        Of what `evaluate_stream` measures; by default loss, and accuracy or rmse.
+    n_jobs : int
+        Folds at once; -1 for all processors. The result is the same for any number.
+    random_state : int
+        Deals the rows.
+    keep_models : bool
+        Whether the fitted models are kept in `models`.
+
+    Returns
+    -------
+    CrossValidation
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> X, y = [[float(i % 2), 1.0] for i in range(40)], [i % 2 for i in range(40)]
+    >>> result = st.cross_validate(st.LinearClassifier(alpha=1e-3), X, y, folds=4)
+    >>> result.mean("accuracy"), [fold["rows"] for fold in result.folds]
+    (1.0, [10, 10, 10, 10])
+    """
+    n_folds = whole("folds", folds, 2)
+    source = as_source(estimator, source_or_X, y, sample_weight)
+    rows = _look(estimator, source, _stratify(estimator, stratified, groups), groups)
+    dealt = assign_folds(rows, n_folds, int(random_state))
+    copies = [copy_of(estimator, random_state) for _ in range(n_folds)]
+
+    def run(fold: int) -> dict[str, Any]:
+        return _run_fold(copies[fold], source, dealt, fold, rows.labels)
+
+    with ThreadPoolExecutor(min(threads(n_jobs), n_folds)) as pool:
+        found = list(pool.map(run, range(n_folds)))
+    names = choose_metrics(metrics, found[0])
+    kept = [{name: fold[name] for name in ("fold", "rows", *names, "seconds")} for fold in found]
+    return CrossValidation(kept, names, copies if keep_models else [])
+
+
+def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: Any = None) -> Source:
+    """The source itself, or the one that the estimator would make of these arrays."""
+    if not (isinstance(estimator, Model) or hasattr(estimator, "evaluate_stream")):
+        raise ParameterError(
+            f"{estimator!r} is not an estimator of steepest that can be measured; give one that has fit_stream"
+        )
+    if isinstance(source_or_X, Source):
+        if y is not None or sample_weight is not None:
+            raise ParameterError("a source has its targets and weights in it; leave y and sample_weight out")
+        return source_or_X
+    if getattr(estimator, "hasher", None) is not None:
+        return RawArrays(source_or_X, y, sample_weight)
+    if estimator.kind in ("classifier", "regressor") and hasattr(estimator, "source_of"):
+        source: Source = estimator.source_of(source_or_X, y, sample_weight)
+        return source
+    if isinstance(estimator, Model):
+        return from_arrays(source_or_X, None, sample_weight)
+    raise ParameterError(f"{type(estimator).__name__} is measured on a source here; give scan_ratings or from_ratings")
+
+
+def copy_of(estimator: Any, random_state: Any = None, **changes: Any) -> Any:
+    """A new estimator with the same parameters, and a seed."""
+    copied = type(estimator)(**{**estimator.get_params(deep=False), **changes})
+    if copied.random_state is None:
+        copied.random_state = random_state
+    elif not isinstance(copied.random_state, int | np.integer):
+        copied.random_state = copied.seed()
+    return copied
+
+
+def choose_metrics(wish: Sequence[str] | None, found: dict[str, Any]) -> tuple[str, ...]:
+    """The names asked for, if they were measured; else the usual ones."""
+    if wish is None:
+        return tuple(name for name in USUAL if name in found)
+    known = [name for name, value in found.items() if isinstance(value, float) and name != "seconds"]
+    names = (wish,) if isinstance(wish, str) else tuple(wish)
+    return tuple(choice("metrics", name, known) for name in names)
+
+
+def _stratify(estimator: Any, wish: bool | str, groups: Any) -> bool:
+    if isinstance(wish, str):
+        choice("stratified", wish, ("auto",))
+        return groups is None and estimator.kind == "classifier"
+    if wish and groups is not None:
+        raise ParameterError("stratified=True and groups cannot both decide where a row goes; give one of them")
+    return bool(wish)
+
+
+def _look(estimator: Any, source: Source, stratify: bool, groups: Any) -> Rows:
+    column = groups if isinstance(groups, str) else None
+    if is_raw(source) and cache_of(source) is not None:  # makes the cache now, once for all folds
+        source = copy_of(estimator).hashed(source, learn=True)
+    rows = survey_rows(source, classes=stratify or estimator.kind == "classifier", group=column)
+    if not stratify:
+        rows = Rows(rows.ids, None, rows.labels, rows.groups)
+    return rows if groups is None or column is not None else with_groups(rows, groups)
+
+
+def _run_fold(model: Any, source: Source, folds: Folds, fold: int, labels: Array | None) -> dict[str, Any]:
+    train, test = folds.split(source, fold)
+    if labels is not None:  # a class whose rows are all in this fold is known all the same
+        train.labels = labels
+    started = time.perf_counter()
+    model.fit_stream(train)
+    seconds = time.perf_counter() - started
+    measured: dict[str, Any] = model.evaluate_stream(test)
+    if not math.isfinite(measured.get("loss", 0.0)):
+        raise DataError(f"the loss of fold {fold} is {measured['loss']}; give a larger alpha or a smaller eta0")
+    return {"fold": fold, **measured, "seconds": seconds}
