@@ -8,6 +8,7 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk
 from steepest.data.ids import IdBook
+from steepest.data.matrices import checked_coo
 from steepest.data.readers.ratings import RatingsChunk, from_frame, from_ratings, ratings_chunk
 from steepest.data.source import Source
 from steepest.errors import DataError
@@ -109,7 +110,7 @@ def two_columns(X: Any) -> tuple[Any, Any]:
 def from_matrix(X: Any) -> Source:
     """The known cells of a matrix as ratings whose ids are the numbers of rows and columns."""
     if hasattr(X, "tocoo"):
-        coo = X.tocoo()
+        coo = checked_coo(X)
         if np.asarray(coo.data).dtype.kind not in "biuf":
             raise DataError(f"X holds values of type {coo.data.dtype}; give real numbers")
         return from_ratings(np.asarray(coo.row, np.int64), np.asarray(coo.col, np.int64), coo.data)
