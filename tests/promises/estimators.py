@@ -77,7 +77,7 @@ class Data:
         if self.kind == "texts":
             raise TypeError("texts have sources in files only: see text_file")
         if self.groups is not None:
-            source = st.LinearRanker()._grouped(self.X, self.y, self.groups)
+            source = st.LinearRanker().grouped(self.X, self.y, self.groups)
             source.chunk_rows = rows
             return source
         source = st.from_arrays(self.X, self.y, self.weight, chunk_rows=rows)
