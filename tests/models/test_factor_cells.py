@@ -34,7 +34,7 @@ def ratings(n=3000, seed=3):
     return np.column_stack([users, items]), np.clip(np.round(3 + score), 1, 5)
 
 
-# ------------------------------------------------------------------------------------------------- zeros that count
+# ------------------------------------------------------------------------------------ zeros that count
 
 
 def ridges(model, n, m) -> tuple[float, float]:
@@ -143,7 +143,7 @@ def test_full_loss_learns_more_folds_in_and_explains():
     assert by_sgd.partial_fit([(200, 3)], [1.0]).n_iter_ == 4
 
 
-# ------------------------------------------------------------------------------------------------- weights are copies
+# ---------------------------------------------------------------------------------- weights are copies
 
 EXACT = {
     "als": dict(solver="als"),
@@ -188,7 +188,7 @@ def test_weight_zero_is_absence_to_the_last_bit_under_sgd_too(loss):
     np.testing.assert_array_equal(weighted.user_factors_, without.user_factors_)
 
 
-# ------------------------------------------------------------------------------------------------- rows keep their places
+# ------------------------------------------------------------------------------ rows keep their places
 
 
 @pytest.mark.parametrize("loss", ["squared", "full", "implicit", "kl", "bpr"])
@@ -214,7 +214,7 @@ def test_early_stopping_on_a_matrix_keeps_places_too():
     assert len(model.item_ids_) == 80
 
 
-# ------------------------------------------------------------------------------------------------------------- hogwild
+# --------------------------------------------------------------------------------------------- hogwild
 
 
 def test_hogwild_with_one_thread_is_plain_sgd_as_the_reference_has_it():
@@ -255,11 +255,11 @@ def test_hogwild_by_threads_learns_as_well_as_strata(loss):
 
 
 def test_hogwild_is_refused_where_nothing_is_sampled():
-    with pytest.raises(st.ParameterError, match="hogwild.*solver='als'"):
+    with pytest.raises(st.ParameterError, match=r"hogwild.*solver='als'"):
         st.MatrixFactorization(parallel="hogwild", solver="als").fit(*ratings())
 
 
-# ------------------------------------------------------------------------------------------------------------- clipping
+# -------------------------------------------------------------------------------------------- clipping
 
 
 @pytest.mark.parametrize("biases", [True, False])
@@ -274,7 +274,7 @@ def test_scores_of_recommendations_stay_in_the_range_of_the_ratings(biases):
     np.testing.assert_array_equal(clipped.scores, np.clip(raw.scores, 1, 5))
 
 
-# ------------------------------------------------------------------------------------------------------------ ranked lists
+# ---------------------------------------------------------------------------------------- ranked lists
 
 
 @pytest.mark.parametrize("loss", ["implicit", "bpr"])
@@ -321,7 +321,7 @@ def test_pairs_of_training_can_be_measured_as_well():
     assert cold["cold"] == 1
 
 
-# ----------------------------------------------------------------------------------------------------------- interruption
+# ---------------------------------------------------------------------------------------- interruption
 
 
 def test_a_fit_that_is_interrupted_anywhere_leaves_a_model_or_a_clear_error():

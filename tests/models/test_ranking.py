@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -318,11 +319,11 @@ def test_samples_of_groups_are_whole_and_nested():
 def test_without_groups_the_error_says_what_is_missing(call):
     X, y, groups = graded(20)
     model = st.LinearRanker(epochs=1, random_state=0)
+    if not call.endswith("fit"):
+        model.fit(X, y, groups)
+    ask = partial(getattr(st, call), model) if call in ("cross_validate", "tune") else getattr(model, call)
     with pytest.raises(st.ParameterError, match="groups is missing"):
-        if call in ("cross_validate", "tune"):
-            getattr(st, call)(model, X, y)
-        else:
-            getattr(model if call.endswith("fit") else model.fit(X, y, groups), call)(X, y)
+        ask(X, y)
 
 
 def test_rankers_are_validated_tuned_and_measured_on_the_command_line(tmp_path, capsys):

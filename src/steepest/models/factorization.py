@@ -637,9 +637,9 @@ class MatrixFactorization(Model):
         """The k best items for each user (one id, or a list of them), best first.
 
         Scores of squared and absolute loss are kept inside the range of the ratings, as long as `clip` is on; their
-        order is that of the raw scores. `filter` allows only some items: a collection of ids, a function of an id, or a mask over `item_ids_`. Lists are
-        shorter than k where there are not enough items. Unknown users get the most popular items and are marked in
-        `cold`.
+        order is that of the raw scores. `filter` allows only some items: a collection of ids, a function of an id, or
+        a mask over `item_ids_`. Lists are shorter than k where there are not enough items. Unknown users get the most
+        popular items and are marked in `cold`.
         """
         learner, k = self._model(), whole("k", k, 1)
         ids = as_list(users, "user")

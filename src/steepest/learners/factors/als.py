@@ -4,8 +4,8 @@ explicit  least squares over the known entries: (sum w x x' + ridge) p = sum w r
 implicit  every cell counts (Hu, Koren and Volinsky 2008): sum over all cells of c (1[known] - p q)^2 + ridge |p|^2 with
           c = 1 + confidence * value for known cells, 1 elsewhere; ridge = alpha (20 known confidence + cells of the
           row) ("mixed"), alpha (known confidence + cells) as in Rendle et al. 2021 ("count"), or alpha alone ("none")
-full      every cell counts alike (zeros are values): half the sum over all cells of (v - p q)^2; with the Gram trick, (Q'Q +
-          ridge) p = sum over known v q, one matrix for all rows; ridge as for explicit entries, with all cells counted
+full      every cell counts alike (zeros are values): half the sum over all cells of (v - p q)^2; by the Gram trick
+          (Q'Q + ridge) p = sum over known v q, one matrix for all rows; ridge as for explicit entries, of all cells
 kl        every cell counts: sum of v log(v / s) - v + s, by steps that never raise it (Lee and Seung 2001)
 
 Rows are solved exactly (Cholesky) up to EXACT unknowns and by CG_STEPS conjugate gradients from the last solution

@@ -1,9 +1,9 @@
 """The cells of a sparse matrix for stochastic steps where zeros count: all known ones, and a sample of the others.
 
 The sum over all cells of (v - s)^2 is that over the known cells plus that over N zeros. An epoch visits every known
-cell and Z zeros, drawn anew from (seed, epoch), each with weight N / Z: the expected gradient is that of all cells. Where
-there are no more than Z zeros all of them are visited, with weight 1. Entries that name the same cell are added up, and
-weights multiply values, so that an entry of weight 2 is two copies of it.
+cell and Z zeros, drawn anew from (seed, epoch), each with weight N / Z: the expected gradient is that of all cells.
+Where there are no more than Z zeros all of them are visited, with weight 1. Entries that name the same cell are added
+up, and weights multiply values, so that an entry of weight 2 is two copies of it.
 """
 
 from __future__ import annotations
