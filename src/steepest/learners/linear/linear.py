@@ -30,6 +30,7 @@ from steepest.learners.linear.linear_mixing import (
     gains,
     gather_evidence,
     mean_gain,
+    send_back,
     shares_by_rows,
     take_in,
 )
@@ -483,6 +484,18 @@ class LinearLearner(TargetLearner):
         own = self.clone()
         own.n_threads, own.may_have_slots = 1, False
         return own
+
+    def send_back(self, sent: State | None, how: str) -> tuple[Self, State, int]:
+        """What shards start from when this common state is sent to them; see `linear_mixing.send_back`."""
+        tables, n_bytes = send_back(self.arrays, sent, self.settings.average, how)
+        if how == "full":
+            return self, {}, n_bytes
+        there = {**tables, "clock": self.arrays["clock"].copy()}
+        if how == "delta":
+            return self, there, n_bytes
+        base = self.clone()
+        base.arrays |= base._copied(tables)
+        return base, there, n_bytes
 
     def uses_evidence(self, *, one_shot: bool) -> bool:
         """Whether mixtures ask how much each shard's rows say about each feature."""
