@@ -57,7 +57,8 @@ class Connection(asyncio.Protocol):
         self._parser: Any = None
         self._request: Request | None = None  # of which bytes are arriving
         self._url = b""
-        self._head_bytes = 0
+        self._head_bytes = 0  # received while the head is not whole, and of names and values that are
+        self._named = 0
         self._in_head = True
         self._parts: list[bytes] = []
         self._n_body = 0
@@ -99,7 +100,7 @@ class Connection(asyncio.Protocol):
             self._refuse(cause if isinstance(cause, Refusal) else broken)
             return
         if self._in_head and self._head_bytes > MOST_HEAD:
-            self._refuse(Refusal(431, f"the headers are larger than {MOST_HEAD} bytes; send fewer"))
+            self._refuse(_head_too_large())
 
     def eof_received(self) -> bool:
         """The client sends no more; a body that ends too early is said to be cut off."""
@@ -126,14 +127,18 @@ class Connection(asyncio.Protocol):
         self._request = Request()
         self._url = b""
         self._parts, self._n_body = [], 0
-        self._in_head = True
+        self._in_head, self._named = True, 0
 
     def on_url(self, url: bytes) -> None:
         """Part of the address."""
         self._url += url
+        self._named += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
+        self._named += len(name) + len(value)
+        if self._named > MOST_HEAD:
+            raise _head_too_large()
         key = name.lower()
         if key in KNOWN:
             assert self._request is not None
@@ -267,3 +272,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         else:
             self._transport.close()
+
+
+def _head_too_large() -> Refusal:
+    return Refusal(431, f"the headers are larger than {MOST_HEAD} bytes; send fewer")

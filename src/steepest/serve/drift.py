@@ -1,9 +1,9 @@
 """Noticing that a stream has changed: an adaptive window that drops its old part when old and new means differ.
 
-ADWIN (Bifet and Gavaldà, SDM 2007): the window is kept as an exponential histogram, at most five buckets of 1, 2,
-4 and so on values, so its memory grows with the logarithm of its length. An old part of n0 values with
-mean m0 and a new part of n1 with mean m1 are taken for different if |m0 - m1| > sqrt(2/m · v · ln(2/d')) + 2/(3m) · ln(2/d'), with 1/m = 1/n0 + 1/n1, v the
-variance of the window and d' = delta / ln(n). Values must lie in [0, 1]; callers bound them.
+ADWIN (Bifet and Gavaldà, SDM 2007): the window is kept as an exponential histogram, at most five buckets of 1, 2, 4 and
+so on values, so its memory grows with the logarithm of its length. An old part of n0 values with mean m0 and a new part
+of n1 with mean m1 are taken for different if |m0 - m1| > sqrt(2/m · v · ln(2/d')) + 2/(3m) · ln(2/d'), with 1/m = 1/n0
++ 1/n1, v the variance of the window and d' = delta / ln(n). Values must lie in [0, 1]; callers bound them.
 Invariant: without a change the chance of a false alarm at any one check is about delta.
 Left out: which direction the change has; a gauge of the mean shows it.
 """

@@ -1,8 +1,8 @@
 """The Open Inference Protocol (KServe V2 over HTTP), so that existing platforms can ask a model of ours.
 
-Tensors in: one per column of the model, named as the column ("text" for a model of texts), or "features" of shape
-[n, d] for numbered features, or "user" and "item". Tensors out: "predictions", and "probabilities" of shape
-[n, classes], whose order is in the metadata. Left out: the binary extension and several labels per row as one tensor (JSON texts).
+Tensors in: one per column of the model, named as the column ("text" for a model of texts), or "features" of shape [n,
+d] for numbered features, or "user" and "item". Tensors out: "predictions", and "probabilities" of shape [n, classes],
+whose order is in the metadata. Left out: the binary extension and several labels per row as one tensor (JSON texts).
 """
 
 from __future__ import annotations
