@@ -434,6 +434,8 @@ def parse(body: bytes) -> dict[str, Any]:
 def whole(value: dict[str, Any], name: str, default: int, most: int) -> int:
     """A whole number of the body, from 1 on."""
     found = value.get(name, default)
+    if type(found) is float and found.is_integer():  # 3.0 is a whole number in JSON
+        found = int(found)
     if type(found) is not int or not 1 <= found <= most:
         raise Refusal(400, f'"{name}" must be a whole number from 1 to {most}')
     return found

@@ -64,8 +64,6 @@ class Listener:
         self._reading.pop(connection, None)
         self._idle.pop(connection, None)
         self._idle[connection] = self._loop.time()
-        if self.stopping:
-            connection.close()
 
     def reading(self, connection: Connection) -> None:
         """Part of a request has arrived, or an answer is not being taken."""
@@ -94,12 +92,20 @@ class Listener:
                 queue.pop(connection)
                 connection.expire(idle=queue is self._idle)
 
-    async def stop(self, grace: float) -> None:
-        """Lets answers that are being made go out, closes the rest."""
+    def close_idle(self) -> None:
+        """Closes whoever has sent nothing yet."""
+        for connection in list(self._idle):
+            connection.close()
+
+    async def stop(self, grace: float, *, close_idle: bool) -> None:
+        """Lets answers that are being made go out, and ends.
+
+        Without `close_idle`, whoever is connected may send one more request, whose answer says that it is the last: a
+        client that sends just now would otherwise find its connection closed.
+        """
         self.stopping = True
-        for connection in list(self._open):
-            if not connection.is_busy and connection not in self._reading:
-                connection.close()
+        if close_idle:
+            self.close_idle()
         if self._open:
             self._emptied = self._loop.create_future()
             with contextlib.suppress(TimeoutError):

@@ -34,6 +34,7 @@ from steepest.serve.predictor import Predictor
 WATCH = 0.5  # seconds between looks at the model file
 GRACE = 10.0  # seconds that answers in the making have when the server stops
 BACKLOG = 1024
+RETIRE = getattr(signal, "SIGUSR2", signal.SIGTERM)  # from the parent: another worker has taken over
 
 
 def run(options: ServeOptions) -> int:
@@ -194,10 +195,12 @@ class Worker:
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
-        stopped = asyncio.Event()
+        stopped, retired = asyncio.Event(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):
                 loop.add_signal_handler(number, stopped.set)
+        if not self._announces:
+            loop.add_signal_handler(RETIRE, lambda: (retired.set(), stopped.set()))
         listener = Listener(self.app, loop)
         server = await loop.create_server(listener, sock=self._socket, backlog=BACKLOG)
         every(loop, SWEEP, listener.sweep)
@@ -209,7 +212,12 @@ class Worker:
         for task in tasks:
             task.cancel()
         server.close()
-        await listener.stop(GRACE)
+        if retired.is_set():
+            for number in (signal.SIGINT, signal.SIGTERM):  # now all of the server stops
+                loop.add_signal_handler(number, listener.close_idle)
+            await listener.stop(self.options.keep_alive, close_idle=False)
+        else:
+            await listener.stop(GRACE, close_idle=True)
 
     async def _watch(self, watcher: Watcher) -> None:
         """Looks for a new model file, and loads it in a thread while the old model answers."""
@@ -266,7 +274,7 @@ class Parent:
                 old = list(self._children)
                 self._fork_all(generation)
                 self._retired.update(old)
-                _signal_all(old)
+                _signal_all(old, RETIRE)
         self._end()
         return 0
 
