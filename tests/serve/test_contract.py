@@ -121,9 +121,7 @@ def test_lines_are_answered_as_they_come(text_server):
     connection = text_server.connect()
     parts = ("\n".join(lines)).encode()
     cut = [parts[i : i + 1000] for i in range(0, len(parts), 1000)]
-    connection.request(
-        "POST", "/predict", iter(cut), {"Content-Type": "application/x-ndjson"}, encode_chunked=True
-    )
+    connection.request("POST", "/predict", iter(cut), {"Content-Type": "application/x-ndjson"}, encode_chunked=True)
     answer = connection.getresponse()
     assert answer.getheader("Transfer-Encoding") == "chunked"
     found = [json.loads(line) for line in answer.read().splitlines()]

@@ -38,7 +38,7 @@ def test_generated_requests_get_documented_answers(models, start, tmp_path, name
 
 def test_the_description_knows_the_model(models, start):
     server = start(models["columns"], "--token", "T")
-    status, _, data = server.raw("GET", "/openapi.json", headers={"Authorization": "Bearer T"})
+    _, _, data = server.raw("GET", "/openapi.json", headers={"Authorization": "Bearer T"})
     found = json.loads(data)
     row = found["components"]["schemas"]["Row"]
     assert row["properties"] == {"size": {"type": ["number", "null"]}, "town": row["properties"]["town"]}

@@ -17,10 +17,18 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not in
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +54,7 @@ def find(browser, name):
     from selenium.webdriver.support.ui import WebDriverWait
 
     return WebDriverWait(browser, 30).until(
-        lambda b: (found := b.find_element(By.ID, name)).is_displayed() and found or None
+        lambda b: ((found := b.find_element(By.ID, name)).is_displayed() and found) or None
     )
 
 
@@ -85,18 +93,27 @@ def check_quality(browser):
     assert browser.execute_script(unnamed) == []
     contrast = """
       const parse = c => c.match(/[\\d.]+/g).map(Number);
-      const light = c => { const [r, g, b] = parse(c).slice(0, 3).map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
-        return .2126 * r + .7152 * g + .0722 * b; };
-      const back = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if ((parse(c)[3] ?? 1) > 0) return c; } return 'rgb(255,255,255)'; };
+      const linear = v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+      const light = c => { const [r, g, b] = parse(c).map(linear); return .2126 * r + .7152 * g + .0722 * b; };
+      const back = e => {
+        for (; e; e = e.parentElement) {
+          const c = getComputedStyle(e).backgroundColor;
+          if ((parse(c)[3] ?? 1) > 0) return c;
+        }
+        return 'rgb(255, 255, 255)';
+      };
+      const ratio = (a, b) => (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
       return [...document.querySelectorAll('p, label, small, th, td, h1, h2, button, caption, span, a')]
         .filter(e => e.offsetParent !== null && e.textContent.trim())
-        .map(e => { const a = light(getComputedStyle(e).color), b = light(back(e)); return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), e.outerHTML.slice(0, 90)]; })
-        .filter(([ratio]) => ratio < 4.5)"""
+        .map(e => [ratio(light(getComputedStyle(e).color), light(back(e))), e.outerHTML.slice(0, 90)])
+        .filter(([found]) => found < 4.5)"""
     assert browser.execute_script(contrast) == []
     own = browser.execute_script("return location.origin")
     loaded = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
     assert all(name.startswith((own, "data:")) for name in loaded), loaded
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE" and "401" not in entry["message"]] == []
+    assert [
+        entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE" and "401" not in entry["message"]
+    ] == []
 
 
 def test_a_text_is_predicted_explained_and_learned(browser, models, start, tmp_path):

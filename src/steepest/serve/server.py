@@ -200,7 +200,12 @@ class Worker:
             with contextlib.suppress(NotImplementedError):
                 loop.add_signal_handler(number, stopped.set)
         if not self._announces:
-            loop.add_signal_handler(RETIRE, lambda: (retired.set(), stopped.set()))
+
+            def retire() -> None:
+                retired.set()
+                stopped.set()
+
+            loop.add_signal_handler(RETIRE, retire)
         listener = Listener(self.app, loop)
         server = await loop.create_server(listener, sock=self._socket, backlog=BACKLOG)
         every(loop, SWEEP, listener.sweep)
