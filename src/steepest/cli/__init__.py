@@ -21,6 +21,7 @@ VERBS = {
     "tune": "find good parameters within a number of seconds",
     "race": "compare solvers on your data: objective and test error against seconds",
     "explain": "say what each feature of a text adds to its score",
+    "serve": "answer HTTP requests with a model, and learn from them",
     "convert": "write data in another format",
     "demo": "train on the docstrings of this very Python installation",
 }

@@ -50,6 +50,7 @@ LARGEST_TABLE_BYTES = 1 << 33
 SLOTTED_WEIGHTS = 1 << 22
 # Room that such a table starts with. Memory is taken where it is first touched, so it costs nothing.
 ROOM_BYTES = 1 << 30
+FEW = 16  # a table is written when this many times the non-zeros scored without one reach its length
 BLOCK = 1 << 16  # weights that are added up at once
 LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
 BY_FEATURE = (*WIDE, "shrunk")  # with a row per feature, or per slot
@@ -81,6 +82,7 @@ class LinearLearner(TargetLearner):
         self.arrays = self._new_arrays(n_features)
         self._replicas: dict[str, Any] = {}
         self._shown: tuple[Array, Array, Slots | None] | None = None
+        self._few_entries = 0  # non-zeros scored since the weights last changed, without a table of them
         self._norms: tuple[float, float, int] | None = None  # of the table, until the next row
 
     @property
@@ -159,7 +161,11 @@ class LinearLearner(TargetLearner):
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); a row with a bad index or a value that is not a number is refused."""
         given, n_rows = chunk, chunk.n_rows
-        table, scale, bias, slots = self._score_table()
+        if (few := self._few_weights(chunk)) is not None:
+            chunk, table = few
+            scale, bias, slots = 1.0, self._shown_bias(), None
+        else:
+            table, scale, bias, slots = self._score_table()
         out = np.empty((n_rows, self.n_outputs))
         if not table.size:
             out[...] = bias
@@ -182,6 +188,8 @@ class LinearLearner(TargetLearner):
 
     def scores_of_raw(self, task: ScoreTask, n_threads: int = 1) -> Array | None:
         """The same bits from raw rows, as `Hasher.score_task` gives them; None if `scores` has to see them."""
+        if self._may_write_few():
+            return None
         weights, scale, bias, slots = self._score_table()
         number, bits = None if slots is None else slots.number, self.settings.table_bits
         return kernels.score_rows(*task, weights, scale, bias, number, n_threads, bits, self.n_features)
@@ -542,6 +550,7 @@ class LinearLearner(TargetLearner):
 
     def _forget_shown(self) -> None:
         self._shown = self._norms = None
+        self._few_entries = 0
 
     def _shown_weights(self) -> tuple[Array, Array, Slots | None]:
         """The same, with rows by slot where there are slots; rows that wait may have brought some of them."""
@@ -549,6 +558,49 @@ class LinearLearner(TargetLearner):
             shown = finished(self)
             self._shown = (*shown._plain_weights(), shown.slots)
         return self._shown
+
+    def _may_write_few(self) -> bool:
+        """Whether weights that are shown have to be computed anew, and may be for the features of a few rows alone."""
+        s = self.settings
+        if self._shown is not None or self.shared or self.waiting.rows is not None or s.solver == "coin":
+            return False
+        return (s.is_adaptive or self._is_averaged()) and self._few_entries * FEW < len(self.arrays["v"])
+
+    def _few_weights(self, chunk: Chunk) -> tuple[Chunk, Array] | None:
+        """(the rows, with features numbered anew; the weights of these features), if that is quicker than a table.
+
+        A model that learns and predicts in turn would else write out its whole table after every row.
+        """
+        if not self._may_write_few() or self.slots is not None or chunk.n_features > len(self.arrays["v"]):
+            return None
+        rows = chunk.packed()
+        self._few_entries += len(rows.indices)
+        features, places = np.unique(rows.indices, return_inverse=True)
+        if not len(features) or features[0] < 0 or features[-1] >= len(self.arrays["v"]):
+            return None
+        table = self._weights_of(features)
+        return replace(rows, indices=places.astype(np.int32), n_features=len(features)), table
+
+    def _weights_of(self, features: Array) -> Array:
+        """What `_plain_weights` shows, for some features: the same bits."""
+        v, average = kernel_tables(self.used_arrays())
+        part = np.ascontiguousarray(v[features])
+        if self.settings.is_adaptive:
+            return self._adaptive_weights(part[:, 0, : self.n_outputs], part[:, 1, : self.n_outputs])
+        mean = np.empty((len(part), part.shape[-1]), part.dtype)
+        kept = None if average is None else np.ascontiguousarray(average[features])
+        kernels.mean_weights(part, kept, self.clock("average_scale"), self.clock("average_weight"), mean)
+        return np.ascontiguousarray(mean[:, : self.n_outputs])
+
+    def _shown_bias(self) -> Array:
+        return self.arrays["bias_average"] if self._is_averaged() else self.arrays["bias"]
+
+    def _adaptive_weights(self, z: Array, square: Array) -> Array:
+        """w = -soft(z, t l1) / ((1 + sqrt(sum of squares)) / eta0 + t l2)."""
+        s, t, eta0 = self.settings, self.clock("t"), 1.0 if self.eta0 is None else self.eta0
+        soft = z.astype(np.float64)
+        soft = np.sign(soft) * np.maximum(np.abs(soft) - t * s.l1, 0)
+        return (-soft / ((1 + np.sqrt(square.astype(np.float64))) / eta0 + t * s.l2)).astype(z.dtype)
 
     def _score_table(self) -> tuple[Array, float, Array, Slots | None]:
         """(weights, their scale, bias, slots)"""
@@ -589,7 +641,7 @@ class LinearLearner(TargetLearner):
 
     def _plain_weights(self) -> tuple[Array, Array]:
         s, v, bias = self.settings, self._live(self.arrays["v"]), self.arrays["bias"]
-        t, eta0 = self.clock("t"), 1.0 if self.eta0 is None else self.eta0
+        eta0 = 1.0 if self.eta0 is None else self.eta0
         if s.solver == "coin":
             w = np.empty((len(v), v.shape[-1]), v.dtype)
             for block in self._blocks(len(w)):
@@ -599,9 +651,7 @@ class LinearLearner(TargetLearner):
             z, square = (v[0], v[1]) if self.shared else (v[:, 0], v[:, 1])
             w = np.empty(z.shape, v.dtype)
             for block in self._blocks(len(w)):
-                soft = z[block].astype(np.float64)
-                soft = np.sign(soft) * np.maximum(np.abs(soft) - t * s.l1, 0)
-                w[block] = -soft / ((1 + np.sqrt(square[block].astype(np.float64))) / eta0 + t * s.l2)
+                w[block] = self._adaptive_weights(z[block], square[block])
             return w, bias
         if self._is_averaged():
             mean = np.empty(v.shape, v.dtype)

@@ -1,0 +1,250 @@
+"""What callers may rely on: routes, bodies, answers and who may call."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from servers import models, start, table, texts  # noqa: F401
+
+import steepest as st
+
+
+@pytest.fixture(scope="module")
+def text_server(models, start):
+    return start(models["text"])
+
+
+@pytest.fixture(scope="module")
+def table_server(models, start):
+    return start(models["columns"])
+
+
+def test_predictions_and_probabilities_are_those_of_the_model(text_server, models):
+    model, rows = st.load(models["text"]), texts(300, seed=5)[0]
+    status, found = text_server.call("/predict", {"rows": rows})
+    assert status == 200
+    assert found["predictions"] == model.predict(rows).tolist()
+    for row, p in zip(found["probabilities"], model.predict_proba(rows).tolist(), strict=True):
+        assert row == dict(zip(["neg", "pos"], p, strict=True))
+
+
+def test_a_text_may_also_be_an_object_of_its_column(text_server):
+    as_text = text_server.call("/predict", {"rows": ["great film"]})
+    assert as_text == text_server.call("/predict", {"rows": [{"review": "great film"}]})
+    assert text_server.call("/predict", {"rows": []}) == (200, {"predictions": [], "probabilities": []})
+
+
+def test_shares_and_bias_add_up_to_the_score(text_server, models):
+    model = st.load(models["text"])
+    for row in ("great superb film", "awful dull film"):
+        status, found = text_server.call("/explain", {"row": row})
+        assert status == 200
+        assert found["prediction"] == model.predict([row])[0] == found["output"]
+        assert found["total"] == pytest.approx(found["bias"] + sum(f["share"] for f in found["features"]))
+        score = model.decision_function([row])[0]
+        assert found["total"] == pytest.approx(abs(score), rel=1e-4)
+        assert {f["name"] for f in found["features"]} == set(row.split())
+    assert len(text_server.call("/explain", {"row": "great superb film", "top": 1})[1]["features"]) == 1
+
+
+def test_rows_of_columns_are_predicted_and_explained(table_server, models):
+    rows, _ = table(50, seed=9)
+    model = st.load(models["columns"])
+    status, found = table_server.call("/predict", {"rows": rows})
+    assert (status, list(found)) == (200, ["predictions"])
+    assert found["predictions"] == model.predict(rows).tolist()
+    status, found = table_server.call("/explain", {"row": rows[0]})
+    assert found["total"] == pytest.approx(found["prediction"], rel=1e-4)
+    assert {f["name"] for f in found["features"]} == {"size", f"town={rows[0]['town']}"}
+    assert table_server.call("/predict", {"rows": [{"size": 50.0}, {}]})[0] == 200  # what is missing counts as missing
+
+
+def test_sparse_pairs_are_numbered_features(models, start):
+    server, model = start(models["sparse"]), st.load(models["sparse"])
+    X = np.array([[0.5, 0, -2.0, 0, 0], [0, 0, 0, 0, 0]])
+    rows = [{"indices": [0, 2], "values": [0.5, -2.0]}, {"indices": [], "values": []}]
+    status, found = server.call("/predict", {"rows": rows})
+    assert status == 200
+    assert found["predictions"] == model.predict(X).tolist()
+    assert list(found["probabilities"][0]) == ["0", "1", "2"]
+    status, found = server.call("/explain", {"row": rows[0]})
+    place = model.classes_.tolist().index(found["prediction"])
+    assert found["total"] == pytest.approx(model.decision_function(X)[0, place], rel=1e-4)
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("name", ["several", "network", "clusters", "embedding"])
+def test_every_kind_of_model_answers_as_its_own_methods_do(models, name):
+    """In this process: a server adds nothing to what the predictor gives."""
+    from steepest.serve.predictor import Predictor
+
+    model = st.load(models[name])
+    predictor = Predictor(model, name, "")
+    X = ["great film", "dull plot"] if name == "embedding" else [[0.1, 0.2, 0.3, 0.4, 0.5], [1.0, -1.0, 0, 0, 0]]
+    found = predictor.predict(X)
+    expected = model.predict(X)
+    if name == "several":
+        assert found["predictions"] == [[k for k in range(3) if row[k]] for row in expected.tolist()]
+    else:
+        assert found["predictions"] == expected.tolist()
+    if hasattr(model, "predict_proba"):
+        given = np.array([list(row.values()) for row in found["probabilities"]])
+        np.testing.assert_allclose(given, model.predict_proba(X), rtol=1e-6)
+    if predictor.explains:
+        part = predictor.explain(X[1])
+        assert part["total"] == pytest.approx(part["bias"] + math.fsum(f["share"] for f in part["features"]))
+    predictor.describe()
+    predictor.warm_up()
+
+
+def test_factor_models_predict_pairs_and_recommend(models, start):
+    server, model = start(models["pairs"]), st.load(models["pairs"])
+    status, found = server.call("/predict", {"rows": [{"user": 3, "item": 4}, ["5", "7"]]})
+    assert status == 200
+    np.testing.assert_allclose(found["predictions"], model.predict([[3, 4], [5, 7]]), rtol=1e-6)
+    status, found = server.call("/recommend", {"users": [4, 99_999], "k": 4})
+    assert status == 200
+    first, cold = found["recommendations"]
+    assert [(i["item"], i["score"]) for i in first["items"]] == model.recommend([4], 4)[0]
+    assert (first["cold"], cold["cold"], len(cold["items"])) == (False, True, 4)
+    assert server.call("/explain", {"row": [3, 4]})[0] == 404
+    assert server.stop() == 0
+
+
+def test_lines_are_answered_as_they_come(text_server):
+    rows = texts(700, seed=8)[0]
+    lines = [json.dumps(row) for row in rows]
+    lines[3], lines[5] = "{broken", "17"
+    connection = text_server.connect()
+    parts = ("\n".join(lines)).encode()
+    cut = [parts[i : i + 1000] for i in range(0, len(parts), 1000)]
+    connection.request("POST", "/predict", iter(cut), {"Content-Type": "application/x-ndjson"}, encode_chunked=True)
+    answer = connection.getresponse()
+    assert answer.getheader("Transfer-Encoding") == "chunked"
+    found = [json.loads(line) for line in answer.read().splitlines()]
+    assert len(found) == len(rows)
+    assert "line 4 is not JSON" in found[3]["error"]
+    assert "this model takes a text" in found[5]["error"]
+    expected = text_server.call("/predict", {"rows": rows})[1]
+    for n in set(range(len(rows))) - {3, 5}:
+        assert found[n]["prediction"] == expected["predictions"][n]
+        assert found[n]["probabilities"] == expected["probabilities"][n]
+    connection.request("GET", "/healthz")  # the connection is as good as before
+    assert connection.getresponse().status == 200
+
+
+def test_pipelined_requests_are_answered_in_order(text_server):
+    import socket
+
+    slow, quick = json.dumps({"row": "great film"}), json.dumps({"rows": ["dull film"]})
+    with socket.create_connection(("127.0.0.1", text_server.port)) as client:
+        for path, body in (("/explain", slow), ("/predict", quick), ("/explain", slow), ("/healthz", "")):
+            method = "POST" if body else "GET"
+            client.sendall(f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        client.settimeout(30)
+        data = b""
+        while data.count(b"HTTP/1.1 200") < 4 or not data.endswith(b'"ok"}'):
+            data += client.recv(1 << 16)
+    places = [data.index(part) for part in (b'"bias"', b'"predictions"', b'"status"')]
+    assert places == sorted(places)
+    assert data.count(b'"bias"') == 2
+
+
+def test_model_health_metrics_and_pages(text_server):
+    status, found = text_server.call("/model")
+    assert (found["row"], found["classes"], found["columns"][0]["name"]) == ("text", ["neg", "pos"], "review")
+    assert found["learning"] is None
+    assert text_server.call("/healthz") == (200, {"status": "ok"})
+    assert text_server.call("/readyz") == (200, {"status": "ready"})
+    before = text_server.metric('steepest_predicted_labels_total{label="pos"}')
+    text_server.call("/predict", {"rows": ["great superb lovely"] * 3})
+    assert text_server.metric('steepest_predicted_labels_total{label="pos"}') == before + 3
+    status, headers, page = text_server.raw("GET", "/")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert b"http://" not in page.replace(b"http://www.w3.org/2000/svg", b"")
+    assert b"https://" not in page
+    assert b"POST /predict" in text_server.raw("GET", "/docs")[2]
+    status, headers, body = text_server.raw("HEAD", "/model")
+    assert (status, body) == (200, b"")
+    assert text_server.raw("GET", "/predict")[0] == 405
+    assert text_server.raw("GET", "/predict")[1]["Allow"] == "POST"
+    assert text_server.call("/nothing")[0] == 404
+
+
+def test_metrics_are_text_that_prometheus_reads(text_server):
+    text = text_server.raw("GET", "/metrics")[2].decode()
+    kinds = {}
+    for line in text.splitlines():
+        if line.startswith("# TYPE"):
+            _, _, name, kind = line.split()
+            kinds[name] = kind
+        elif not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            float(value)
+            base = name.partition("{")[0]
+            stem = base.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+            assert base in kinds or stem in kinds, line
+    assert kinds["steepest_request_seconds"] == "histogram"
+
+
+def test_open_inference_routes(text_server, table_server, models):
+    assert text_server.call("/v2")[1]["name"] == "steepest"
+    assert text_server.call("/v2/health/live")[0] == text_server.call("/v2/health/ready")[0] == 200
+    about = text_server.call("/v2/models/text")[1]
+    assert about["inputs"] == [{"name": "review", "datatype": "BYTES", "shape": [-1]}]
+    assert text_server.call("/v2/models/text/ready")[1] == {"name": "text", "ready": True}
+    tensor = {"name": "review", "datatype": "BYTES", "shape": [2, 1], "data": ["great film", "dull film"]}
+    status, found = text_server.call("/v2/models/text/infer", {"id": "7", "inputs": [tensor]})
+    plain = text_server.call("/predict", {"rows": tensor["data"]})[1]
+    outputs = {output["name"]: output for output in found["outputs"]}
+    assert (status, found["id"], found["model_name"]) == (200, "7", "text")
+    assert outputs["predictions"]["data"] == plain["predictions"]
+    assert outputs["probabilities"]["shape"] == [2, 2]
+    flat = [p for row in plain["probabilities"] for p in row.values()]
+    assert outputs["probabilities"]["data"] == flat
+    assert text_server.call("/v2/models/text/infer", {"inputs": [{**tensor, "shape": [3]}]})[0] == 400
+    assert text_server.call("/v2/models/other/infer", {"inputs": [tensor]})[0] == 404
+    version = about["versions"][0]
+    assert text_server.call(f"/v2/models/text/versions/{version}")[0] == 200
+    size = {"name": "size", "datatype": "FP64", "shape": [2], "data": [50.0, 60.5]}
+    town = {"name": "town", "datatype": "BYTES", "shape": [2], "data": ["Ulm", "Bonn"]}
+    status, found = table_server.call("/v2/models/columns/infer", {"inputs": [size, town]})
+    rows = [{"size": 50.0, "town": "Ulm"}, {"size": 60.5, "town": "Bonn"}]
+    assert found["outputs"][0]["data"] == table_server.call("/predict", {"rows": rows})[1]["predictions"]
+
+
+def test_a_token_guards_every_route_but_probes_and_the_page(models, start):
+    server = start(models["text"], "--token", "secret")
+    rows = {"rows": ["great film"]}
+    assert server.call("/predict", rows)[0] == 401
+    assert server.call("/predict", rows, token="wrong")[0] == 401
+    assert server.call("/predict", rows, token="secret")[0] == 200
+    assert server.call("/model")[0] == 401
+    assert [server.raw("GET", path)[0] for path in ("/", "/healthz", "/readyz", "/v2/health/live")] == [200] * 4
+    assert server.raw("GET", "/metrics", headers={"Authorization": "Bearer secret"})[0] == 200
+    lines = {"Content-Type": "application/x-ndjson"}
+    assert server.raw("POST", "/predict", b'"great"\n', lines)[0] == 401
+    assert server.stop() == 0
+
+
+def test_a_page_of_another_site_may_not_call(text_server):
+    body = json.dumps({"rows": ["great film"]})
+    own = f"127.0.0.1:{text_server.port}"
+    for origin, host, status in (
+        (f"http://{own}", own, 200),
+        ("https://evil.example", own, 403),
+        ("http://evil.example", "evil.example", 403),  # a name that its owner points at this machine
+    ):
+        assert text_server.raw("POST", "/predict", body, {"Origin": origin, "Host": host})[0] == status
+
+
+def test_workers_share_one_socket_and_count_together(models, start):
+    server = start(models["text"], "--workers", "2")
+    for _ in range(40):
+        assert server.call("/predict", {"rows": ["great film"]})[0] == 200
+    assert server.metric("steepest_rows_predicted_total") == 40
+    assert server.stop() == 0
+    assert "Traceback" not in server.said
