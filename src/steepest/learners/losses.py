@@ -5,13 +5,14 @@ poisson, whose mean is exp(z). Every function takes and returns NumPy arrays (or
 mathematics does, and resolves kinks as the native kernels do (losses.h); the tests compare the two.
 References: Bottou, Curtis and Nocedal, "Optimization methods for large-scale machine learning", 2018; Zhang,
 "Solving large scale linear prediction problems using stochastic gradient descent algorithms", 2004 (modified_huber).
+`losses` shows all of them under their names, with the 0/1 loss that the others stand in for, which no solver minimises.
 Left out: the softmax over many scores, which is not a function of a single score; the kernels have it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -201,6 +202,15 @@ def _poisson_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
     return _exp(score) - np.asarray(y, np.float64)
 
 
+# 1 if y z <= 0, else 0: the error itself; flat on both sides of its jump, so its gradient shows no way down
+def _zero_one(score: Any, y: Any, _: float = 0.0) -> Array:
+    return np.where(_margin(score, y) <= 0, 1.0, 0.0)
+
+
+def _zero_one_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
+    return np.zeros_like(_margin(score, y))
+
+
 LOSSES: dict[str, Loss] = {
     loss.name: loss
     for loss in (
@@ -254,6 +264,33 @@ LOSSES: dict[str, Loss] = {
         Loss("poisson", 10, "count", _poisson, _poisson_gradient, plot_range=(-3.0, 2.0), inverse_link=_exp),
     )
 }
+
+
+class LossTable(Mapping[str, Loss]):
+    """Losses by name; an unknown name is answered with the known ones."""
+
+    def __init__(self, table: Mapping[str, Loss]) -> None:
+        self._table = dict(table)
+
+    def __getitem__(self, name: str) -> Loss:
+        if name not in self._table:
+            raise KeyError(f"the loss {name!r} is unknown; choose one of {', '.join(self._table)}")
+        return self._table[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __repr__(self) -> str:
+        return f"losses: {', '.join(self._table)}"
+
+
+# All losses by name, as `steepest.losses`: those that can be learned, and the 0/1 loss, which can only be measured.
+losses = LossTable(
+    {**LOSSES, "zero_one": Loss("zero_one", -1, "binary", _zero_one, _zero_one_gradient, bounds_zero_one=1.0)}
+)
 
 
 def loss_for(name: str, n_problems: int) -> str:

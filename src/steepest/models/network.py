@@ -23,7 +23,7 @@ from steepest.learners.losses import LOSSES, loss_parameter
 from steepest.learners.network.graph import Graph
 from steepest.learners.network.network import NetworkLearner
 from steepest.learners.network.network_settings import INITS, SCHEDULES, SOLVERS, NetworkSettings
-from steepest.learners.penalties import Penalty, check_alpha
+from steepest.learners.penalties import NORMS, Penalty, check_alpha
 from steepest.learners.targets import checked_class_weight
 from steepest.models.base import Model, Run, to_plain
 from steepest.models.options import (
@@ -149,8 +149,8 @@ class NetworkModel(Model):
 
     def _penalties(self, params: Mapping[str, Any]) -> tuple[float, float]:
         name = "none" if params["penalty"] is None else str(params["penalty"])
-        if name == "lp":
-            raise ParameterError("penalty='lp' is one of the linear models; choose one of none, l2, l1, elasticnet")
+        if name in ("lp", *NORMS):
+            raise ParameterError(f"penalty={name!r} is for linear models; choose one of none, l2, l1, elasticnet")
         penalty = Penalty(name, l1_ratio=number("l1_ratio", params["l1_ratio"]))
         return penalty.split(check_alpha(number("alpha", params["alpha"])))
 

@@ -36,6 +36,7 @@ from steepest.learners.linear.linear_mixing import (
 from steepest.learners.linear.linear_settings import ACCUMULATORS, AVERAGES, CLOCK, WIDE, LinearSettings
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
+from steepest.learners.penalties import Penalty
 from steepest.learners.schedules import step_size_by_code
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite
 from steepest.learners.target_learner import TargetLearner
@@ -647,6 +648,8 @@ class LinearLearner(TargetLearner):
     def penalty(self) -> float:
         """alpha R(w) at the current weights."""
         s = self.settings
+        if s.norm:
+            return s.alpha * Penalty(s.norm).value(self.weights()[0])
         if s.p:
             return s.alpha / s.p * float((np.abs(self.weights()[0].astype(np.float64)) ** s.p).sum())
         absolute, square, _ = self._table_norms()
