@@ -194,7 +194,7 @@ class Epochs:
         self.place = Place(epoch + 1)
         learner, seconds = self.learner, time.perf_counter() - started
         record = epoch_record(epoch, total, learner.step_size, learner.count_nonzero(), seconds)
-        if (first_step := getattr(learner, "eta0", None)) is not None:  # given, or calibrated on the first rows
+        if (first_step := getattr(learner, "first_step", None)) is not None:
             record["eta0"] = first_step
         return record
 

@@ -267,7 +267,23 @@ LOSSES: dict[str, Loss] = {
 
 
 class LossTable(Mapping[str, Loss]):
-    """Losses by name; an unknown name is answered with the known ones."""
+    """Losses by name: those that can be learned, and "zero_one", which can only be measured; `steepest.losses`.
+
+    Each has `value(score, y)`, `gradient(score, y)` (by the score, +dl/dz) and `link` (score to P(y = +1), or None),
+    for numbers and arrays. Losses of classes take y = -1 or +1. A third argument is the parameter of a loss that has
+    one, such as the quantile. `bounds_zero_one` times the loss is nowhere below the 0/1 loss.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> hinge = st.losses["hinge"]
+    >>> float(hinge.value(0.25, 1)), float(hinge.gradient(0.25, 1)), hinge.link
+    (0.75, -1.0, None)
+    >>> st.losses["zero_one"].value([0.5, -0.5], [1, 1]).tolist()
+    [0.0, 1.0]
+    >>> round(float(st.losses["log"].link(2.0)), 3)
+    0.881
+    """
 
     def __init__(self, table: Mapping[str, Loss]) -> None:
         self._table = dict(table)

@@ -180,12 +180,13 @@ def norm_contour(p: float, level: float = 1.0, n: int = 200) -> Array:
     """n points (w_1, w_2) with ||w||_p = level, once around; any p above 0, also those that are no penalty here.
 
     >>> norm_contour(0.5, n=4).round(12).tolist()
-    [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [-0.0, -1.0]]
+    [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]
     """
     if not p > 0:
         raise ParameterError(f"p={p} is not an exponent of a norm; give a number above 0")
     angle = np.linspace(0.0, 2.0 * np.pi, n, endpoint=False)
     direction: Array = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    direction[np.abs(direction) < 1e-15] = 0.0  # on an axis: a small power would make much of what rounding leaves
     size: Array = np.abs(direction)
     largest: Array = np.max(size, axis=1)  # taken out, so that high powers do not vanish
     length = largest if math.isinf(p) else largest * np.sum((size / largest[:, None]) ** p, axis=1) ** (1.0 / p)

@@ -224,9 +224,9 @@ class LinearModel(Model):
         self.voters_ = getattr(executor, "voters", ())
 
     def _show_first_step(self, learner: LinearLearner, history: History) -> None:
-        """The first step of stochastic gradients in every record, given or calibrated."""
-        for record in history:
-            record.setdefault("eta0", learner.eta0)
+        """The first step of stochastic gradients, given or calibrated, also in the records of shards."""
+        for record in history if learner.first_step is not None else ():
+            record.setdefault("eta0", learner.first_step)
 
     def _minimise(
         self,

@@ -2,6 +2,12 @@
 
 Each function returns a matplotlib figure, which a notebook shows by itself and `figure.savefig` writes. matplotlib is
 imported when a picture is drawn, never before, and comes with the extra `plots`.
+
+Examples
+--------
+>>> import steepest as st
+>>> st.plot.norms([1, 2]).axes[0].get_title()
+'‖w‖ = 1'
 """
 
 from __future__ import annotations

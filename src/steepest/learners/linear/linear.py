@@ -204,6 +204,11 @@ class LinearLearner(TargetLearner):
             return eta0
         return step_size_by_code(settings.schedule, self.clock("t"), eta0, settings.alpha, settings.power)
 
+    @property
+    def first_step(self) -> float | None:
+        """The step from which the schedule falls, given or calibrated on the first rows; bets have none."""
+        return None if self.settings.solver == "coin" else self.eta0
+
     def lower_step(self, factor: float) -> None:
         """Divides the step size (the adaptive schedule does so when the loss stalls)."""
         if self.eta0 is not None:
