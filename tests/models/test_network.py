@@ -69,7 +69,7 @@ def check_gradients(learner, rows):
     for name, gradient in gradients.items():
         array = learner.arrays[name]
         assert gradient.shape == array.shape
-        for place in list(np.ndindex(array.shape))[:12]:
+        for place in np.ndindex(array.shape):
             before, step = array[place], 1e-6
             array[place] = before + step
             above = learner.loss_and_gradients(rows)[0]
