@@ -43,7 +43,7 @@ class ParameterError(ValueError):
     >>> import steepest as st
     >>> st.LinearClassifier(penalty="l3").fit([[1.0], [2.0]], [0, 1])
     Traceback (most recent call last):
-    steepest.errors.ParameterError: penalty='l3' is unknown; choose one of none, l2, l1, elasticnet, lp
+    steepest.errors.ParameterError: penalty='l3' is unknown; choose one of none, l2, l1, elasticnet, lp, norm2, max
     """
 
 

@@ -294,7 +294,10 @@ def test_the_step_size_is_calibrated_to_the_scale_of_the_data():
     ("options", "message"),
     [
         (dict(loss="hinje"), "loss='hinje' is unknown; choose one of auto, hinge"),
-        (dict(loss="squared"), "loss='squared' is unknown"),
+        (dict(loss="huber"), "loss='huber' is unknown"),
+        (dict(loss="zero_one"), "loss='zero_one' is unknown"),
+        (dict(penalty="max", solver="sgd"), "penalty='max' couples all weights"),
+        (dict(penalty="norm2", solver="lbfgs"), "use solver='gd'"),
         (dict(penalty="l3"), "penalty='l3' is unknown"),
         (dict(alpha=-1), "alpha=-1.0 is not a strength"),
         (dict(alpha="big"), "alpha='big' is not a number"),

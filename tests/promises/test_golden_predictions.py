@@ -421,7 +421,8 @@ def measured(model, kind):
 
 def evaluation(model, source):
     found = model.evaluate_stream(source)
-    numbers = {name: value for name, value in found.items() if isinstance(value, int | float) and name != "seconds"}
+    numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    numbers = {name: value for name, value in numbers.items() if name not in ("seconds", "error")}  # 1 - accuracy
     return [numbers[name] for name in sorted(numbers) if np.isfinite(numbers[name])]
 
 

@@ -1,8 +1,9 @@
 """The executor of batch solvers: each round is one iteration of a solver over all rows.
 
 One record per iteration, with the same names as those of an epoch, and `gradient`: how far from the minimum, as a share
-of where the solver started. It stops when the watched quantity falls to `tol`, when a solver has nothing left to do,
-when the classes prove separable without a penalty, or after `max_iter` iterations.
+of where the solver started; `gd` adds `gradient_norm`, the length itself. It stops when the watched quantity falls to
+`tol`, when a solver has nothing left to do, when the classes prove separable without a penalty, or after `max_iter`
+iterations.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Step(Protocol):
     moved: float
     done: str | None
     measure: str
+    norm: float
 
 
 class Solver(Protocol):
@@ -84,8 +86,10 @@ class Iterations:
         tol: float = 1e-6,
         tol_on: str = "auto",
         measure: Callable[[Array, Source], float] | None = None,
+        all_steps: bool = False,
     ) -> None:
         self.solver, self.objective = solver, objective
+        self.all_steps = all_steps  # whether there is no tolerance: as many steps as planned
         self.tol, self.tol_on = tol, tol_on
         self.number = 0
         self.max_iter = 0
@@ -118,6 +122,8 @@ class Iterations:
 
     def fell_short(self) -> str | None:
         """The tolerance was not reached."""
+        if self.all_steps:
+            return None
         return f"stopped after max_iter={self.max_iter} iterations, before tol={self.tol:g} was reached"
 
     def result(self, learner: Weights) -> Weights:
@@ -132,12 +138,14 @@ class Iterations:
         self.number += 1
         objective, w = self.objective, self.solver.w
         passes, objective.passes = objective.passes, 0
+        shown = {} if math.isnan(step.norm) else {"gradient_norm": step.norm}
         return {
             "epoch": self.number,
             "rows": objective.data.n_rows,
             "loss": step.objective - self.penalty(),
             "objective": step.objective,
             "gradient": step.gradient,
+            **shown,
             "eta": step.eta,
             "moved": step.moved,
             "passes": passes,
@@ -161,6 +169,8 @@ class Iterations:
         step, n = self._step, self.number
         if step.done is not None:
             return f"stopped after iteration {n}: {step.done}"
+        if self.all_steps:
+            return None
         unchanging = self._unchanging(step.objective, step.moved)
         if self.tol_on in ("auto", "gradient") and step.gradient <= self.tol:
             return f"converged in {n} iterations: {step.measure} is down to {step.gradient:.1e}"
@@ -185,6 +195,6 @@ class Iterations:
         """Every row's loss is below its value at margin 0: then there is no minimum, only ever larger weights."""
         o = self.objective
         at_zero = {"log": math.log(2.0), "exponential": 1.0}.get(o.learner.loss.name)
-        if at_zero is None or o.l1 or o.l2 or o.p:
+        if at_zero is None or o.l1 or o.l2 or o.p or o.kinked is not None:
             return False
         return bool(step.objective * o.weight_sum < at_zero * o.data.least_weight)

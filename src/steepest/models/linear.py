@@ -7,6 +7,7 @@ penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -26,7 +27,7 @@ from steepest.engine.loop import Executor, mean_loss, train
 from steepest.engine.mixing import MIXES, SENDS, LocalShards, MixedState, MixingPlan, Rounds, vote_scores
 from steepest.engine.parallel import KINDS, Shape, decide
 from steepest.engine.stopping import Plan
-from steepest.errors import DataError, ParameterError
+from steepest.errors import DataError, NotConverged, ParameterError
 from steepest.features.names import NameBook
 from steepest.features.vw_names import VwNames
 from steepest.learners.base import State
@@ -218,8 +219,14 @@ class LinearModel(Model):
             history.events.insert(0, self._memory.reason)
         if reason is not None and reason not in history.events:
             history.events.append(reason)
+        self._show_first_step(learner, history)
         super()._finish(learner, history, executor)
         self.voters_ = getattr(executor, "voters", ())
+
+    def _show_first_step(self, learner: LinearLearner, history: History) -> None:
+        """The first step of stochastic gradients, given or calibrated, also in the records of shards."""
+        for record in history if learner.first_step is not None else ():
+            record.setdefault("eta0", learner.first_step)
 
     def _minimise(
         self,
@@ -250,13 +257,15 @@ class LinearModel(Model):
             weights, bias = self._warm.weights()
             objective.warm = np.vstack([weights, bias]).astype(np.float64)
         schedule = self.flat_params()["schedule"]
-        solver = BATCH_SOLVERS[settings.solver](objective, SolverOptions(str(schedule), settings.eta0, tol, seed))
+        options = SolverOptions(str(schedule), settings.eta0, tol, seed, average=self.average is not False)
+        solver = BATCH_SOLVERS[settings.solver](objective, options)
+        all_steps = self._tol() is None and getattr(solver, "takes_all_steps", False)
 
         def measure(w: Array, held_out: Source) -> float:
             learner.take_weights(w[:-1], w[-1])
             return mean_loss(learner, held_out)
 
-        executor = Iterations(solver, objective, tol=tol, tol_on=tol_on, measure=measure)
+        executor = Iterations(solver, objective, tol=tol, tol_on=tol_on, measure=measure, all_steps=all_steps)
         checkpoints = None
         if run.checkpoint is not None:
             fingerprint = {
@@ -269,6 +278,10 @@ class LinearModel(Model):
         learner.take_weights(found.w[:-1], found.w[-1])
         self.adopt(learner, history, source)
         vars(self).update(getattr(solver, "findings", {}))
+        if (complaint := getattr(solver, "complaint", None)) is not None:
+            if not any(complaint in event for event in history.events):
+                history.events.append(complaint)
+            warnings.warn(complaint, NotConverged, stacklevel=4)
 
     def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> Array:
         """Weights, with a last row for the bias, after one stochastic pass over the rows."""
@@ -619,12 +632,14 @@ class LinearClassifier(Classifier, LinearModel):
 
     Parameters
     ----------
-    loss : {"auto", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron"}
+    loss : {"auto", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron", "squared"}
         "hinge" is the support vector machine, "log" logistic regression; "perceptron" with average=True is the
-        averaged perceptron. "auto" is "log" for two classes and for multi_class="softmax", and "squared_hinge"
-        for more classes or several labels, where it is more often right; `history_.events` says so.
-    penalty : {"l2", "l1", "elasticnet", "lp", "none"}
-        R(w), or an object with details: `ElasticNet(l1_ratio=0.15)`, `LP(p=1.5)`.
+        averaged perceptron; "squared" is least squares on -1 and +1, and has no probabilities. "auto" is "log" for
+        two classes and for multi_class="softmax", and "squared_hinge" for more classes or several labels, where it is
+        more often right; `history_.events` says so.
+    penalty : {"l2", "l1", "elasticnet", "lp", "norm2", "max", "none"}
+        R(w), or an object with details: `ElasticNet(l1_ratio=0.15)`, `LP(p=1.5)`. "l2" is ½‖w‖²; "norm2" is ‖w‖
+        itself and "max" the largest |w|, both by solver="gd".
     alpha : float
         Strength of the penalty.
     C : float, optional
@@ -653,7 +668,8 @@ class LinearClassifier(Classifier, LinearModel):
         Holds out a tenth of the rows, stops after two epochs without improvement on them, and keeps the best model;
         `EarlyStopping(fraction=0.1, patience=2, refit=True)` then learns from all rows for as many epochs as were best.
     average : {"auto", False, True, "uniform", "eta", "poly"}
-        Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size.
+        Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size. With solver="gd" and a
+        given `eta0` or `schedule`, False is gradient descent as taught: `max_iter` plain steps, and the last iterate.
     multi_class : {"ovr", "softmax", "hashed"}
         More than two classes: one against the rest, or one soft maximum. "hashed" is one against the rest in one
         table of weights that all classes share, however many there are; `Hashed(bits=22)` gives its size. A y with

@@ -5,8 +5,8 @@ every row once: score, loss, gradient by the score, and what the row adds to the
 product with the Hessian) while it is in cache. Rows in memory are used as they are; others are read anew in every pass.
 
 Invariant: rows are shared out in blocks to a few lanes that add up in order, and lanes are added in order; the bits of
-every sum depend on the rows and their order only, neither on threads nor on chunks. Left out of F and its gradient: the
-1-norm, which has kinks; solvers that can deal with it find its strength in `l1`.
+every sum depend on the rows and their order only, neither on threads nor on chunks. Left out of F and its gradient:
+what has kinks, the 1-norm and norms of all weights; solvers that can deal with them find them in `l1` and `kinked`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError
 from steepest.learners.batch.batch_data import BatchData, add_in_order
+from steepest.learners.penalties import Penalty
 from steepest.learners.targets import SOFTMAX, TARGETS
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Objective:
         self.data, self.learner, self.n_threads = data, learner, n_threads
         self.settings = settings
         self.l1, self.l2, self.p, self.alpha = settings.l1, settings.l2, settings.p, settings.alpha
+        self.kinked = Penalty(settings.norm) if settings.norm else None  # a penalty that only proximal steps know
         self.n_features, self.n_outputs = learner.n_features, learner.n_outputs
         self.shape = (self.n_features + 1, self.n_outputs)
         self.fit_intercept = settings.fit_intercept
@@ -207,7 +209,9 @@ class Objective:
         return smooth + (0.5 * self.l2 * float(np.vdot(weights, weights)) if self.l2 else 0.0)
 
     def one_norm(self, w: Array) -> float:
-        """What l1 adds."""
+        """What has kinks adds: the 1-norm, or a norm of all weights."""
+        if self.kinked is not None:
+            return self.alpha * self.kinked.value(w[:-1])
         return self.l1 * float(np.abs(w[:-1]).sum()) if self.l1 else 0.0
 
     def penalty_gradient(self, weights: Array) -> Array | float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from steepest.learners.batch.solvers import KINKED, refusal
+from steepest.learners.penalties import NORMS
 
 ACCURATE = 1e-4  # a tol below asks for more digits than stochastic gradients have
 SMALL_SIDE = 1000  # rows or columns up to which a linear system is solved by Cholesky in well under a second
@@ -25,7 +26,7 @@ class Problem:
     """What the choice depends on; None where it is not known before the data is read."""
 
     loss: str
-    penalty: str  # "none", "l2", "l1", "elasticnet", "lp"
+    penalty: str  # "none", "l2", "l1", "elasticnet", "lp", "norm2", "max"
     alpha: float = 0.0
     p: float = 0.0  # of "lp", else 0
     tol: float | None = None
@@ -62,6 +63,8 @@ def choose(problem: Problem) -> Choice:
     """The solver for a problem."""
     if problem.penalty == "lp":
         return _for_lp(problem)
+    if problem.penalty in NORMS and problem.loss != "perceptron":
+        return Choice("gd", f"penalty={problem.penalty!r} couples all weights, and proximal steps know it")
     if problem.tol is None:
         return Choice("stochastic", "no tol was asked for, and a few passes over the rows come close to the minimum")
     if problem.tol >= ACCURATE:

@@ -37,6 +37,7 @@ from steepest.learners.linear.linear_mixing import (
 from steepest.learners.linear.linear_settings import ACCUMULATORS, AVERAGES, CLOCK, WIDE, LinearSettings
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
+from steepest.learners.penalties import Penalty
 from steepest.learners.schedules import step_size_by_code
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite
 from steepest.learners.target_learner import TargetLearner
@@ -211,6 +212,11 @@ class LinearLearner(TargetLearner):
         if settings.is_adaptive:
             return eta0
         return step_size_by_code(settings.schedule, self.clock("t"), eta0, settings.alpha, settings.power)
+
+    @property
+    def first_step(self) -> float | None:
+        """The step from which the schedule falls, given or calibrated on the first rows; bets have none."""
+        return None if self.settings.solver == "coin" else self.eta0
 
     def lower_step(self, factor: float) -> None:
         """Divides the step size (the adaptive schedule does so when the loss stalls)."""
@@ -710,6 +716,8 @@ class LinearLearner(TargetLearner):
     def penalty(self) -> float:
         """alpha R(w) at the current weights."""
         s = self.settings
+        if s.norm:
+            return s.alpha * Penalty(s.norm).value(self.weights()[0])
         if s.p:
             return s.alpha / s.p * float((np.abs(self.weights()[0].astype(np.float64)) ** s.p).sum())
         absolute, square, _ = self._table_norms()

@@ -16,7 +16,7 @@ from steepest import kernels
 from steepest.errors import DataError, ParameterError
 from steepest.learners.batch.solvers import BATCH_SOLVERS, refusal
 from steepest.learners.losses import LOSSES, loss_for, loss_parameter
-from steepest.learners.penalties import Penalty, check_alpha
+from steepest.learners.penalties import NORMS, Penalty, check_alpha
 from steepest.learners.schedules import schedule_code, typical_eta0
 from steepest.learners.settings import PlainSettings
 from steepest.learners.targets import checked_class_weight
@@ -61,6 +61,7 @@ class LinearSettings(PlainSettings):
     n_replicas: int = 1  # that learn apart, each `sync_every` rows, before what they have learned is summed
     sync_every: int = 2048
     hogwild: bool = False  # threads share the weights without locks
+    norm: str = ""  # a penalty that is a norm of all weights, "norm2" or "max", for solver "gd" only
 
     def __post_init__(self) -> None:
         if self.class_hash not in ("", kernels.class_hash_id):
@@ -84,13 +85,15 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
     """Settings from an estimator's parameters; `n_rows` is needed for C only."""
     kinds = ("binary",) if task == "classify" else ("real", "count")
     known = tuple(name for name, loss in LOSSES.items() if loss.kind in kinds)
-    loss = choice("loss", params["loss"], ("auto", *known) if task == "classify" else known)
+    # Least squares on -1 and +1 are a loss of classes, too.
+    loss = choice("loss", params["loss"], ("auto", *known, "squared") if task == "classify" else known)
     if params.get("multi_class", "ovr") == "softmax" or params["schedule"] == "optimal":
         loss = loss_for(loss, 1)  # it belongs to a soft maximum, or the first step follows from it; else rows decide
     alpha = _alpha(params, n_rows)
     l1, l2, p = _strengths(params, alpha)
+    norm = _norm(params, alpha)
     if params["solver"] in BATCH_SOLVERS:
-        reason = refusal(params["solver"], loss_for(loss, 1), _kind(l1, l2, p), p)
+        reason = refusal(params["solver"], loss_for(loss, 1), norm or _kind(l1, l2, p), p)
         if reason is not None:
             raise ParameterError(reason)
     solver = _solver(params, l1, l2)
@@ -123,6 +126,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         table_bits=_table_bits(params) if multi_class == "hashed" else 0,
         class_hash=kernels.class_hash_id if multi_class == "hashed" else "",
         p=p,
+        norm=norm,
     )
 
 
@@ -146,6 +150,8 @@ def _strengths(params: Mapping[str, Any], alpha: float) -> tuple[float, float, f
     penalty = Penalty(name, l1_ratio=number("l1_ratio", params["l1_ratio"]), p=number("p", params["p"]))
     if penalty.name == "lp" and penalty.p not in (1, 2) and params["solver"] in BATCH_SOLVERS:
         return 0.0, 0.0, penalty.p if alpha > 0 else 0.0
+    if penalty.name in NORMS and params["solver"] in BATCH_SOLVERS:
+        return 0.0, 0.0, 0.0
     return (*penalty.split(alpha), 0.0)
 
 
@@ -153,7 +159,12 @@ def penalty_kind(params: Mapping[str, Any], n_rows: int | None) -> tuple[str, fl
     """(kind, alpha, p) of the penalty as it acts: "none" without strength, "lp" only if p is neither 1 nor 2."""
     alpha = _alpha(params, n_rows)
     l1, l2, p = _strengths({**params, "solver": "lbfgs"}, alpha)
-    return _kind(l1, l2, p), alpha, p
+    return _norm(params, alpha) or _kind(l1, l2, p), alpha, p
+
+
+def _norm(params: Mapping[str, Any], alpha: float) -> str:
+    """The name of a penalty that is a norm of all weights; empty for all others, and without strength."""
+    return str(params["penalty"]) if params["penalty"] in NORMS and alpha > 0 else ""
 
 
 def _kind(l1: float, l2: float, p: float) -> str:
