@@ -36,7 +36,7 @@ from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
 from steepest.learners.losses import loss_for
 from steepest.models.base import NAMES, Model, Run
-from steepest.models.explain import ClassWeights, Contribution, explain_row, top_features
+from steepest.models.explain import ClassWeights, Contribution, SparseWeights, explain_row, top_features
 from steepest.models.memory import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing
 from steepest.models.options import (
     LP,
@@ -218,6 +218,7 @@ class LinearModel(Model):
             history.events.insert(0, self._memory.reason)
         if reason is not None and reason not in history.events:
             history.events.append(reason)
+        learner.forget_rows()
         super()._finish(learner, history, executor)
         self.voters_ = getattr(executor, "voters", ())
 
@@ -245,9 +246,9 @@ class LinearModel(Model):
         self._finish(learner, History(), None)
         objective = Objective(data, self.n_threads)
         if self._choice is not None and self._choice.warm:
-            objective.warm = data.table_of(*self._one_pass(learner, source, seed))
+            objective.warm = data.table_of(self._one_pass(learner, source, seed))
         if self._warm is not None:
-            objective.warm = data.table_of(*self._warm.weights())
+            objective.warm = data.table_of(self._warm)
         schedule = self.flat_params()["schedule"]
         solver = BATCH_SOLVERS[settings.solver](objective, SolverOptions(str(schedule), settings.eta0, tol, seed))
 
@@ -270,15 +271,15 @@ class LinearModel(Model):
         self.adopt(learner, history, source)
         vars(self).update(getattr(solver, "findings", {}))
 
-    def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> tuple[Array, Array]:
-        """(weights, bias) after one stochastic pass over the rows."""
+    def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> LinearLearner:
+        """A learner that has seen the rows in one stochastic pass."""
         settings = self.settings_for(source.n_rows, "stochastic")
         settings = replace(settings, class_weight=learner.settings.class_weight)
         first = LinearLearner(settings, learner.n_features, learner.book.labels)
         for chunk in source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed).epoch(0):
             first.step(chunk)
         first.finish()
-        return first.weights()
+        return first
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner is."""
@@ -300,6 +301,7 @@ class LinearModel(Model):
         learner.n_threads = self.n_threads
         before = learner.rows_learned
         super()._learn_more(source, classes)
+        learner.forget_rows()
         if self._memory is not None and learner.n_outputs > self._memory.n_outputs:
             self.history_.events.append(
                 f"{learner.n_outputs} outputs where the memory was planned for {self._memory.n_outputs}"
@@ -515,7 +517,7 @@ class LinearModel(Model):
     def intercept_(self) -> Array:
         """Biases, one per output."""
         self._check_learner()
-        return self._by_output(np.array(self.learner_.weights()[1]))
+        return self._by_output(np.array(self.learner_.used_weights()[2]))
 
     @property
     def n_nonzero_(self) -> int:
@@ -533,7 +535,15 @@ class LinearModel(Model):
 
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
         """(output, its weights by feature); those in a shared table are read where they are asked for."""
-        return list(enumerate(self._output_weights()))
+        return list(enumerate(self._rows_of_weights()))
+
+    def _rows_of_weights(self) -> list[Any]:
+        """The weights of each output, as an array or as those of the features in use."""
+        features, table, _ = self.learner_.used_weights()
+        if self.learner_.shared or features is None:
+            return list(self._output_weights())
+        rows = self._by_output(np.ascontiguousarray(table.T))
+        return [SparseWeights(features, row, self.learner_.n_features) for row in rows]
 
     def _check_learner(self) -> None:
         if "learner_" not in self.__dict__:
@@ -566,7 +576,13 @@ class LinearModel(Model):
         from scipy.sparse import csr_matrix
 
         self._check_fitted()
-        self._sparse_coef: Any = csr_matrix(self._output_weights())
+        features, table, _ = self.learner_.used_weights()
+        if self.learner_.shared or features is None:
+            self._sparse_coef: Any = csr_matrix(self._output_weights())
+            return self
+        used = csr_matrix(self._by_output(np.ascontiguousarray(table.T)))
+        shape = (used.shape[0], self.learner_.n_features)
+        self._sparse_coef = csr_matrix((used.data, features[used.indices], used.indptr), shape=shape)
         return self
 
     def densify(self) -> Self:
@@ -763,9 +779,9 @@ class LinearClassifier(Classifier, LinearModel):
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
         if self.learner_.shared:
             return self._shared_weights()
-        weights = self._output_weights()
+        weights = self._rows_of_weights()
         if len(weights) == 1:  # one column speaks for the second class, and negated for the first
-            weights = np.concatenate([-weights, weights])
+            weights = [-weights[0], weights[0]]
         return list(zip(self.classes_.tolist(), weights, strict=False))
 
     def _shared_weights(self) -> list[tuple[Any, Any]]:
@@ -783,7 +799,7 @@ class LinearClassifier(Classifier, LinearModel):
         self._check_learner()
         if self.learner_.n_outputs != 1:
             raise AttributeError("margin_ is defined for two classes")
-        norm = float(np.linalg.norm(self.learner_.weights()[0].astype(np.float64)))
+        norm = float(np.linalg.norm(self.learner_.used_weights()[1].astype(np.float64)))
         return 1 / norm if norm else math.inf
 
 

@@ -215,7 +215,7 @@ def largest_alpha(base: Any, train: ArraySource) -> float:
     alone.fit_stream(train)
     learner = alone.new_learner(alone.settings_for(train.n_rows), train)
     data = BatchData(train, learner)
-    _, gradient = Objective(data).evaluate(data.table_of(*alone.learner_.weights()))
+    _, gradient = Objective(data).evaluate(data.table_of(alone.learner_))
     top = float(np.abs(gradient[:-1]).max(initial=0.0))
     params = base.flat_params()
     if params["penalty"] == "elasticnet":

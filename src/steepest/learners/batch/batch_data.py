@@ -93,11 +93,11 @@ class BatchData:
             coded = replace(coded, indices=owners[coded.indices].astype(np.int32), n_features=n)
         self.learner.refuse_bad_row(coded, visit)
 
-    def table_of(self, weights: Array, bias: Array) -> Array:
-        """The weights of all features as solvers hold them: of the columns they see, and a last row for the bias."""
-        if self.columns is not None:
-            weights = weights[self.columns.owners]
-        return np.vstack([weights, bias]).astype(np.float64)
+    def table_of(self, learner: LinearLearner) -> Array:
+        """The weights of a learner as solvers hold them: of the columns they see, and a last row for the bias."""
+        seen = np.arange(self.n_features) if self.columns is None else self.columns.owners
+        columns = [learner.output_weights(output, seen) for output in range(learner.n_outputs)]
+        return np.vstack([np.column_stack(columns), learner.used_weights()[2]]).astype(np.float64)
 
     def take_weights(self, table: Array) -> None:
         """Weights as solvers hold them become the learner's."""

@@ -2,8 +2,8 @@
 
 The state is a handful of arrays: the weight table `v` (or some accumulators per feature for the adaptive solvers), the
 clocks of lazy shrinkage, the running average, the bias, and one clock of scalars. A step hands rows to a kernel.
-A table has a row for every feature and a column for every output, with room for more; or, with many features and
-outputs, a row for every feature that was seen (see slots); or all outputs share one table of fixed size.
+A table has a row for every feature and a column for every output, with room for more; or, with many features, a row
+for every feature that was seen (see slots); or all outputs share one table of fixed size.
 
 Invariant: the state after a sequence of rows depends on that sequence only, never on how it was cut into chunks. For
 that, rows wait until there are enough to resolve what "auto" stands for, or to fill a mini-batch; what is shown of the
@@ -45,10 +45,13 @@ from steepest.learners.waiting import WaitingRows, finished
 NATIVE_SOLVERS = {"adagrad": 1, "ftrl": 2, "coin": 3}  # 0, sgd, is what asgd and truncated are made of
 WEIGHTS_PER_SNAPSHOT_ROW = 16  # with many weights the first copy of a good state waits until the rows outweigh it
 LARGEST_TABLE_BYTES = 1 << 33
-# Weights from which on a table of three outputs or more has rows for the features seen only: 16 MB of float32.
+# A table has rows for the features seen only from so many features on (a weight and its average: 2 MB, about what the
+# nearest caches hold), and with three outputs or more from so many weights on.
+SLOTTED_FEATURES = 1 << 18
 SLOTTED_WEIGHTS = 1 << 22
 # Room that such a table starts with. Memory is taken where it is first touched, so it costs nothing.
-ROOM_BYTES = 1 << 30
+ROOM_BYTES = 1 << 28
+LARGEST_SHOWN_BYTES = 1 << 31  # of an array with the weights of all features
 BLOCK = 1 << 16  # weights that are added up at once
 LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
 BY_FEATURE = (*WIDE, "shrunk")  # with a row per feature, or per slot
@@ -78,6 +81,8 @@ class LinearLearner(TargetLearner):
         self.slots: Slots | None = None  # rows of the tables, where features do not have one each
         self.may_have_slots = True
         self.arrays = self._new_arrays(n_features)
+        if self._wants_slots():
+            self.slots = Slots(n_features)
         self._replicas: dict[str, Any] = {}
         self._shown: tuple[Array, Array, Slots | None] | None = None
         self._norms: tuple[float, float, int] | None = None  # of the table, until the next row
@@ -155,6 +160,11 @@ class LinearLearner(TargetLearner):
             self._learn(rows, progress)
         return progress
 
+    def forget_rows(self) -> None:
+        """Gives back the memory in which rows that are visited again were held."""
+        if self.slots is not None:
+            self.slots.forget_block()
+
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); a row with a bad index or a value that is not a number is refused."""
         given, n_rows = chunk, chunk.n_rows
@@ -166,7 +176,9 @@ class LinearLearner(TargetLearner):
         known_features = self.n_features if self.shared else len(table)
         if slots is not None:
             slots.grow(chunk.n_features)
-            chunk = slots.find(chunk)
+            chunk = slots.find(chunk, keep=self.n_outputs == 1)
+            if chunk.n_rows < n_rows:
+                self.refuse_bad_row(given, chunk.n_rows)
         elif chunk.n_features > known_features:  # a feature never seen in training has no weight
             chunk = chunk.packed()  # the block may be far larger than what is visited of it
             known = chunk.indices < known_features
@@ -182,8 +194,10 @@ class LinearLearner(TargetLearner):
     def scores_of_raw(self, task: ScoreTask, n_threads: int = 1) -> Array | None:
         """The same bits from raw rows, as `Hasher.score_task` gives them; None if `scores` has to see them."""
         weights, scale, bias, slots = self._score_table()
-        number, bits = None if slots is None else slots.number, self.settings.table_bits
-        return kernels.score_rows(*task, weights, scale, bias, number, n_threads, bits, self.n_features)
+        table, bits = None if slots is None else slots.table, self.settings.table_bits
+        if slots is not None and table is None:
+            return None
+        return kernels.score_rows(*task, weights, scale, bias, table, n_threads, bits, self.n_features)
 
     def losses(self, coded: Chunk, scores: Array | None = None) -> tuple[Array, Array]:
         """(loss of each row visited, its weight), targets coded already; scores that are known need not be found."""
@@ -525,7 +539,27 @@ class LinearLearner(TargetLearner):
         The weights have the shape (features, outputs), or are the table that all share; see `output_weights`.
         """
         table, bias, slots = self._shown_weights()
-        return (table if slots is None else slots.spread(table, self.n_features)), bias
+        if slots is not None:
+            self.refuse_huge_array()
+            table = slots.spread(table, self.n_features)
+        return table, bias
+
+    def used_weights(self) -> tuple[Array | None, Array, Array]:
+        """(features in use in ascending order, their weights, bias); None if the weights are those of all features."""
+        table, bias, slots = self._shown_weights()
+        if slots is None:
+            return None, table, bias
+        order = np.argsort(slots.owners)
+        return slots.owners[order], table[order], bias
+
+    def refuse_huge_array(self) -> None:
+        """Raises if the weights of all features, most of them zero, would take more memory than they are worth."""
+        size = self.n_features * self.n_outputs * np.dtype(self.settings.dtype).itemsize
+        if self.slots is not None and size > LARGEST_SHOWN_BYTES:
+            raise DataError(
+                f"an array with the weights of all {self.n_features:,} features would take {size / 2**30:.1f} GB, and "
+                f"{self.slots.n:,} features are in use; call sparsify(), and coef_ is a sparse matrix"
+            )
 
     def _forget_shown(self) -> None:
         self._shown = self._norms = None
@@ -548,9 +582,12 @@ class LinearLearner(TargetLearner):
     def output_weights(self, output: int, features: Array | None = None) -> Array:
         """The weights of these features (or of all) for one output."""
         table, _, slots = self._shown_weights()
+        if slots is not None and features is not None:
+            at = slots.of(features)
+            return np.where(at >= 0, table[at, output], table.dtype.type(0)) if slots.n else np.zeros(len(at))
         if slots is not None:
-            column = slots.spread(table[:, output], self.n_features)
-            return column if features is None else column[features]
+            self.refuse_huge_array()
+            return slots.spread(table[:, output], self.n_features)
         if not self.shared:
             return table[:, output] if features is None else table[features, output]
         places = np.arange(self.n_features) if features is None else np.asarray(features, np.int64)
@@ -561,6 +598,7 @@ class LinearLearner(TargetLearner):
         table, _, slots = self._shown_weights()
         if not self.shared and slots is None:
             return np.ascontiguousarray(table.T)
+        self.refuse_huge_array()
         self._refuse_huge_table(self.n_features * self.n_outputs)
         matrix = np.empty((self.n_outputs, self.n_features), self.settings.dtype)
         for output in range(self.n_outputs):
@@ -648,7 +686,7 @@ class LinearLearner(TargetLearner):
         """alpha R(w) at the current weights."""
         s = self.settings
         if s.p:
-            return s.alpha / s.p * float((np.abs(self.weights()[0].astype(np.float64)) ** s.p).sum())
+            return s.alpha / s.p * float((np.abs(self._shown_weights()[0].astype(np.float64)) ** s.p).sum())
         absolute, square, _ = self._table_norms()
         return s.l1 * absolute + 0.5 * s.l2 * square
 
@@ -819,7 +857,8 @@ class LinearLearner(TargetLearner):
         """Whether most of the table is likely to stay empty; learners that share or compare tables keep them whole."""
         s = self.settings
         alone = self.may_have_slots and not self.shared and s.n_replicas == 1 and not s.hogwild
-        return alone and self.n_outputs > 2 and self.n_features * self.n_outputs >= SLOTTED_WEIGHTS
+        many = self.n_outputs > 2 and self.n_features * self.n_outputs >= SLOTTED_WEIGHTS
+        return alone and (many or self.n_features >= SLOTTED_FEATURES)
 
     def _open_slots(self) -> None:
         """From now on rows of the tables are slots; those that were learned move together."""
@@ -838,6 +877,7 @@ class LinearLearner(TargetLearner):
         """A row for every feature from now on, for those that add up the tables of several learners."""
         self.may_have_slots = False
         if self.slots is not None:
+            self._refuse_huge_table(self.n_features * math.prod(self.arrays["v"].shape[1:]))
             self._move_tables(self.n_features, slice(self.slots.n), self.slots.owners)
             self.slots, self._shown = None, None
             self.good.forget()
