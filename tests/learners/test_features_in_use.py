@@ -61,7 +61,7 @@ def test_weights_and_scores_have_the_bits_of_whole_tables(options, monkeypatch):
 
 @pytest.mark.parametrize("options", CHOICES, ids=str)
 def test_saved_models_go_on_to_the_same_bits(options, tmp_path):
-    X, y = problem()
+    X, y = problem(n=1500)  # more than wait for a step size
     more, z = problem(seed=1)
     whole = model(**options).partial_fit(X, y, classes=["no", "yes"]).partial_fit(more, z)
     first = model(**options).partial_fit(X, y, classes=["no", "yes"])
@@ -147,3 +147,32 @@ def test_slots_of_many_features_are_those_of_few(monkeypatch):
         np.testing.assert_array_equal(listed.owners, direct.owners)
         np.testing.assert_array_equal(listed.find(block).indices, direct.find(block, keep=True).indices)
     np.testing.assert_array_equal(listed.of(np.arange(300)), direct.of(np.arange(300)))
+
+
+def size_of(fitted, path):
+    fitted.save(path)
+    return os.path.getsize(path)
+
+
+@pytest.mark.parametrize("solver", ["sgd", "lbfgs", "cd"])
+def test_files_hold_no_features_that_the_1_norm_has_removed(solver, tmp_path):
+    X, y = problem(n=2000, d=6000)
+    options = {"average": False, "epochs": 2, "tol": 1e-2, "max_iter": 20}
+    sparse = model(solver=solver, penalty="l1", alpha=0.3 if solver == "sgd" else 5e-3, **options).fit(X, y)
+    dense = model(solver=solver.replace("cd", "lbfgs"), **options).fit(X, y)
+    assert 0 < sparse.n_nonzero_ < dense.n_nonzero_ / 3
+    assert size_of(sparse, tmp_path / "sparse") < size_of(dense, tmp_path / "dense")
+    loaded = st.load(tmp_path / "sparse")
+    assert loaded.learner_.slots.n == sparse.n_nonzero_
+    assert (np.diff(loaded.learner_.slots.owners) > 0).all()
+    np.testing.assert_array_equal(loaded.coef_, sparse.coef_)
+    np.testing.assert_array_equal(loaded.decision_function(X), sparse.decision_function(X))
+
+
+def test_a_hashed_model_of_few_features_is_a_small_file(tmp_path):
+    rng = np.random.default_rng(0)
+    words = [f"w{k}" for k in range(200)]
+    texts = [" ".join(rng.choice(words, 12)) for _ in range(500)]
+    fitted = model(hasher=st.Hasher()).fit(texts, ["w1" in text.split() for text in texts])
+    assert size_of(fitted, tmp_path / "hashed") < 12_000
+    np.testing.assert_array_equal(st.load(tmp_path / "hashed").coef_, fitted.coef_)

@@ -598,7 +598,7 @@ class LinearModel(Model):
     # ------------------------------------------------------------------------------------------------------ files
 
     def _whole_state(self) -> State:
-        state = dict(super()._whole_state())
+        state = self.learner_.compact_state()
         for number, voter in enumerate(self.voters_):
             state |= {f"{VOTER}{number}.{name}": array for name, array in voter.state.items() if name != "labels"}
         if self.vw_names_ is not None:

@@ -123,6 +123,25 @@ class LinearLearner(TargetLearner):
             state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         return state | super().state
 
+    def compact_state(self) -> dict[str, Array]:
+        """The same for a file: features in ascending order, without those of which nothing needs to be known.
+
+        These are the features whose numbers are all zero, and under a 1-norm those that their shrinkage has brought to
+        zero: whenever it is paid, later or now, it leaves zero. Learning goes on to the same bits.
+        """
+        state = self.state
+        if self.slots is None:
+            return state
+        used = np.zeros(self.slots.n, bool)
+        for name in WIDE:
+            if name in state:
+                used |= state[name].any(axis=tuple(range(1, state[name].ndim)))
+        if self.settings.shrinks_lazily and self.waiting.rows is None:
+            used &= self._shown_weights()[0].any(axis=1)
+        kept = np.flatnonzero(used)
+        kept = kept[np.argsort(state["owners"][kept])]
+        return state | {name: state[name][kept] for name in (*BY_FEATURE, "owners") if name in state}
+
     @classmethod
     def from_state(cls, settings: LinearSettings, state: State) -> Self:
         """The learner that had this state."""
