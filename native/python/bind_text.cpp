@@ -229,18 +229,18 @@ nb::tuple hash_rows_of(const Recipe& recipe, nb::list columns, std::optional<Out
                         to_numpy(rows.values, rows.size()));
 }
 
-// Slots for indices, as place_features finds them; features without one are left out, unless their value is
-// not finite, which the scores must show.
-void take_slots(HashedRows& rows, const int32_t* slots) {
+// Slots for indices, as place_features finds them.
+void take_slots(HashedRows& rows, const int32_t* slots, bool keep) {
   int32_t* const index = rows.indices.data();
   float* const x = rows.values.data();
   int64_t k = 0, filled = 0;
   for (int64_t& end : rows.indptr) {
     for (; k < end; ++k) {
       const int32_t slot = slots[index[k]];
+      const bool finite = std::isfinite(x[k]);
       index[filled] = slot ? slot - 1 : 0;
-      x[filled] = x[k];
-      filled += slot != 0 || !std::isfinite(x[k]);
+      x[filled] = slot || !finite ? x[k] : 0;
+      filled += keep || slot != 0 || !finite;
     }
     end = filled;
   }
@@ -276,7 +276,7 @@ std::optional<Result<double>> score_rows(const Recipe& recipe, nb::list columns,
   {
     nb::gil_scoped_release release;
     HashedRows rows = hash_rows(task, hashing_threads);
-    if (slots) take_slots(rows, slots->data());
+    if (slots) take_slots(rows, slots->data(), bias.size() == 1);
     good = score_hashed(rows, table, scores.data(), n_threads);
   }
   if (!good) return std::nullopt;

@@ -9,7 +9,10 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+
+from steepest.errors import NotConverged
 
 VERBS = {
     "train": "learn a model from data and save it",
@@ -77,7 +80,9 @@ def _task(arguments: Sequence[str]) -> str | None:
 
 def _guarded(options: argparse.Namespace) -> int:
     try:
-        status = options.run(options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)  # the same sentence is a line on stderr already
+            status = options.run(options)
         sys.stdout.flush()
         return int(status or 0)
     except BrokenPipeError:  # the reader of our output has gone; that is its right

@@ -73,7 +73,8 @@ def _weights(model: Any) -> tuple[Any, int]:
     if hasattr(model, "cluster_centers_"):
         return model.cluster_centers_, len(model.cluster_centers_)
     outputs = model.intercept_ if hasattr(model, "intercept_") else model.classes_
-    return model.learner_.weights()[0], len(outputs)
+    learner = model.learner_
+    return learner.used_weights()[1] if hasattr(learner, "used_weights") else learner.weights()[0], len(outputs)
 
 
 def as_text(facts: dict[str, Any]) -> str:

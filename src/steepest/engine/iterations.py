@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from steepest.engine.checkpoint import Place
 from steepest.engine.history import History, Record
 from steepest.engine.loop import Log, Save
 from steepest.engine.stopping import Plan
+from steepest.errors import NotConverged
 
 TOLERANCES = ("auto", "gradient", "objective", "parameters")
 PATIENCE_ON_TOL = 2  # small steps in a row before the objective or the parameters count as unchanging
@@ -121,10 +123,16 @@ class Iterations:
         return self.number >= plan.epochs
 
     def fell_short(self) -> str | None:
-        """The tolerance was not reached."""
+        """The tolerance was not reached: an event, and a warning of its own kind."""
         if self.all_steps:
             return None
-        return f"stopped after max_iter={self.max_iter} iterations, before tol={self.tol:g} was reached"
+        reached = "" if self._step is None else f" ({self._step.measure} is {self._step.gradient:.1e})"
+        sentence = (
+            f"stopped after max_iter={self.max_iter} iterations, before tol={self.tol:g} was reached{reached}; "
+            "give a larger max_iter or tol, or scale the columns to about one"
+        )
+        warnings.warn(sentence, NotConverged, stacklevel=2)
+        return sentence
 
     def result(self, learner: Weights) -> Weights:
         """The weights."""

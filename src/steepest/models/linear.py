@@ -37,7 +37,7 @@ from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
 from steepest.learners.losses import loss_for
 from steepest.models.base import NAMES, Model, Run
-from steepest.models.explain import ClassWeights, Contribution, explain_row, top_features
+from steepest.models.explain import ClassWeights, Contribution, SparseWeights, explain_row, top_features
 from steepest.models.memory import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing
 from steepest.models.options import (
     LP,
@@ -220,6 +220,7 @@ class LinearModel(Model):
         if reason is not None and reason not in history.events:
             history.events.append(reason)
         self._show_first_step(learner, history)
+        learner.forget_rows()
         super()._finish(learner, history, executor)
         self.voters_ = getattr(executor, "voters", ())
 
@@ -252,17 +253,16 @@ class LinearModel(Model):
         self._finish(learner, History(), None)
         objective = Objective(data, self.n_threads)
         if self._choice is not None and self._choice.warm:
-            objective.warm = self._one_pass(learner, source, seed)
+            objective.warm = data.table_of(self._one_pass(learner, source, seed))
         if self._warm is not None:
-            weights, bias = self._warm.weights()
-            objective.warm = np.vstack([weights, bias]).astype(np.float64)
+            objective.warm = data.table_of(self._warm)
         schedule = self.flat_params()["schedule"]
         options = SolverOptions(str(schedule), settings.eta0, tol, seed, average=self.average is not False)
         solver = BATCH_SOLVERS[settings.solver](objective, options)
         all_steps = self._tol() is None and getattr(solver, "takes_all_steps", False)
 
         def measure(w: Array, held_out: Source) -> float:
-            learner.take_weights(w[:-1], w[-1])
+            data.take_weights(w)
             return mean_loss(learner, held_out)
 
         executor = Iterations(solver, objective, tol=tol, tol_on=tol_on, measure=measure, all_steps=all_steps)
@@ -272,10 +272,11 @@ class LinearModel(Model):
                 "settings": learner.settings.as_dict(),
                 "plan": [plan.epochs, tol, tol_on],
                 "data": source.fingerprint(),
+                "columns": data.n_features,
             }
             checkpoints = Checkpoints(run.checkpoint, Weights.restored, fingerprint, resume=run.resume)
         found, history = train(executor, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints)
-        learner.take_weights(found.w[:-1], found.w[-1])
+        data.take_weights(found.w)
         self.adopt(learner, history, source)
         vars(self).update(getattr(solver, "findings", {}))
         if (complaint := getattr(solver, "complaint", None)) is not None:
@@ -283,16 +284,15 @@ class LinearModel(Model):
                 history.events.append(complaint)
             warnings.warn(complaint, NotConverged, stacklevel=4)
 
-    def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> Array:
-        """Weights, with a last row for the bias, after one stochastic pass over the rows."""
+    def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> LinearLearner:
+        """A learner that has seen the rows in one stochastic pass."""
         settings = self.settings_for(source.n_rows, "stochastic")
         settings = replace(settings, class_weight=learner.settings.class_weight)
         first = LinearLearner(settings, learner.n_features, learner.book.labels)
         for chunk in source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed).epoch(0):
             first.step(chunk)
         first.finish()
-        weights, bias = first.weights()
-        return np.concatenate([weights, bias[None]]).astype(np.float64)
+        return first
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner is."""
@@ -314,6 +314,7 @@ class LinearModel(Model):
         learner.n_threads = self.n_threads
         before = learner.rows_learned
         super()._learn_more(source, classes)
+        learner.forget_rows()
         if self._memory is not None and learner.n_outputs > self._memory.n_outputs:
             self.history_.events.append(
                 f"{learner.n_outputs} outputs where the memory was planned for {self._memory.n_outputs}"
@@ -529,7 +530,7 @@ class LinearModel(Model):
     def intercept_(self) -> Array:
         """Biases, one per output."""
         self._check_learner()
-        return self._by_output(np.array(self.learner_.weights()[1]))
+        return self._by_output(np.array(self.learner_.used_weights()[2]))
 
     @property
     def n_nonzero_(self) -> int:
@@ -547,7 +548,15 @@ class LinearModel(Model):
 
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
         """(output, its weights by feature); those in a shared table are read where they are asked for."""
-        return list(enumerate(self._output_weights()))
+        return list(enumerate(self._rows_of_weights()))
+
+    def _rows_of_weights(self) -> list[Any]:
+        """The weights of each output, as an array or as those of the features in use."""
+        features, table, _ = self.learner_.used_weights()
+        if self.learner_.shared or features is None:
+            return list(self._output_weights())
+        rows = self._by_output(np.ascontiguousarray(table.T))
+        return [SparseWeights(features, row, self.learner_.n_features) for row in rows]
 
     def _check_learner(self) -> None:
         if "learner_" not in self.__dict__:
@@ -580,7 +589,13 @@ class LinearModel(Model):
         from scipy.sparse import csr_matrix
 
         self._check_fitted()
-        self._sparse_coef: Any = csr_matrix(self._output_weights())
+        features, table, _ = self.learner_.used_weights()
+        if self.learner_.shared or features is None:
+            self._sparse_coef: Any = csr_matrix(self._output_weights())
+            return self
+        used = csr_matrix(self._by_output(np.ascontiguousarray(table.T)))
+        shape = (used.shape[0], self.learner_.n_features)
+        self._sparse_coef = csr_matrix((used.data, features[used.indices], used.indptr), shape=shape)
         return self
 
     def densify(self) -> Self:
@@ -596,7 +611,7 @@ class LinearModel(Model):
     # ------------------------------------------------------------------------------------------------------ files
 
     def _whole_state(self) -> State:
-        state = dict(super()._whole_state())
+        state = self.learner_.compact_state()
         for number, voter in enumerate(self.voters_):
             state |= {f"{VOTER}{number}.{name}": array for name, array in voter.state.items() if name != "labels"}
         if self.vw_names_ is not None:
@@ -780,9 +795,9 @@ class LinearClassifier(Classifier, LinearModel):
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
         if self.learner_.shared:
             return self._shared_weights()
-        weights = self._output_weights()
+        weights = self._rows_of_weights()
         if len(weights) == 1:  # one column speaks for the second class, and negated for the first
-            weights = np.concatenate([-weights, weights])
+            weights = [-weights[0], weights[0]]
         return list(zip(self.classes_.tolist(), weights, strict=False))
 
     def _shared_weights(self) -> list[tuple[Any, Any]]:
@@ -800,7 +815,7 @@ class LinearClassifier(Classifier, LinearModel):
         self._check_learner()
         if self.learner_.n_outputs != 1:
             raise AttributeError("margin_ is defined for two classes")
-        norm = float(np.linalg.norm(self.learner_.weights()[0].astype(np.float64)))
+        norm = float(np.linalg.norm(self.learner_.used_weights()[1].astype(np.float64)))
         return 1 / norm if norm else math.inf
 
 

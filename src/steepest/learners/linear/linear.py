@@ -2,8 +2,8 @@
 
 The state is a handful of arrays: the weight table `v` (or some accumulators per feature for the adaptive solvers), the
 clocks of lazy shrinkage, the running average, the bias, and one clock of scalars. A step hands rows to a kernel.
-A table has a row for every feature and a column for every output, with room for more; or, with many features and
-outputs, a row for every feature that was seen (see slots); or all outputs share one table of fixed size.
+A table has a row for every feature and a column for every output, with room for more; or, with many features, a row
+for every feature that was seen (see slots); or all outputs share one table of fixed size.
 
 Invariant: the state after a sequence of rows depends on that sequence only, never on how it was cut into chunks. For
 that, rows wait until there are enough to resolve what "auto" stands for, or to fill a mini-batch; what is shown of the
@@ -47,10 +47,13 @@ from steepest.learners.waiting import WaitingRows, finished
 NATIVE_SOLVERS = {"adagrad": 1, "ftrl": 2, "coin": 3}  # 0, sgd, is what asgd and truncated are made of
 WEIGHTS_PER_SNAPSHOT_ROW = 16  # with many weights the first copy of a good state waits until the rows outweigh it
 LARGEST_TABLE_BYTES = 1 << 33
-# Weights from which on a table of three outputs or more has rows for the features seen only: 16 MB of float32.
+# A table has rows for the features seen only from so many features on (a weight and its average: 2 MB, about what the
+# nearest caches hold), and with three outputs or more from so many weights on.
+SLOTTED_FEATURES = 1 << 18
 SLOTTED_WEIGHTS = 1 << 22
 # Room that such a table starts with. Memory is taken where it is first touched, so it costs nothing.
-ROOM_BYTES = 1 << 30
+ROOM_BYTES = 1 << 28
+LARGEST_SHOWN_BYTES = 1 << 31  # of an array with the weights of all features
 FEW = 16  # a table is written when this many times the non-zeros scored without one reach its length
 BLOCK = 1 << 16  # weights that are added up at once
 LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
@@ -81,6 +84,8 @@ class LinearLearner(TargetLearner):
         self.slots: Slots | None = None  # rows of the tables, where features do not have one each
         self.may_have_slots = True
         self.arrays = self._new_arrays(n_features)
+        if self._wants_slots():
+            self.slots = Slots(n_features)
         self._replicas: dict[str, Any] = {}
         self._shown: tuple[Array, Array, Slots | None] | None = None
         self._few_entries = 0  # non-zeros scored since the weights last changed, without a table of them
@@ -122,6 +127,25 @@ class LinearLearner(TargetLearner):
             state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         return state | super().state
 
+    def compact_state(self) -> dict[str, Array]:
+        """The same for a file: features in ascending order, without those of which nothing needs to be known.
+
+        These are the features whose numbers are all zero, and under a 1-norm those that their shrinkage has brought to
+        zero: whenever it is paid, later or now, it leaves zero. Learning goes on to the same bits.
+        """
+        state = self.state
+        if self.slots is None:
+            return state
+        used = np.zeros(self.slots.n, bool)
+        for name in WIDE:
+            if name in state:
+                used |= state[name].any(axis=tuple(range(1, state[name].ndim)))
+        if self.settings.shrinks_lazily and self.waiting.rows is None:
+            used &= self._shown_weights()[0].any(axis=1)
+        kept = np.flatnonzero(used)
+        kept = kept[np.argsort(state["owners"][kept])]
+        return state | {name: state[name][kept] for name in (*BY_FEATURE, "owners") if name in state}
+
     @classmethod
     def from_state(cls, settings: LinearSettings, state: State) -> Self:
         """The learner that had this state."""
@@ -159,6 +183,11 @@ class LinearLearner(TargetLearner):
             self._learn(rows, progress)
         return progress
 
+    def forget_rows(self) -> None:
+        """Gives back the memory in which rows that are visited again were held."""
+        if self.slots is not None:
+            self.slots.forget_block()
+
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); a row with a bad index or a value that is not a number is refused."""
         given, n_rows = chunk, chunk.n_rows
@@ -174,7 +203,9 @@ class LinearLearner(TargetLearner):
         known_features = self.n_features if self.shared else len(table)
         if slots is not None:
             slots.grow(chunk.n_features)
-            chunk = slots.find(chunk)
+            chunk = slots.find(chunk, keep=self.n_outputs == 1)
+            if chunk.n_rows < n_rows:
+                self.refuse_bad_row(given, chunk.n_rows)
         elif chunk.n_features > known_features:  # a feature never seen in training has no weight
             chunk = chunk.packed()  # the block may be far larger than what is visited of it
             known = chunk.indices < known_features
@@ -192,8 +223,10 @@ class LinearLearner(TargetLearner):
         if self._may_write_few():
             return None
         weights, scale, bias, slots = self._score_table()
-        number, bits = None if slots is None else slots.number, self.settings.table_bits
-        return kernels.score_rows(*task, weights, scale, bias, number, n_threads, bits, self.n_features)
+        table, bits = None if slots is None else slots.table, self.settings.table_bits
+        if slots is not None and table is None:
+            return None
+        return kernels.score_rows(*task, weights, scale, bias, table, n_threads, bits, self.n_features)
 
     def losses(self, coded: Chunk, scores: Array | None = None) -> tuple[Array, Array]:
         """(loss of each row visited, its weight), targets coded already; scores that are known need not be found."""
@@ -250,10 +283,10 @@ class LinearLearner(TargetLearner):
 
     # --------------------------------------------------------------------------------------- weights from elsewhere
 
-    def take_weights(self, weights: Array, bias: Array) -> None:
-        """Weights found elsewhere, by a batch solver, become this learner's."""
-        self.slots, self.may_have_slots = None, False
-        self.arrays = self._new_arrays(self.n_features)
+    def take_weights(self, weights: Array, bias: Array, slots: Slots | None = None) -> None:
+        """Weights found elsewhere, by a batch solver, become this learner's; rows are slots if these are given."""
+        self.slots, self.may_have_slots = slots, False
+        self.arrays = self._new_arrays(len(weights))
         self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
         self.arrays["bias"][...] = bias
         self._forget_shown()
@@ -552,7 +585,27 @@ class LinearLearner(TargetLearner):
         The weights have the shape (features, outputs), or are the table that all share; see `output_weights`.
         """
         table, bias, slots = self._shown_weights()
-        return (table if slots is None else slots.spread(table, self.n_features)), bias
+        if slots is not None:
+            self.refuse_huge_array()
+            table = slots.spread(table, self.n_features)
+        return table, bias
+
+    def used_weights(self) -> tuple[Array | None, Array, Array]:
+        """(features in use in ascending order, their weights, bias); None if the weights are those of all features."""
+        table, bias, slots = self._shown_weights()
+        if slots is None:
+            return None, table, bias
+        order = np.argsort(slots.owners)
+        return slots.owners[order], table[order], bias
+
+    def refuse_huge_array(self) -> None:
+        """Raises if the weights of all features, most of them zero, would take more memory than they are worth."""
+        size = self.n_features * self.n_outputs * np.dtype(self.settings.dtype).itemsize
+        if self.slots is not None and size > LARGEST_SHOWN_BYTES:
+            raise DataError(
+                f"an array with the weights of all {self.n_features:,} features would take {size / 2**30:.1f} GB, and "
+                f"{self.slots.n:,} features are in use; call sparsify(), and coef_ is a sparse matrix"
+            )
 
     def _forget_shown(self) -> None:
         self._shown = self._norms = None
@@ -619,9 +672,12 @@ class LinearLearner(TargetLearner):
     def output_weights(self, output: int, features: Array | None = None) -> Array:
         """The weights of these features (or of all) for one output."""
         table, _, slots = self._shown_weights()
+        if slots is not None and features is not None:
+            at = slots.of(features)
+            return np.where(at >= 0, table[at, output], table.dtype.type(0)) if slots.n else np.zeros(len(at))
         if slots is not None:
-            column = slots.spread(table[:, output], self.n_features)
-            return column if features is None else column[features]
+            self.refuse_huge_array()
+            return slots.spread(table[:, output], self.n_features)
         if not self.shared:
             return table[:, output] if features is None else table[features, output]
         places = np.arange(self.n_features) if features is None else np.asarray(features, np.int64)
@@ -632,6 +688,7 @@ class LinearLearner(TargetLearner):
         table, _, slots = self._shown_weights()
         if not self.shared and slots is None:
             return np.ascontiguousarray(table.T)
+        self.refuse_huge_array()
         self._refuse_huge_table(self.n_features * self.n_outputs)
         matrix = np.empty((self.n_outputs, self.n_features), self.settings.dtype)
         for output in range(self.n_outputs):
@@ -719,7 +776,7 @@ class LinearLearner(TargetLearner):
         if s.norm:
             return s.alpha * Penalty(s.norm).value(self.weights()[0])
         if s.p:
-            return s.alpha / s.p * float((np.abs(self.weights()[0].astype(np.float64)) ** s.p).sum())
+            return s.alpha / s.p * float((np.abs(self._shown_weights()[0].astype(np.float64)) ** s.p).sum())
         absolute, square, _ = self._table_norms()
         return s.l1 * absolute + 0.5 * s.l2 * square
 
@@ -890,7 +947,8 @@ class LinearLearner(TargetLearner):
         """Whether most of the table is likely to stay empty; learners that share or compare tables keep them whole."""
         s = self.settings
         alone = self.may_have_slots and not self.shared and s.n_replicas == 1 and not s.hogwild
-        return alone and self.n_outputs > 2 and self.n_features * self.n_outputs >= SLOTTED_WEIGHTS
+        many = self.n_outputs > 2 and self.n_features * self.n_outputs >= SLOTTED_WEIGHTS
+        return alone and (many or self.n_features >= SLOTTED_FEATURES)
 
     def _open_slots(self) -> None:
         """From now on rows of the tables are slots; those that were learned move together."""
@@ -909,6 +967,7 @@ class LinearLearner(TargetLearner):
         """A row for every feature from now on, for those that add up the tables of several learners."""
         self.may_have_slots = False
         if self.slots is not None:
+            self._refuse_huge_table(self.n_features * math.prod(self.arrays["v"].shape[1:]))
             self._move_tables(self.n_features, slice(self.slots.n), self.slots.owners)
             self.slots, self._shown = None, None
             self.good.forget()
