@@ -34,6 +34,7 @@ from steepest.learners.linear.linear_mixing import (
     take_in,
 )
 from steepest.learners.linear.linear_settings import ACCUMULATORS, AVERAGES, CLOCK, WIDE, LinearSettings
+from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.schedules import step_size_by_code
@@ -75,11 +76,14 @@ class LinearLearner(TargetLearner):
         self.n_threads = 1  # that learn; the state does not depend on it, except under hogwild
         self.waiting = WaitingRows()
         self.good = _no_good_state(n_features)
+        self.sizes: Sizes | None = None  # under the weights of dense rows
+        self.sizes_open = s.standardise and not self.shared  # whether the first rows have yet to show them
         self.slots: Slots | None = None  # rows of the tables, where features do not have one each
         self.may_have_slots = True
         self.arrays = self._new_arrays(n_features)
         self._replicas: dict[str, Any] = {}
         self._shown: tuple[Array, Array, Slots | None] | None = None
+        self._learned: tuple[Array, Array] | None = None
         self._norms: tuple[float, float, int] | None = None  # of the table, until the next row
 
     @property
@@ -98,11 +102,12 @@ class LinearLearner(TargetLearner):
     def numbers(self) -> tuple[float, ...]:
         """What is needed to go on besides arrays."""
         eta0 = math.nan if self.eta0 is None else self.eta0
-        return self.n_features, eta0, self.bias_scale, self.rows_learned, self.good.rollbacks
+        return self.n_features, eta0, self.bias_scale, self.rows_learned, self.good.rollbacks, self.sizes_open
 
     def restore_numbers(self, numbers: Iterable[float]) -> None:
         """Takes back what `numbers` gave."""
-        n_features, eta0, self.bias_scale, rows_learned, rollbacks = numbers
+        n_features, eta0, self.bias_scale, rows_learned, rollbacks, sizes_open = numbers
+        self.sizes_open = bool(sizes_open)
         self.n_features, self.rows_learned = int(n_features), int(rows_learned)
         self.eta0 = None if math.isnan(eta0) else eta0
         self.good = _no_good_state(self.n_features)
@@ -114,6 +119,8 @@ class LinearLearner(TargetLearner):
         state = self.used_arrays()
         if self.slots is not None:
             state["owners"] = self.slots.owners.copy()
+        if self.sizes is not None:
+            state |= {"centre": self.sizes.centre, "size": self.sizes.scale}
         if not self.shared:  # room for more outputs is not a part of what was learned
             state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         return state | super().state
@@ -124,6 +131,8 @@ class LinearLearner(TargetLearner):
         learner = cls(settings, 0, state["labels"].tolist())
         learner.restore(state)
         learner.arrays = learner._copied({name: state[name] for name in learner.arrays})
+        if "size" in state:
+            learner.sizes = Sizes(np.array(state["centre"]), np.array(state["size"]))
         if "owners" in state:
             learner.slots = Slots(learner.n_features, np.asarray(state["owners"]))
         return learner
@@ -287,15 +296,26 @@ class LinearLearner(TargetLearner):
     @property
     def is_open(self) -> bool:
         """Whether the first rows have yet to show what "auto" stands for."""
-        return self.eta0 is None or self.targets.loss_is_open
+        return self.eta0 is None or self.targets.loss_is_open or self.sizes_open
 
     def resolve(self, rows: Chunk) -> None:
-        """Decides by the first rows what is open: the loss, then the step size."""
+        """Decides by the first rows what is open: the loss, the sizes of features, then the step size."""
         if self.targets.loss_is_open:
             self._announce_targets(rows)
             self.targets.decide_loss()
+        self.measure_sizes([rows])
         if self.eta0 is None:
-            calibrate(self, rows)
+            calibrate(self, self.sized(rows))
+
+    def measure_sizes(self, chunks: Iterable[Chunk]) -> None:
+        """Finds the sizes of features by these rows, unless they are known."""
+        if self.sizes_open:
+            self.sizes = Sizes.of(chunks, centred=self.settings.fit_intercept)
+            self.sizes_open = False
+
+    def sized(self, rows: Chunk) -> Chunk:
+        """The rows in the units of their features."""
+        return rows if self.sizes is None else self.sizes.applied(rows)
 
     def trial(self, settings: LinearSettings, n_features: int) -> LinearLearner:
         """A learner with these settings that knows nothing but this one's classes and bias."""
@@ -331,6 +351,7 @@ class LinearLearner(TargetLearner):
 
     def _learn(self, rows: Chunk, progress: Progress) -> None:
         """Learns rows now, growing the tables where a new class or feature appears."""
+        rows = self.sized(rows)
         self._grow_features(rows.n_features)
         start = 0
         while start < rows.n_rows:
@@ -490,7 +511,7 @@ class LinearLearner(TargetLearner):
 
     def evidence(self, chunks: Iterable[Chunk]) -> Array:
         """How much a shard's rows say about each feature."""
-        return gather_evidence(chunks, self.n_features)
+        return gather_evidence(map(self.sized, chunks), self.n_features)
 
     def shares(
         self, rows: Sequence[int], evidence: Sequence[Array] | None = None, epochs: float | None = None
@@ -528,19 +549,27 @@ class LinearLearner(TargetLearner):
         return (table if slots is None else slots.spread(table, self.n_features)), bias
 
     def _forget_shown(self) -> None:
-        self._shown = self._norms = None
+        self._shown = self._learned = self._norms = None
 
     def _shown_weights(self) -> tuple[Array, Array, Slots | None]:
         """The same, with rows by slot where there are slots; rows that wait may have brought some of them."""
         if self._shown is None:
             shown = finished(self)
-            self._shown = (*shown._plain_weights(), shown.slots)
+            self._learned = shown._plain_weights()
+            plain = self._learned if shown.sizes is None else shown.sizes.folded(*self._learned)
+            self._shown = (*plain, shown.slots)
         return self._shown
+
+    def _learned_weights(self) -> Array:
+        """The weights in the units of their features, in which the penalty counts them."""
+        self._shown_weights()
+        assert self._learned is not None
+        return self._learned[0]
 
     def _score_table(self) -> tuple[Array, float, Array, Slots | None]:
         """(weights, their scale, bias, slots)"""
         s = self.settings
-        if self.waiting.rows is None and s.l1 == 0 and s.average == "no" and not s.is_adaptive:
+        if self.waiting.rows is None and self.sizes is None and s.l1 == 0 and s.average == "no" and not s.is_adaptive:
             return self.used_arrays()["v"], self.clock("scale"), self.arrays["bias"], self.slots
         weights, bias, slots = self._shown_weights()
         return weights, 1.0, bias, slots
@@ -648,7 +677,7 @@ class LinearLearner(TargetLearner):
         """alpha R(w) at the current weights."""
         s = self.settings
         if s.p:
-            return s.alpha / s.p * float((np.abs(self.weights()[0].astype(np.float64)) ** s.p).sum())
+            return s.alpha / s.p * float((np.abs(self._learned_weights().astype(np.float64)) ** s.p).sum())
         absolute, square, _ = self._table_norms()
         return s.l1 * absolute + 0.5 * s.l2 * square
 
@@ -658,7 +687,7 @@ class LinearLearner(TargetLearner):
             scale, averaged = 1.0, self._is_averaged()
             lazy = self.settings.l1 > 0 and not averaged
             if self.waiting.rows is not None or self.settings.is_adaptive or lazy:
-                absolute, square, nonzeros = kernels.table_norms(np.ascontiguousarray(self._shown_weights()[0]))
+                absolute, square, nonzeros = kernels.table_norms(np.ascontiguousarray(self._learned_weights()))
             elif averaged:
                 absolute, square, nonzeros = self._average_norms()
             else:

@@ -61,6 +61,7 @@ class LinearSettings(PlainSettings):
     n_replicas: int = 1  # that learn apart, each `sync_every` rows, before what they have learned is summed
     sync_every: int = 2048
     hogwild: bool = False  # threads share the weights without locks
+    standardise: bool = False  # dense rows are learned in units of their features; see sizes.py
 
     def __post_init__(self) -> None:
         if self.class_hash not in ("", kernels.class_hash_id):
