@@ -245,15 +245,14 @@ class LinearModel(Model):
         self._finish(learner, History(), None)
         objective = Objective(data, self.n_threads)
         if self._choice is not None and self._choice.warm:
-            objective.warm = self._one_pass(learner, source, seed)
+            objective.warm = data.table_of(*self._one_pass(learner, source, seed))
         if self._warm is not None:
-            weights, bias = self._warm.weights()
-            objective.warm = np.vstack([weights, bias]).astype(np.float64)
+            objective.warm = data.table_of(*self._warm.weights())
         schedule = self.flat_params()["schedule"]
         solver = BATCH_SOLVERS[settings.solver](objective, SolverOptions(str(schedule), settings.eta0, tol, seed))
 
         def measure(w: Array, held_out: Source) -> float:
-            learner.take_weights(w[:-1], w[-1])
+            data.take_weights(w)
             return mean_loss(learner, held_out)
 
         executor = Iterations(solver, objective, tol=tol, tol_on=tol_on, measure=measure)
@@ -263,23 +262,23 @@ class LinearModel(Model):
                 "settings": learner.settings.as_dict(),
                 "plan": [plan.epochs, tol, tol_on],
                 "data": source.fingerprint(),
+                "columns": data.n_features,
             }
             checkpoints = Checkpoints(run.checkpoint, Weights.restored, fingerprint, resume=run.resume)
         found, history = train(executor, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints)
-        learner.take_weights(found.w[:-1], found.w[-1])
+        data.take_weights(found.w)
         self.adopt(learner, history, source)
         vars(self).update(getattr(solver, "findings", {}))
 
-    def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> Array:
-        """Weights, with a last row for the bias, after one stochastic pass over the rows."""
+    def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> tuple[Array, Array]:
+        """(weights, bias) after one stochastic pass over the rows."""
         settings = self.settings_for(source.n_rows, "stochastic")
         settings = replace(settings, class_weight=learner.settings.class_weight)
         first = LinearLearner(settings, learner.n_features, learner.book.labels)
         for chunk in source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed).epoch(0):
             first.step(chunk)
         first.finish()
-        weights, bias = first.weights()
-        return np.concatenate([weights, bias[None]]).astype(np.float64)
+        return first.weights()
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner is."""

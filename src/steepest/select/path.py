@@ -214,9 +214,8 @@ def largest_alpha(base: Any, train: ArraySource) -> float:
     alone = copy_of(base, solver="lbfgs", penalty="l1", alpha=1e10, tol=1e-10)  # the bias alone
     alone.fit_stream(train)
     learner = alone.new_learner(alone.settings_for(train.n_rows), train)
-    objective = Objective(BatchData(train, learner))
-    weights, bias = alone.learner_.weights()
-    _, gradient = objective.evaluate(np.vstack([weights, bias]).astype(np.float64))
+    data = BatchData(train, learner)
+    _, gradient = Objective(data).evaluate(data.table_of(*alone.learner_.weights()))
     top = float(np.abs(gradient[:-1]).max(initial=0.0))
     params = base.flat_params()
     if params["penalty"] == "elasticnet":

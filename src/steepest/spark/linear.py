@@ -159,7 +159,8 @@ def add_gradient(shard: Shard, given: BatchState) -> Answer:
             del _objectives[other]
         rows = shard.chunk if given.columns is None else only_columns(shard.chunk, given.n_features, given.columns)
         width = given.n_features if given.columns is None else len(given.columns)
-        data = BatchData(ArraySource(rows), LinearLearner(given.settings, width, given.labels))
+        # Every shard must see the same columns, whichever its own rows use.
+        data = BatchData(ArraySource(rows), LinearLearner(given.settings, width, given.labels), compact=False)
         objective = _objectives[name] = Objective(data, most_lanes=1)
     if given.w is None:
         objective.add_squares()
@@ -263,7 +264,7 @@ class FarData:
     in_memory = False
 
     def __init__(self, survey: Survey, learner: LinearLearner) -> None:
-        self.learner = learner
+        self.learner, self.n_features = learner, learner.n_features
         self.n_rows, self.n_entries, self.least_weight = survey.n_rows, survey.n_entries, survey.least_weight
 
     def passes(self) -> Iterator[tuple[int, Chunk]]:

@@ -98,7 +98,7 @@ class TemporaryColumns:
 
     def __init__(self) -> None:
         # Memory is taken where it is first touched: the room that is not needed costs nothing.
-        room = min(IN_MEMORY, int(SHARE_OF_ALLOWED * allowed_bytes()) // 8)
+        room = room_for_entries()
         self._entries = {"indices": _Entries(np.int32, room), "values": _Entries(np.float32, room)}
         self._parts: dict[str, list[Array]] = {}
 
@@ -154,6 +154,11 @@ def _write_fully(file: Any, entries: Array) -> None:
     left = np.ascontiguousarray(entries).view(np.uint8).data
     while len(left):
         left = left[file.write(left) :]
+
+
+def room_for_entries() -> int:
+    """Entries that may stay in memory."""
+    return min(IN_MEMORY, int(SHARE_OF_ALLOWED * allowed_bytes()) // 8)
 
 
 def allowed_bytes() -> int:

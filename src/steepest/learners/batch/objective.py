@@ -1,6 +1,7 @@
 """The objective of batch solvers: F(w) = mean loss + alpha R(w) over all rows of a source, with its derivatives.
 
-`w` has one row per feature and a last row for the bias, one column per output; everything is float64. A pass reads
+`w` has one row per feature in use (see batch_data) and a last row for the bias, one column per output; everything is
+float64. A pass reads
 every row once: score, loss, gradient by the score, and what the row adds to the gradient by the weights (or to a
 product with the Hessian) while it is in cache. Rows in memory are used as they are; others are read anew in every pass.
 
@@ -60,7 +61,7 @@ class Objective:
         self.data, self.learner, self.n_threads = data, learner, n_threads
         self.settings = settings
         self.l1, self.l2, self.p, self.alpha = settings.l1, settings.l2, settings.p, settings.alpha
-        self.n_features, self.n_outputs = learner.n_features, learner.n_outputs
+        self.n_features, self.n_outputs = data.n_features, learner.n_outputs
         self.shape = (self.n_features + 1, self.n_outputs)
         self.fit_intercept = settings.fit_intercept
         self.target_kind = learner.targets.kind
@@ -311,7 +312,7 @@ class Objective:
         shift = None if self.shifts is None else self.shifts[number]
         done = kernels.batch_pass(rows, native, start, shift, curvature, gradients, self.n_threads)
         if done < chunk.n_rows:
-            learner.refuse_bad_row(chunk, done)
+            self.data.refuse_bad_row(chunk, done)
         return done == chunk.n_rows
 
     def weigh(self) -> float:

@@ -244,10 +244,10 @@ class LinearLearner(TargetLearner):
 
     # --------------------------------------------------------------------------------------- weights from elsewhere
 
-    def take_weights(self, weights: Array, bias: Array) -> None:
-        """Weights found elsewhere, by a batch solver, become this learner's."""
-        self.slots, self.may_have_slots = None, False
-        self.arrays = self._new_arrays(self.n_features)
+    def take_weights(self, weights: Array, bias: Array, slots: Slots | None = None) -> None:
+        """Weights found elsewhere, by a batch solver, become this learner's; rows are slots if these are given."""
+        self.slots, self.may_have_slots = slots, False
+        self.arrays = self._new_arrays(len(weights))
         self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
         self.arrays["bias"][...] = bias
         self._forget_shown()
