@@ -27,6 +27,7 @@ STRENGTHS = tuple(10.0 ** (-k / 2) for k in range(2, 13))  # 1e-1 ... 1e-6
 FOLDS, FEW_ROWS = 5, 4000  # fewer rows are split so many times, since one part would say too little
 STRETCHES, HELD_OF = 20, 4  # else one of four stretches of the file is held back: neighbours are often alike
 RISES = 2  # in a row that end the path
+MOST_ENTRIES = 1 << 20  # to try on: of more, only every second, third, ... stretch of the rows
 MOST_STEPS = 40
 TOL = 1e-3
 LEAST_GAIN = 1e-4  # by which a weaker penalty must be better
@@ -60,6 +61,7 @@ def held_out_parts(n_rows: int) -> Iterator[Array]:
 
 def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n_threads: int) -> Strength | None:
     """The best alpha for these rows; None if no part of them can be learned from."""
+    all_rows, source = source.n_rows or 0, _some_stretches(source)
     n_rows = source.n_rows or 0
     sums = np.zeros(len(STRENGTHS))
     n_held, n_learned, tried = 0, 0, len(STRENGTHS)
@@ -76,7 +78,7 @@ def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n
         n_held, n_learned = n_held + score.n_rows, max(n_learned, learn.n_rows)
     if not n_held or not tried:
         return None
-    means, share = sums[:tried] / n_held, n_learned / n_rows
+    means, share = sums[:tried] / n_held, n_learned / all_rows
     if not np.isfinite(means).any():
         return None
     least = np.nanmin(np.where(np.isfinite(means), means, np.nan))
@@ -85,20 +87,34 @@ def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n
     return Strength(STRENGTHS[best] * share, tuple(pairs))
 
 
+def _some_stretches(source: ArraySource) -> ArraySource:
+    """The source, or a part of it that is small enough to try on."""
+    numbers = np.arange(source.block.n_rows) if source.rows is None else source.rows
+    lengths = source.block.indptr[numbers + 1] - source.block.indptr[numbers]
+    every = math.ceil(int(lengths.sum()) / MOST_ENTRIES)
+    if every <= 1:
+        return source
+    part = source.copy()
+    part.rows = numbers[np.arange(len(numbers)) * STRETCHES * HELD_OF * every // len(numbers) % every == 0]
+    part.n_rows = len(part.rows)
+    return part
+
+
 def _path(
     learn: ArraySource, score: ArraySource, solver: str, new_learner: NewLearner, n_threads: int
 ) -> Iterator[float]:
     """Mean losses on the rows held back, from strong to weak."""
     learner = new_learner(learn)
+    learner.measure_sizes(learn)
     data = BatchData(learn, learner)
-    settings, warm = learner.settings, None
+    warm: Array | None = None
     best, rises = math.inf, 0
     for alpha in STRENGTHS:
-        learner.settings = with_strength(settings, alpha)
+        learner.settings = with_strength(learner.settings, alpha)
         objective = Objective(data, n_threads)
         objective.warm = warm
         warm = solve(objective, solver)
-        learner.take_weights(warm[:-1], warm[-1])
+        data.take_weights(warm)
         losses, weights = zip(*(learner.losses(learner.code_for_scoring(rows)) for rows in score), strict=True)
         weight = np.concatenate(weights)
         loss = float((np.concatenate(losses) * weight).sum() / max(weight.sum(), 1e-300))

@@ -262,6 +262,18 @@ class LinearLearner(TargetLearner):
         own._forget_shown()
         return own
 
+    def going_on(self, settings: LinearSettings) -> Self:
+        """A stochastic learner that goes on from these weights, as if it had seen the rows that they were found by."""
+        s, own = self.settings, type(self)(settings, self.n_features, self.book.labels)
+        kept = {name: getattr(s, name) for name in ("loss", "loss_parameter", "multi_class", "alpha", "l1", "l2", "dtype")}
+        own.settings = replace(settings, **kept, standardise=False, class_weight=s.class_weight)
+        own.targets, own.sizes, own.sizes_open = self.targets, self.sizes, False
+        own.rows_learned, own.n_threads = self.rows_learned, self.n_threads
+        own.take_weights(self.arrays["v"], self.arrays["bias"], self.slots)
+        own.arrays["bias_start"][...] = own.arrays["bias_average"][...] = own.arrays["bias"]
+        own.arrays["clock"][CLOCK.index("t")] = self.rows_learned
+        return own
+
     def weigh_classes(self, class_weight: Any) -> None:
         """Other weights of classes, from now on."""
         self.settings = replace(self.settings, class_weight=class_weight)

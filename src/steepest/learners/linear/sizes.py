@@ -1,9 +1,9 @@
 """Sizes of features: a centre and a scale under the weights, so that columns of any size are learned alike.
 
-The learner moves u on rows z = (x - centre) / scale, and shows w = u / scale and b - Σ w centre: w·x + b is what u·z + b
-is, so the data means the same early and late, and a column times a constant gives the same predictions. Only rows of
-which a quarter or more of the cells are filled have sizes: the values of sparse rows (words, categories) carry weight
-of their own, such as tf-idf, and centring would fill them in.
+The learner moves u on rows z = (x - centre) / scale, and shows w = u / scale and b - Σ w centre, so that w·x + b is the
+score that u gives z: a column times a constant gives the same predictions. Only rows of which a quarter or more of the
+cells are filled have sizes: the values of sparse rows (words, categories) carry a weight of their own, such as tf-idf,
+and centring would fill them in.
 
 Invariant: sizes are found once, from rows that do not depend on chunks, and never change.
 """
