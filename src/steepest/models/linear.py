@@ -207,11 +207,8 @@ class LinearModel(Model):
         """What alpha="auto" stands for, by rows held back; None if alpha was given, or nothing can be held back."""
         from steepest.learners.batch.strength import choose_strength
 
-        if (
-            self.alpha != "auto"
-            or self.flat_params()["C"] is not None
-            or self.flat_params()["penalty"] in (None, "none")
-        ):
+        params = self.flat_params()
+        if params["alpha"] != "auto" or params["C"] is not None or params["penalty"] in (None, "none"):
             return None
         settings = self.settings_for(rows.n_rows)
         labels = distinct(rows.block.y).tolist() if self.task == "classify" and rows.block.y is not None else []
