@@ -61,6 +61,7 @@ MIXING = ("n_shards", "rounds", "sync_seconds", "mix", "send")  # what a resumed
 SURVEY_ROWS = 1 << 14  # counted to see how many features there are
 DEFAULT_TOL = 1e-6  # of the batch solvers
 CHOSEN_TOL = 1e-4  # of those that "auto" has chosen: predictions change no more
+TABLE_NGRAMS = (1, 2)  # words and pairs of words, of texts that are columns among others
 VOTER = "voter."  # marks the arrays of a shard's model in a model file
 VW_NAMES = "vw_names."  # marks those of a book of names
 # Parameters that only stochastic gradients have, and their defaults.
@@ -103,6 +104,7 @@ class LinearModel(Model):
     _warm: LinearLearner | None = None  # where the next fit starts
     _choice: Choice | None = None  # what solver="auto" led to
     _strength: Any = None  # what alpha="auto" led to: a learners.batch.strength.Strength
+    _shape: Any = None  # a features.shape.Shape
     _softmax: bool = False  # whether multi_class="auto" led to it
     _parallel: tuple[str, str | None] = ("serial", None)  # how the last fit learned in parallel, and why
     voters_: Sequence[LinearLearner] = ()  # the shards' own learners, if they vote
@@ -149,7 +151,8 @@ class LinearModel(Model):
 
     def _choices_made(self, solver: str) -> list[str]:
         """What "auto" chose, in sentences."""
-        made = [] if self._choice is None else [self._choice.sentence(solver)]
+        made = [] if self._shape is None else list(self._shape.events)
+        made += [] if self._choice is None else [self._choice.sentence(solver)]
         return made if self._strength is None else [*made, self._strength.sentence()]
 
     def _training_rows(self, source: Source, seed: int) -> Source:
@@ -162,6 +165,19 @@ class LinearModel(Model):
         params = self.flat_params()
         given = [name for name, default in STOCHASTIC.items() if name in params and params[name] != default]
         return f"{given[0]}={params[given[0]]!r}" if given else ""
+
+    def choose_encoding(self, hasher: Any, columns: Any, y: Array | None) -> None:
+        """Which numbers bend and which pairs of columns are crossed, by the targets of a sample of rows."""
+        self._shape = None
+        if y is None or self.kind not in ("classifier", "regressor"):
+            return
+        from steepest.features.shape import find_shape
+
+        if self.hasher is None and len({column.kind == "text" for column in hasher.used_columns}) == 2:
+            hasher.ngrams = TABLE_NGRAMS
+        self._shape = find_shape(hasher, columns, y, self.task, n_threads=self.n_threads)
+        hasher.use_knots(self._shape.bends)
+        hasher.add_crosses(self._shape.pairs)
 
     def _problem(self, source: Source, rows: ArraySource | None) -> Problem:
         """What the choice of a solver depends on."""
@@ -200,7 +216,7 @@ class LinearModel(Model):
         """Whether rows have columns of several kinds, or are dense."""
         hasher = getattr(self, "hasher_", None)
         if hasher is not None:
-            return any(kind != "text" for _, kind in hasher.columns_)
+            return any(column.kind != "text" for column in hasher.used_columns)
         return n_entries >= DENSE_SHARE * (rows.n_rows or 0) * (rows.n_features or 0)
 
     def _find_strength(self, rows: ArraySource) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.data.files.blocks import Block, TextFile
-from steepest.data.raw import RawSource
+from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.readers.lines import BadLine, LineSource, Parsed
 from steepest.data.skipped import EXAMPLES
 from steepest.data.tables.arrow_arrays import arrow
@@ -150,6 +150,21 @@ class TableSource(LineSource, RawSource):
                 schema.labels = self.collect_labels(
                     lambda block: labels_in(self._rows(block).table.column(schema.label))
                 )
+
+    def sample_batches(self) -> list[RawBatch]:
+        """The rows of blocks from all over the files, where blocks can be read in any order."""
+        self.prepare()
+        blocks = [(file, number) for file in self.files if file.seekable for number in range(file.n_blocks())]
+        if any(self.stream(file) is not None for file in self.files):
+            return super().sample_batches()
+        found = []
+        for place in spread(len(blocks), SAMPLE_PARTS):
+            file, number = blocks[place]
+            block = file.read_block(number)
+            rows = self._rows(block).table if len(block.text) else None
+            if rows is not None and rows.num_rows:
+                found.append(self.schema.batch(rows))
+        return found or super().sample_batches()
 
     def parse(self, blocks: list[Block]) -> Parsed:
         """Blocks of lines."""
