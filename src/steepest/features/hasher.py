@@ -125,6 +125,12 @@ class Hasher(Estimator):
         Overrides single columns: "text", "category", "number", "list" or "date".
     ignore : names of columns, optional
         Columns to leave out.
+    knots : bool or "auto"
+        Whether numbers also bend at knots, beside their line. "auto" leaves it to the model that the hasher is part of:
+        a linear one decides on rows held back.
+    pairs : int or "auto"
+        How many pairs of columns a linear model may cross by itself, those that help most on rows held back; "auto" is
+        10. Neither `knots` nor `pairs` has a meaning without a model, which knows the targets.
     n_jobs : int, optional
         Threads; all by default, with the same bits for any number.
 
@@ -167,6 +173,8 @@ class Hasher(Estimator):
     text: Sequence[str] | str | None
     categorical: Sequence[str] | str | None
     numeric: Sequence[str] | str | None
+    knots: bool | str
+    pairs: int | str
     n_jobs: int | None
     kinds: Mapping[str, str] | None
     ignore: Sequence[str] | str | None
@@ -194,6 +202,8 @@ class Hasher(Estimator):
         text: Sequence[str] | str | None = None,
         categorical: Sequence[str] | str | None = None,
         numeric: Sequence[str] | str | None = None,
+        knots: bool | str = "auto",
+        pairs: int | str = "auto",
         n_jobs: int | None = None,
         kinds: Mapping[str, str] | None = None,
         ignore: Sequence[str] | str | None = None,
@@ -567,6 +577,10 @@ class Hasher(Estimator):
         for column, kind in (self.kinds or {}).items():
             if kind not in KINDS:
                 raise ParameterError(f"kinds={{{column!r}: {kind!r}}} is unknown; choose one of {', '.join(KINDS)}")
+        if self.knots not in (True, False, "auto"):
+            raise ParameterError(f"knots={self.knots!r} is unknown; give True, False or 'auto'")
+        if self.pairs != "auto" and (not isinstance(self.pairs, int | np.integer) or not 0 <= self.pairs <= 1000):
+            raise ParameterError(f"pairs={self.pairs!r} must be a whole number from 0 to 1000, or 'auto'")
         if self.n_jobs is not None and not isinstance(self.n_jobs, int | np.integer):
             raise ParameterError(f"n_jobs={self.n_jobs!r} must be a whole number, or None for all cores")
 

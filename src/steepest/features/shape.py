@@ -1,15 +1,15 @@
 """The shape of a linear model over a table: which numbers bend at knots, and which pairs of columns are crossed.
 
 Both are decided on rows held back from a sample. An additive model (every column by itself) is fitted with lines and
-with bends; the better one stays. Then each pair of columns is tried on what the additive model leaves over: with g and h
-the first and second derivative of a row's loss by its score, a cell of the pair (a value of one column and one of the
-other) gets the Newton step v = -Σg / (Σh + ridge) from the rows learned, and the pair gains -Σ(g v + h v²/2) on the rows
-held back (Lou, Caruana, Gehrke and Hooker, "Accurate intelligible models with pairwise interactions", KDD 2013, rank
-pairs alike). The best pairs are taken if the whole model with them is better on the rows held back.
+with bends; the better one stays. Then each pair of columns is tried on what the additive model leaves over: with g and
+h the first and second derivative of a row's loss by its score, a cell of the pair (a value of one column and one of the
+other) gets the Newton step v = -Σg / (Σh + ridge) from the rows learned, and the pair gains -Σ(g v + h v²/2) on the
+rows held back (Lou, Caruana, Gehrke and Hooker, "Accurate intelligible models with pairwise interactions", KDD 2013,
+rank pairs alike). The best pairs are taken if the whole model with them is better on the rows held back.
 
 A number that stays the same over a long stretch of the file, and varies elsewhere, has changed its meaning there: bends
-or crosses would learn the stretch, so it stays a line. Rows are held back in stretches, since neighbours are often alike.
-Left out: texts, which have words enough, and models of many classes.
+or crosses would learn the stretch, so it stays a line. Rows are held back in stretches, since neighbours are often
+alike. Left out: texts, which have words enough, and models of many classes.
 """
 
 from __future__ import annotations
@@ -110,10 +110,9 @@ class _Sample:
         return p - (codes[:, None] == np.arange(p.shape[1])), p * (1 - p)
 
 
-def find_shape(
-    hasher: Any, table: Any, y: Array, task: str, *, bend: bool = True, most_pairs: int = MOST_PAIRS, n_threads: int = 1
-) -> Shape:
-    """Decides on a sample of rows with their targets; `hasher` knows its columns."""
+def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1) -> Shape:
+    """Decides on a sample of rows with their targets, as far as the hasher leaves it open."""
+    most_pairs = MOST_PAIRS if hasher.pairs == "auto" else int(hasher.pairs)
     columns = [column for column in hasher.columns_ if column.used and column.kind != TEXT]
     too_many = task == "classify" and len(distinct(y)) > MOST_CLASSES
     if y.ndim != 1 or len(y) < LEAST_ROWS or not columns or too_many or (task == "regress" and y.dtype.kind != "f"):
@@ -123,14 +122,14 @@ def find_shape(
     if task == "classify" and len(distinct(y[~sample.held])) < len(distinct(y)):
         return Shape()
     shape = Shape()
-    steady = [column for column in columns if not _has_stretch(sample, column)]
+    steady = [column for column in columns if hasher.knots is True or not _has_stretch(sample, column)]
     chunk = sample.encoded(columns)
     learner, loss = sample.fitted(chunk)
-    if bend and any(len(column.candidates) > 2 for column in steady):
+    if hasher.knots is not False and any(len(column.candidates) > 2 for column in steady):
         bent = [column.with_knots() if column in steady else column for column in columns]
         bent_chunk = sample.encoded(bent)
         bent_learner, bent_loss = sample.fitted(bent_chunk)
-        if bent_loss < loss:
+        if bent_loss < loss or hasher.knots is True:
             shape.bends = tuple(c.name for c in bent if c.knots)
             shape.events.append(_about_bends(shape.bends, loss, bent_loss))
             columns, chunk, learner, loss = bent, bent_chunk, bent_learner, bent_loss

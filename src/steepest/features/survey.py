@@ -64,7 +64,7 @@ def survey_column(name: str, column: Any, *, crossed: bool = False, kind: str = 
 
 
 def knots_of(numbers: Array) -> tuple[float, ...]:
-    """Knots for finite numbers: their values if these are few and short, or else frequent ones and rounded quantiles."""
+    """Knots for finite numbers: their values if these are few and short; else frequent ones and rounded quantiles."""
     values = np.unique(numbers)
     if len(values) < 2:
         return ()

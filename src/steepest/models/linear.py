@@ -15,10 +15,12 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
-from steepest.data.raw import Survey, survey
+from steepest.data.raw import Survey, sample_columns, survey
+from steepest.data.readers.raw_arrays import RawArrays
 from steepest.data.readers.vw import VwSource, recording_names
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.data.store.row_store import StoredSource, store_rows
+from steepest.data.tables.columns import is_list_of_texts
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.iterations import TOLERANCES, Iterations, Weights
@@ -175,7 +177,7 @@ class LinearModel(Model):
 
         if self.hasher is None and len({column.kind == "text" for column in hasher.used_columns}) == 2:
             hasher.ngrams = TABLE_NGRAMS
-        self._shape = find_shape(hasher, columns, y, self.task, n_threads=self.n_threads)
+        self._shape = find_shape(hasher, columns, y, self.task, self.n_threads)
         hasher.use_knots(self._shape.bends)
         hasher.add_crosses(self._shape.pairs)
 
@@ -510,6 +512,8 @@ class LinearModel(Model):
         """Chooses what fits the memory budget, if there is one, by rows in memory."""
         self._memory = None
         if self.memory_budget is None or y is None:
+            if self.hasher is not None and y is not None and not more_to_come:
+                self._survey_arrays(X, y)
             return
         targets = np.asarray(y)
         n_rows, n_targets = len(targets), targets.shape[1] if targets.ndim == 2 else 0
@@ -522,6 +526,14 @@ class LinearModel(Model):
         if n_rows > SURVEY_ROWS and not isinstance(X, Mapping):
             some, n_some = X[:SURVEY_ROWS], SURVEY_ROWS
         self._plan_memory(Survey(n_rows, labels, n_targets, 0, some, 0 if more_to_come else n_some))
+
+    def _survey_arrays(self, X: Any, y: Any) -> None:
+        """Kinds of columns and their encoding are decided on rows from all over X, as they are for files."""
+        hasher = self.own_hasher()
+        if isinstance(X, list) and is_list_of_texts(X):
+            return
+        if (sample := sample_columns(RawArrays(X, y))) is not None:
+            self.choose_encoding(hasher.survey(sample[0]), *sample)
 
     def _plan_for_stream(self, source: Source) -> None:
         """The same by a survey of a source, which is read once for it."""

@@ -37,7 +37,7 @@ from steepest.learners.linear.linear_settings import ACCUMULATORS, AVERAGES, CLO
 from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
-from steepest.learners.schedules import step_size_by_code
+from steepest.learners.schedules import schedule_code, step_size_by_code
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite
 from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import Targets, refuse_bad_row, refuse_bad_rows
@@ -53,6 +53,8 @@ ROOM_BYTES = 1 << 30
 BLOCK = 1 << 16  # weights that are added up at once
 LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
 BY_FEATURE = (*WIDE, "shrunk")  # with a row per feature, or per slot
+# Settings of the problem, which another solver goes on with.
+KEPT_ON_GOING_ON = ("loss", "loss_parameter", "multi_class", "class_weight", "alpha", "l1", "l2", "dtype")
 BIASES = ("bias", "bias_square", "bias_average", "bias_start")
 # Raw rows: recipe, columns, rows with each feature, rows in all, threads that hash.
 ScoreTask = tuple[kernels.HashRecipe, list[Any], Array | None, float, int]
@@ -265,7 +267,9 @@ class LinearLearner(TargetLearner):
     def going_on(self, settings: LinearSettings) -> Self:
         """A stochastic learner that goes on from these weights, as if it had seen the rows that they were found by."""
         s, own = self.settings, type(self)(settings, self.n_features, self.book.labels)
-        kept = {name: getattr(s, name) for name in ("loss", "loss_parameter", "multi_class", "alpha", "l1", "l2", "dtype")}
+        kept = {
+            name: getattr(s, name) for name in ("loss", "loss_parameter", "multi_class", "alpha", "l1", "l2", "dtype")
+        }
         own.settings = replace(settings, **kept, standardise=False, class_weight=s.class_weight)
         own.targets, own.sizes, own.sizes_open = self.targets, self.sizes, False
         own.rows_learned, own.n_threads = self.rows_learned, self.n_threads
