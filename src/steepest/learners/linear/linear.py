@@ -265,12 +265,14 @@ class LinearLearner(TargetLearner):
         return own
 
     def going_on(self, settings: LinearSettings) -> Self:
-        """A stochastic learner that goes on from these weights, as if it had seen the rows that they were found by."""
+        """A stochastic learner that goes on from these weights, with steps as small as after the rows they came from."""
         s, own = self.settings, type(self)(settings, self.n_features, self.book.labels)
-        kept = {
-            name: getattr(s, name) for name in ("loss", "loss_parameter", "multi_class", "alpha", "l1", "l2", "dtype")
-        }
-        own.settings = replace(settings, **kept, standardise=False, class_weight=s.class_weight)
+        own.settings = replace(
+            settings,
+            schedule=schedule_code("invsqrt", s.alpha),
+            standardise=False,
+            **{name: getattr(s, name) for name in KEPT_ON_GOING_ON},
+        )
         own.targets, own.sizes, own.sizes_open = self.targets, self.sizes, False
         own.rows_learned, own.n_threads = self.rows_learned, self.n_threads
         own.take_weights(self.arrays["v"], self.arrays["bias"], self.slots)
