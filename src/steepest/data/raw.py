@@ -204,24 +204,24 @@ def rows_of(columns: Any, start: int, stop: int) -> Any:
 
 
 def joined_rows(parts: list[Any]) -> Any:
-    """The rows of several batches as one."""
+    """The rows of several batches, or the values of a column in several, as one."""
+    first = parts[0]
     if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], list):
+        return first
+    if isinstance(first, list):
         return [row for part in parts for row in part]
-    if isinstance(parts[0], np.ndarray):
+    if isinstance(first, np.ndarray):
         return np.concatenate(parts)
-    if isinstance(parts[0], Mapping):
-        return {name: joined_rows([part[name] for part in parts]) for name in parts[0]}
-    if hasattr(parts[0], "iloc"):
+    if isinstance(first, Mapping):
+        return {name: joined_rows([part[name] for part in parts]) for name in first}
+    if hasattr(first, "iloc"):
         return import_module("pandas").concat(parts)
     pyarrow = import_module("pyarrow")
-    tables = [
-        pyarrow.Table.from_batches([part])
-        if hasattr(part, "to_struct_array") and not hasattr(part, "combine_chunks")
-        else part
-        for part in parts
-    ]
+    if isinstance(first, pyarrow.ChunkedArray | pyarrow.Array):
+        return pyarrow.chunked_array(
+            [chunk for part in parts for chunk in getattr(part, "chunks", [part])], type=first.type
+        )
+    tables = [pyarrow.Table.from_batches([part]) if isinstance(part, pyarrow.RecordBatch) else part for part in parts]
     return pyarrow.concat_tables(tables, promote_options="permissive")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,9 +43,9 @@ from steepest.data.tables.columns import (
     python_values,
     read_table,
 )
-from steepest.errors import DataError, ParameterError
+from steepest.errors import ColumnWarning, DataError, ParameterError
 from steepest.features import dates, written_numbers
-from steepest.features.columns import IGNORED, KINDS, USED, Column
+from steepest.features.columns import ID, IGNORED, KINDS, USED, Column
 from steepest.features.names import NAMES_IN_A_ROW, CollisionReport, NameBook, hash_name, mix, report_collisions
 from steepest.protocol import Estimator, not_fitted, parameter_names, store
 
@@ -61,6 +62,7 @@ LONGEST_GRAM = 1 << 20
 # Values that a survey reads in all, and rows that it reads at least.
 MOST_SAMPLED = 4_000_000
 FEWEST_SAMPLED = 600
+LEAK = "alone predicts the label almost perfectly"
 # Parameters that are whole numbers, with their bounds.
 INTEGERS = (
     ("n_bits", 10, 30),
@@ -325,13 +327,46 @@ class Hasher(Estimator):
         probe = type(self)(**{**self.get_params(deep=False), **plain})
         return len(np.unique(probe.survey(X).to_chunk(X).indices))
 
-    def survey(self, X: Any) -> Self:
+    def survey(self, X: Any, y: Any = None) -> Self:
         """Decides which columns there are, of which kind, and how they are encoded; learns nothing else.
 
-        X should be a sample of rows from all over the data. Nothing is decided anew if the columns are known.
+        X should be a sample of rows from all over the data. With their targets y, a column that alone predicts them
+        almost perfectly gets a `ColumnWarning`, and so does one that is like an id. Nothing is decided anew if the
+        columns are known.
         """
-        self._read(X, learn=True)
+        known = hasattr(self, "columns_")
+        table = self._read(X, learn=True)
+        if not known:
+            self._warn(table, y)
         return self
+
+    def _warn(self, table: Table, y: Any) -> None:
+        """Says which columns deserve a second look; what they do is noted with the column, too."""
+        found = {column.name: f"{column.reason}, so it was left out" for column in self.columns_ if column.kind == ID}
+        found |= dict.fromkeys(self._leaks(table, y), LEAK)
+        for name, what in found.items():
+            hint = f"to use it, name its kind (kinds= in Python, --kind {name}=category in the shell)"
+            if what == LEAK:
+                hint = f"if it is not known when you predict, leave it out (ignore= in Python, --ignore {name})"
+            warnings.warn(f"column {name!r} {what}: {hint}", ColumnWarning, stacklevel=3)
+        leaks = {name for name, what in found.items() if what == LEAK}
+        self.columns_ = tuple(replace(c, note=c.note or LEAK) if c.name in leaks else c for c in self.columns_)
+
+    def _leaks(self, table: Table, y: Any) -> list[str]:
+        if y is None or len(y) != table.n_rows:
+            return []
+        from steepest.features.leaks import ALMOST_PERFECT, groups_of, share_explained
+
+        used = [column for column in self.used_columns if not column.source and column.kind in (CATEGORY, NUMBER)]
+        rows = _sample_rows(table.n_rows, len(table.columns))
+        targets = np.concatenate([np.asarray(y)[start:stop] for start, stop in rows])
+        names = []
+        for column in used:
+            values = table.columns.get(column.name)
+            codes = None if values is None else groups_of(_taken(values, rows))
+            if codes is not None and share_explained(codes, targets) > ALMOST_PERFECT:
+                names.append(column.name)
+        return names
 
     def use_knots(self, names: Iterable[str]) -> Self:
         """Lets columns of numbers give hats at their candidate knots, beside their line."""
@@ -758,12 +793,23 @@ SHAPING = frozenset((*parameter_names(Hasher), "columns_", "crosses_", "document
 def _sample(table: Table, names: Iterable[str]) -> dict[str, Any]:
     """Rows from all over a table, at most SAMPLE_ROWS, and fewer where there are many columns."""
     columns = {name: table.column(name) for name in names}
-    most = min(max(MOST_SAMPLED // max(len(columns), 1), FEWEST_SAMPLED), SAMPLE_ROWS)
-    if table.n_rows <= most:
-        return columns
+    rows = _sample_rows(table.n_rows, len(columns))
+    return {name: _taken(column, rows) for name, column in columns.items()}
+
+
+def _sample_rows(n_rows: int, n_columns: int) -> list[tuple[int, int]]:
+    """Runs of neighbouring rows."""
+    most = min(max(MOST_SAMPLED // max(n_columns, 1), FEWEST_SAMPLED), SAMPLE_ROWS)
+    if n_rows <= most:
+        return [(0, n_rows)]
     run = most // SAMPLE_PARTS
-    starts = [run * place for place in spread(table.n_rows // run, SAMPLE_PARTS)]
-    return {name: joined_rows([rows_of(c, start, start + run) for start in starts]) for name, c in columns.items()}
+    return [(run * place, run * (place + 1)) for place in spread(n_rows // run, SAMPLE_PARTS)]
+
+
+def _taken(column: Any, rows: list[tuple[int, int]]) -> Any:
+    if len(rows) == 1 and rows[0] == (0, len(column)):
+        return column
+    return joined_rows([rows_of(column, start, stop) for start, stop in rows])
 
 
 def _stored_column(values: Any) -> Column:

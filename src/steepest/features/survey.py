@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.chunk import Array
+from steepest.data.tables import arrow_arrays
 from steepest.data.tables.columns import (
     BETWEEN_VALUES,
     CATEGORY,
@@ -29,6 +30,7 @@ from steepest.data.tables.columns import (
     NUMBER,
     TEXT,
     TEXT_SPACES,
+    category_text,
     is_boolean,
     joined_lists,
     plain_numbers,
@@ -42,6 +44,8 @@ FEW_VALUES = 32  # a number with at most so many has a knot for each
 MOST_KNOTS = 16
 ALMOST_ALL = 0.95
 LONG = 24  # characters, on average, of values that are texts even without spaces
+SHORT = 6  # ideographs of such
+FEW_SPACES = 3.0  # on average: few different values with fewer are categories, such as "Private room"
 LONGEST_EXAMPLE = 32
 OUTER = 0.001  # share of values on either side that do not count for centre and scale
 LIST_SEPARATORS = "|;,"
@@ -163,96 +167,126 @@ def _of_dates(base: Column, values: Sequence[Any], order: str) -> list[Column]:
 
 
 def _of_values(name: str, column: Any, kind: str) -> list[Column]:
-    values = python_values(column)
-    if any(isinstance(value, list | tuple | set | np.ndarray) for value in values):
-        return [_list_column(name, joined_lists(values), BETWEEN_VALUES)]
-    typed = not all(isinstance(value, str) for value in values if value is not None)
-    if typed and not kind and all(isinstance(value, date) for value in values if value is not None):
-        kind = DATE  # a type of its own in Arrow and pandas
-    if typed:
-        values = [_as_text(value) for value in values]
-    there = [value for value in values if value is not None and value.strip().lower() not in MISSING_MARKS]
-    known = [
-        value for value in values if value is not None and value.strip().lower() not in MISSING_MARKS - {"unknown"}
-    ]
-    counts = Counter(known)
-    example = " ".join(known[0].split()) if known else ""
-    example = example if len(example) <= LONGEST_EXAMPLE else example[: LONGEST_EXAMPLE - 3] + "..."
-    base = Column(name, CATEGORY, len(counts), 1 - len(known) / len(values) if values else 0.0, example)
+    texts, codes = coded(column)
+    if texts is None:
+        return [_list_column(name, codes, BETWEEN_VALUES)]
+    times = np.bincount(codes[codes >= 0], minlength=len(texts)).tolist() if len(texts) else []
+    counts = dict(zip(texts, times, strict=True))
+    known = {text: n for text, n in counts.items() if text.strip().lower() not in MISSING_MARKS - {"unknown"}}
+    there = {text: n for text, n in known.items() if text.strip().lower() != "unknown"}
+    n_rows, n_known = len(codes), sum(known.values())
+    base = Column(name, CATEGORY, len(known), 1 - n_known / n_rows if n_rows else 0.0, _shown(next(iter(known), "")))
+
+    def rows() -> list[str | None]:
+        return [texts[code] if code >= 0 else None for code in codes.tolist()]
+
     if kind in (TEXT, CATEGORY):
         return [replace(base, kind=kind)]
     if kind == LIST:
-        return [_list_column(name, values, _separator(known) or LIST_SEPARATORS)]
+        return [_list_column(name, rows(), _separator(known) or LIST_SEPARATORS)]
     if kind == DATE:
-        return _of_dates(base, values, dates.order_of(there[:1000], name + " date") or dates.YMD)
+        return _of_dates(base, rows(), dates.order_of(list(there)[:1000], name + " date") or dates.YMD)
     if kind == NUMBER:
-        numbers, _ = written_numbers.parse(values)
+        numbers, _ = written_numbers.parse(rows())
         return [replace(part, format=MARKED) for part in _of_numbers(name, numbers, False, NUMBER)]
-    if len(counts) <= 1 and len(values) >= FEW_ROWS:
+    if len(known) <= 1 and n_rows >= FEW_ROWS:
         return [_left_out(base, CONSTANT)]
-    return [base] if typed or not there else _of_strings(base, values, there, counts)
-
-
-def _of_strings(base: Column, values: list[Any], there: list[str], counts: Counter[str]) -> list[Column]:
-    marked = _marked_numbers(base, values, there)
+    if _is_typed(column):
+        if all(isinstance(value, date) for value in python_values(column) if value is not None) and known:
+            return _of_dates(base, rows(), dates.YMD)
+        return [base]
+    if not there:
+        return [base]
+    marked = _marked_numbers(base, rows, there, n_rows)
     if marked:
         return marked
-    order = dates.order_of(there[:200], base.name)
-    if order and dates.order_of(there, base.name):
-        return _of_dates(base, values, dates.order_of(there, base.name))
+    if dates.order_of(list(there)[:200], name) and (order := dates.order_of(list(there), name)):
+        return _of_dates(base, rows(), order)
     if separator := _separator(there):
-        return [_list_column(base.name, values, separator)]
-    some = there[:1000]
-    spaces = sum(value.count(" ") for value in some) / len(some)
-    length = sum(map(len, some)) / len(some)
-    share = len(counts) / len(there)
-    wordy = sum(any(letter in "/_-.,:;?!" or letter == " " for letter in value) for value in some) >= len(some) / 2
+        return [_list_column(name, rows(), separator)]
+    return [_of_words(base, there, n_rows)]
+
+
+def coded(column: Any) -> tuple[list[str] | None, Any]:
+    """(different values as texts, number of each row's; -1 for none), or (None, joined lists) of a column of lists."""
+    if hasattr(column, "type"):
+        kind = str(column.type)
+        if kind.startswith("dictionary"):
+            column = column.cast(column.type.value_type)
+        if kind in ("string", "large_string") and (found := arrow_arrays.coded(column)) is not None:
+            return found
+    values = python_values(column)
+    if any(isinstance(value, list | tuple | set | np.ndarray) for value in values):
+        return None, joined_lists(values)
+    numbers: dict[str, int] = {}
+    codes = [-1 if value is None else numbers.setdefault(_as_text(value), len(numbers)) for value in values]
+    return list(numbers), np.array(codes, np.int64)
+
+
+def _is_typed(column: Any) -> bool:
+    """Whether values have types of their own, and are thus not to be read as if someone had written them."""
+    if hasattr(column, "type"):
+        kind = str(column.type)
+        return "string" not in kind and "binary" not in kind
+    return not all(isinstance(value, str | bytes) for value in python_values(column) if value is not None)
+
+
+def _of_words(base: Column, there: Mapping[str, int], n_rows: int) -> Column:
+    """Text, id or category."""
+    some = list(there)[:1000]
+    times = sum(there[value] for value in some)
+    spaces = sum(value.count(" ") * there[value] for value in some) / times
+    length = sum(len(value) * there[value] for value in some) / times
+    total = sum(there.values())
+    share = len(there) / total
+    few = len(there) <= FEW_VALUES and n_rows >= FEW_ROWS and spaces < FEW_SPACES
+    if spaces >= TEXT_SPACES and not few:
+        return replace(base, kind=TEXT)
+    wordy = sum(any(letter in "/_-.,:;?! " for letter in value) for value in some) >= len(some) / 2
     ideographs = sum("\u3040" <= letter <= "\u9fff" for value in some for letter in value) / len(some)
-    if spaces >= TEXT_SPACES or (share > 0.5 and ((length >= LONG and wordy) or ideographs >= 6)):
-        return [replace(base, kind=TEXT)]
-    if share >= ALMOST_ALL and len(values) >= FEW_ROWS:
-        return [_left_out(base, ID)]
-    return [replace(base, format=_joiners(counts))]
+    if share > 0.5 and ((length >= LONG and wordy) or ideographs >= SHORT):
+        return replace(base, kind=TEXT)
+    if share >= ALMOST_ALL and n_rows >= FEW_ROWS:
+        return _left_out(base, ID)
+    return replace(base, format=_joiners(there))
 
 
-def _marked_numbers(base: Column, values: list[Any], there: list[str]) -> list[Column]:
+def _marked_numbers(
+    base: Column, rows: Callable[[], list[str | None]], there: Mapping[str, int], n_rows: int
+) -> list[Column]:
     """A column of numbers, if almost all values are such and their spelling does not say that they are codes."""
-    if sum(written_numbers.read(value)[0] == written_numbers.read(value)[0] for value in there[:100]) < min(
-        ALMOST_ALL * len(there[:100]), 90
-    ):
+    some = list(there)[:50]
+    if sum(math.isnan(written_numbers.read(value)[0]) for value in some) > (1 - ALMOST_ALL) * len(some) + 2:
         return []
-    found = [written_numbers.read(value) for value in there]
-    good = [(number, unit) for number, unit in found if number == number]
-    units = {unit.lower() for _, unit in good if unit}
+    found = {value: written_numbers.read(value) for value in there}
+    good = {value: unit for value, (number, unit) in found.items() if number == number}
+    n_there, n_good = sum(there.values()), sum(there[value] for value in good)
+    units = Counter[str]()
+    for value, unit in good.items():
+        units[unit.lower()] += there[value]
     codes = any(len(value) > 1 and value[0] == "0" and value.isdigit() for value in there)
-    # Plain whole numbers that were written as strings in a format that knows numbers are codes.
-    plain = len(there) == len(values) and all(value.isdigit() for value in there)
-    if len(good) < ALMOST_ALL * len(there) or len(units) > 1 or codes or plain:
+    # Whole numbers that were written as strings in a format that knows numbers are codes.
+    plain = n_there == n_rows and all(value.isdigit() for value in there)
+    mixed = len(units) > 1 and max(units.values()) < ALMOST_ALL * n_good  # 10k, 3M: not 10 and 3
+    if not n_good or n_good < ALMOST_ALL * n_there or codes or plain or mixed:
         return []
-    if units and not all(u in "%$\u20ac\u00a3\u00a5\u20b9" for u in units) and len(units) == 1:
-        with_unit = sum(bool(unit) for _, unit in good)
-        if with_unit < ALMOST_ALL * len(good):
-            return []
-    numbers, odd = written_numbers.parse(values)
+    numbers, odd = written_numbers.parse(rows())
     note = f"read as numbers, such as {base.example!r}"
     if odd:
-        note += f"; {odd:,} of {len(values):,} sampled values are not numbers and count as missing"
+        note += f"; {odd:,} of {n_rows:,} sampled values are not numbers and count as missing"
     columns = _of_numbers(base.name, numbers, False)
     return [replace(c, format=MARKED, note=note, example=base.example) if c.kind == NUMBER else c for c in columns]
 
 
-def _separator(there: Sequence[str | None]) -> str:
+def _separator(there: Mapping[str, int]) -> str:
     """The separator of lists: in a third of the values, between short parts that come again and again."""
-    texts = [value for value in there if value]
+    texts = list(there)[:2000]
     for separator in LIST_SEPARATORS:
         with_it = sum(separator in value for value in texts)
-        if with_it < max(len(texts) / 3, 2):
+        if with_it < max(len(texts) / 3, 2) or (separator == "," and any(" " in value for value in texts)):
             continue
         parts = [part.strip() for value in texts for part in value.split(separator) if part.strip()]
-        short = sum(map(len, parts)) <= 24 * len(parts)
-        if separator == "," and any(" " in value for value in texts):
-            continue
-        if short and len(set(parts)) <= len(parts) / 2:
+        if sum(map(len, parts)) <= LONG * len(parts) and len(set(parts)) <= len(parts) / 2:
             return separator
     return ""
 
@@ -260,25 +294,30 @@ def _separator(there: Sequence[str | None]) -> str:
 def _list_column(name: str, values: Sequence[Any], separators: str) -> Column:
     cut = re.compile("[" + re.escape(separators + BETWEEN_VALUES) + "]")
     there = [value for value in values if value is not None]
-    parts = {part.strip() for value in there for part in cut.split(value)} - {""}
+    lists = [[part.strip() for part in cut.split(value) if part.strip()] for value in set(there)]
     example = ", ".join(part.strip() for part in cut.split(there[0])) if there else ""
-    example = example if len(example) <= LONGEST_EXAMPLE else example[: LONGEST_EXAMPLE - 3] + "..."
     missing = 1 - len(there) / max(len(values), 1)
-    return Column(name, LIST, len(parts), missing, example, format=separators)
+    distinct = len({part for parts in lists for part in parts})
+    return Column(name, LIST, distinct, missing, _shown(example), format=separators)
 
 
-def _joiners(counts: Counter[str]) -> str:
+def _joiners(there: Mapping[str, int]) -> str:
     """What joins the words of categories, where these are many and their words come again in others."""
-    if len(counts) <= FEW_VALUES:
+    if len(there) <= FEW_VALUES:
         return ""
     cut = re.compile("[" + re.escape(JOINERS) + "]")
-    parts = [[part for part in cut.split(value) if part] for value in counts]
+    parts = [[part for part in cut.split(value) if part] for value in there]
     several = sum(len(words) > 1 for words in parts)
     words = [word for words in parts for word in words]
     return JOINERS if several >= len(parts) / 3 and len(set(words)) <= 0.75 * len(words) else ""
 
 
-def _as_text(value: Any) -> str | None:
-    if value is None:
-        return None
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+def _shown(value: str) -> str:
+    example = " ".join(value[: 4 * LONGEST_EXAMPLE].split())
+    return example if len(example) <= LONGEST_EXAMPLE else example[: LONGEST_EXAMPLE - 3] + "..."
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else str(category_text(value))

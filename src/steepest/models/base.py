@@ -344,7 +344,12 @@ class Model:
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory, hashed if they are raw."""
         if self.hasher is not None:
-            return ArraySource(self.own_hasher().to_chunk(X, y, sample_weight, learn=True))
+            hasher = self.own_hasher()
+            if not hasattr(hasher, "columns_"):
+                targets = None if y is None else np.asarray(y)
+                hasher.survey(X, targets)
+                self.choose_encoding(hasher, X, targets)
+            return ArraySource(hasher.to_chunk(X, y, sample_weight, learn=True))
         self._note_names(X)
         source = from_arrays(X, y, sample_weight)
         if source.n_rows == 0:
@@ -391,7 +396,7 @@ class Model:
         named = {kind: source.recipe.get(kind) for kind in ("text", "categorical", "numeric")}
         hasher = self.own_hasher({kind: names for kind, names in named.items() if names})
         if learn and not hasattr(hasher, "columns_") and (sample := sample_columns(source)) is not None:
-            hasher.survey(sample[0])  # on rows from all over the data, whatever the order of reading
+            hasher.survey(*sample)  # on rows from all over the data, whatever the order of reading
             self.choose_encoding(hasher, *sample)
         return encoded(source, RowEncoder(hasher, learn), hasher.signature(learn=learn))
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.chunk import Array
-from steepest.data.raw import SAMPLE_PARTS, SAMPLE_ROWS, RawBatch, RawSource, spread
+from steepest.data.raw import SAMPLE_PARTS, SAMPLE_ROWS, RawBatch, RawSource, rows_of, spread
 from steepest.data.source import Order, as_targets, as_weights
 from steepest.errors import DataError
 
@@ -41,7 +41,7 @@ class RawArrays(RawSource):
         length = n_rows if n_rows <= SAMPLE_ROWS else most
         cut = ((start, min(start + length, n_rows)) for start in starts)
         return [
-            RawBatch(_rows(self.X, start, stop), stop - start, None if self.y is None else self.y[start:stop])
+            RawBatch(rows_of(self.X, start, stop), stop - start, None if self.y is None else self.y[start:stop])
             for start, stop in cut
         ]
 

@@ -28,6 +28,8 @@ from steepest.errors import DataError
 
 # What types and delimiters are inferred from.
 LOOK_BYTES = 1 << 20
+# Blocks that a sample is taken from where they come one after the other.
+SAMPLED_STREAM = 16
 
 Line = tuple[int, int, str]  # where it starts and stops, and what is wrong, or ""
 
@@ -152,18 +154,19 @@ class TableSource(LineSource, RawSource):
                 )
 
     def sample_batches(self) -> list[RawBatch]:
-        """The rows of blocks from all over the files, where blocks can be read in any order."""
+        """The rows of blocks from all over the files, or from the first megabytes where blocks come in a stream."""
         self.prepare()
-        blocks = [(file, number) for file in self.files if file.seekable for number in range(file.n_blocks())]
-        if any(self.stream(file) is not None for file in self.files):
+        if self.read_once:
             return super().sample_batches()
-        found = []
-        for place in spread(len(blocks), SAMPLE_PARTS):
-            file, number = blocks[place]
-            block = file.read_block(number)
-            rows = self._rows(block).table if len(block.text) else None
-            if rows is not None and rows.num_rows:
-                found.append(self.schema.batch(rows))
+        if any(self.stream(file) is not None for file in self.files):
+            head = list(islice(self.all_blocks(), SAMPLED_STREAM))
+            blocks = [head[place] for place in spread(len(head), SAMPLE_PARTS)]
+        else:
+            places = [(file, number) for file in self.files for number in range(file.n_blocks())]
+            chosen = (places[place] for place in spread(len(places), SAMPLE_PARTS))
+            blocks = [file.read_block(number) for file, number in chosen]
+        tables = [self._rows(block).table for block in blocks if len(block.text)]
+        found = [self.schema.batch(table) for table in tables if table.num_rows]
         return found or super().sample_batches()
 
     def parse(self, blocks: list[Block]) -> Parsed:

@@ -265,7 +265,7 @@ class LinearLearner(TargetLearner):
         return own
 
     def going_on(self, settings: LinearSettings) -> Self:
-        """A stochastic learner that goes on from these weights, with steps as small as after the rows they came from."""
+        """A stochastic learner that goes on from these weights, with steps as small as after their rows."""
         s, own = self.settings, type(self)(settings, self.n_features, self.book.labels)
         own.settings = replace(
             settings,
