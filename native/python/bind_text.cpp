@@ -163,16 +163,24 @@ void check(const HashOptions& options) {
   check_range(options.character_low, options.character_high);
 }
 
-// Each column is (kind, name, prefix).
-void make_recipe(Recipe* self, const std::vector<std::tuple<int32_t, std::string, std::string>>& columns,
-                 const Crosses& crosses, const std::vector<std::string>& stop_words,
-                 const HashOptions& options) {
+// Each column is (kind, name, prefix, separators, (centre, scale), knots, names of the knots).
+typedef std::tuple<int32_t, std::string, std::string, std::string, std::pair<double, double>,
+                   std::vector<double>, std::vector<std::string>>
+    ColumnParts;
+
+void make_recipe(Recipe* self, const std::vector<ColumnParts>& columns, const Crosses& crosses,
+                 const std::vector<std::string>& stop_words, const HashOptions& options) {
   check(options);
   require(!columns.empty(), "there must be a column");
   std::vector<Column> known;
-  for (const auto& [kind, name, prefix] : columns) {
-    require(kind >= kText && kind <= kNumber, "unknown kind of column");
-    known.push_back({kind, name, prefix});
+  for (const auto& [kind, name, prefix, separators, size, knots, knot_names] : columns) {
+    require(kind >= kText && kind <= kList, "unknown kind of column");
+    require(std::isfinite(size.first) && std::isfinite(size.second) && size.second > 0,
+            "a column's scale must be positive");
+    require(knots.size() == knot_names.size(), "each knot needs a name");
+    for (size_t k = 0; k < knots.size(); ++k)
+      require(std::isfinite(knots[k]) && (k == 0 || knots[k - 1] < knots[k]), "knots must increase");
+    known.push_back({kind, name, prefix, separators, size.first, size.second, knots, knot_names});
   }
   const int32_t n_columns = static_cast<int32_t>(known.size());
   for (const auto& pair : crosses)

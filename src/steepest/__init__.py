@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from steepest.data.tables.json_lines import scan_jsonl
     from steepest.engine.history import History
     from steepest.engine.loop import Monitor
-    from steepest.errors import DataError, ModelFileError, NotConverged, ParameterError
+    from steepest.errors import ColumnWarning, DataError, ModelFileError, NotConverged, ParameterError
     from steepest.features.hasher import Hasher
     from steepest.learners.base import Learner, Progress
     from steepest.learners.losses import losses
@@ -66,6 +66,7 @@ __all__ = [
     "LP",
     "Adam",
     "Chunk",
+    "ColumnWarning",
     "DataError",
     "EarlyStopping",
     "ElasticNet",

@@ -59,3 +59,17 @@ class NotConverged(UserWarning):
     >>> model.predict([[3.0]]).round(3).tolist()
     [7.0]
     """
+
+
+class ColumnWarning(UserWarning):
+    """A column of a table deserves a second look: it is like an id, or predicts the label almost perfectly by itself.
+
+    Examples
+    --------
+    >>> import warnings, steepest as st
+    >>> rows = [{"size": i % 7, "paid": "yes" if i % 2 else "no"} for i in range(200)]
+    >>> with warnings.catch_warnings(record=True) as seen:
+    ...     _ = st.Hasher().survey(rows, [i % 2 for i in range(200)])
+    >>> str(seen[0].message).partition(":")[0]
+    "column 'paid' alone predicts the label almost perfectly"
+    """

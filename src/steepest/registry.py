@@ -35,6 +35,7 @@ PUBLIC: dict[str, str] = {
     "NetworkClassifier": "models.network",
     "NetworkRegressor": "models.network",
     "NotConverged": "errors",
+    "ColumnWarning": "errors",
     "ParameterError": "errors",
     "Progress": "learners.base",
     "Quantile": "models.options",

@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from steepest.errors import NotConverged
 
@@ -81,6 +82,7 @@ def _task(arguments: Sequence[str]) -> str | None:
 def _guarded(options: argparse.Namespace) -> int:
     try:
         with warnings.catch_warnings():
+            _say_warnings()
             warnings.simplefilter("ignore", NotConverged)  # the same sentence is a line on stderr already
             status = options.run(options)
         sys.stdout.flush()
@@ -104,6 +106,19 @@ def _guarded(options: argparse.Namespace) -> int:
             raise
         print(f"steepest: {_one_line(error) or 'out of memory'}", file=sys.stderr)
         return 1
+
+
+def _say_warnings() -> None:
+    """Warnings about columns as one line each, without a place in the source; others as ever."""
+    usual = warnings.showwarning
+
+    def show(message: Any, category: Any, *where: Any, **more: Any) -> None:
+        if category.__name__ == "ColumnWarning":
+            print(f"steepest: {_one_line(message)}", file=sys.stderr)
+        else:
+            usual(message, category, *where, **more)
+
+    warnings.showwarning = show
 
 
 def _one_line(error: BaseException) -> str:

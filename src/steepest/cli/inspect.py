@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import steepest as st
+from steepest.cli.columns import as_lines, facts_of
 from steepest.engine.monitor import describe
 from steepest.metrics import plain
 
@@ -43,6 +44,8 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
         "bytes": Path(path).stat().st_size,
         "features": int(model.n_features_in_),
         "hashing": _hashing(model),
+        "columns": facts_of(getattr(model, "hasher_", None)),
+        "crosses": [list(pair) for pair in _crosses(model)],
         "nonzeros": int(model.n_nonzero_),
         "outputs": n_outputs,
         "graph": model.graph_.describe() if hasattr(model, "graph_") else None,
@@ -55,6 +58,12 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
         "events": model.history_.events,
         "top": {str(output): pairs for output, pairs in top_features.items()},
     }
+
+
+def _crosses(model: Any) -> list[tuple[str, str]]:
+    """Pairs of columns whose features are crossed."""
+    hasher = getattr(model, "hasher_", None)
+    return [] if hasher is None else [*getattr(hasher, "cross", ()), *getattr(hasher, "crosses_", ())]
 
 
 def _hashing(model: Any) -> dict[str, Any] | None:
@@ -91,6 +100,9 @@ def as_text(facts: dict[str, Any]) -> str:
             f"about {hashing['n_distinct']:,.0f} features in {1 << hashing['n_bits']:,} buckets, "
             f"{hashing['sharing']:.1%} of them share one; {hashing['named_weight'] or 0:.1%} of the weight is named"
         )
+    lines += as_lines(facts["columns"])
+    if facts["crosses"]:
+        lines.append("crossed: " + ", ".join(" x ".join(pair) for pair in facts["crosses"]))
     if facts["classes"]:
         shown = ", ".join(map(str, facts["classes"][:20]))
         lines.append(f"{len(facts['classes'])} classes: {shown}{' ...' if len(facts['classes']) > 20 else ''}")

@@ -19,7 +19,7 @@ import numpy as np
 
 from steepest import model_file, protocol, registry
 from steepest.data.chunk import Array, Chunk
-from steepest.data.raw import cache_of, encoded, first_columns, is_raw, stored_encoder
+from steepest.data.raw import cache_of, encoded, is_raw, sample_columns, stored_encoder
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.data.store.row_store import store_rows
 from steepest.engine.checkpoint import Checkpoints
@@ -376,7 +376,12 @@ class Model:
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory, hashed if they are raw."""
         if self.hasher is not None:
-            return ArraySource(self.own_hasher().to_chunk(X, y, sample_weight, learn=True))
+            hasher = self.own_hasher()
+            if not hasattr(hasher, "columns_"):
+                targets = None if y is None else np.asarray(y)
+                hasher.survey(X, targets)
+                self.choose_encoding(hasher, X, targets)
+            return ArraySource(hasher.to_chunk(X, y, sample_weight, learn=True))
         self._note_names(X)
         source = from_arrays(X, y, sample_weight)
         if source.n_rows == 0:
@@ -390,7 +395,7 @@ class Model:
         if not hasattr(self, "hasher_"):
             hasher = self.given_hasher()
             params = {**hasher.get_params(deep=False), **(roles or {}), **self._planned(hasher)}
-            self.hasher_ = type(hasher)(**params | {"scale_numbers": bool(hasher.scale_numbers)})
+            self.hasher_ = type(hasher)(**params)
         return self.hasher_
 
     def given_hasher(self) -> Any:
@@ -422,9 +427,13 @@ class Model:
             )
         named = {kind: source.recipe.get(kind) for kind in ("text", "categorical", "numeric")}
         hasher = self.own_hasher({kind: names for kind, names in named.items() if names})
-        if learn and not hasattr(hasher, "columns_") and (columns := first_columns(source)) is not None:
-            hasher.infer_kinds(columns)  # kinds are guessed from the head of the file, whatever the order of reading
+        if learn and not hasattr(hasher, "columns_") and (sample := sample_columns(source)) is not None:
+            hasher.survey(*sample)  # on rows from all over the data, whatever the order of reading
+            self.choose_encoding(hasher, *sample)
         return encoded(source, RowEncoder(hasher, learn), hasher.signature(learn=learn))
+
+    def choose_encoding(self, hasher: Any, columns: Any, y: Array | None) -> None:
+        """Chooses knots and crosses from a sample of rows and their targets; called once, before rows are encoded."""
 
     def _take_hasher(self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, learn: bool) -> None:
         """Rows that were hashed into a cache file bring their hasher along; no other one can be used with them."""

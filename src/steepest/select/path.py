@@ -185,10 +185,9 @@ def _solver(base: Any, wish: str) -> str:
     name = base.solver if wish == "auto" else wish
     params = base.flat_params()
     sparse = params["penalty"] in ("l1", "elasticnet")
-    if name == "auto":
-        name = (
-            "cd" if sparse and params["loss"] not in KINKED and params.get("multi_class", "ovr") == "ovr" else "lbfgs"
-        )
+    if name in ("auto", "stochastic"):
+        one_by_one = params.get("multi_class", "ovr") in ("auto", "ovr")
+        name = "cd" if sparse and params["loss"] not in KINKED and one_by_one else "lbfgs"
     if name not in WARM:
         raise ParameterError(f"solver={name!r} cannot start from weights found before; choose one of {', '.join(WARM)}")
     if (reason := refusal(name, loss_for(params["loss"], 1), str(params["penalty"]), float(params["p"]))) is not None:

@@ -54,13 +54,18 @@ class StoredSource(Derived):
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """The stored rows if they fit, else the parent's."""
+        rows = self.rows()
+        return self.parent.read(order, epoch) if rows is None else self._read(rows, order, epoch)
+
+    def rows(self) -> ArraySource | None:
+        """The stored rows, read now if they were not before; None if they do not fit."""
         if not self._tried:
             self._rows = self._load()
             self._tried = True
             self.holds_rows = self._rows is not None
             if not self.holds_rows:
                 self.parent.start_over()
-        return self.parent.read(order, epoch) if self._rows is None else self._read(self._rows, order, epoch)
+        return self._rows
 
     def _read(self, rows: ArraySource, order: Order, epoch: int) -> Iterator[Chunk]:
         """Some thousands of rows at a time; what was visited in a file need not stay in memory."""

@@ -79,6 +79,7 @@ class BatchData:
             self.n_features = self.columns.n
 
     def _coded(self, chunk: Chunk) -> Chunk:
+        chunk = self.learner.sized(chunk)
         if self.columns is not None:
             placed, visits = self.columns.find(chunk), chunk.row_numbers
             y = None if chunk.y is None else chunk.y[visits]

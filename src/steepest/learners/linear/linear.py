@@ -35,10 +35,11 @@ from steepest.learners.linear.linear_mixing import (
     take_in,
 )
 from steepest.learners.linear.linear_settings import ACCUMULATORS, AVERAGES, CLOCK, WIDE, LinearSettings
+from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import Penalty
-from steepest.learners.schedules import step_size_by_code
+from steepest.learners.schedules import schedule_code, step_size_by_code
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite
 from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import Targets, refuse_bad_row, refuse_bad_rows
@@ -58,6 +59,8 @@ FEW = 16  # a table is written when this many times the non-zeros scored without
 BLOCK = 1 << 16  # weights that are added up at once
 LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
 BY_FEATURE = (*WIDE, "shrunk")  # with a row per feature, or per slot
+# Settings of the problem, which another solver goes on with.
+KEPT_ON_GOING_ON = ("loss", "loss_parameter", "multi_class", "class_weight", "alpha", "l1", "l2", "dtype")
 BIASES = ("bias", "bias_square", "bias_average", "bias_start")
 # Raw rows: recipe, columns, rows with each feature, rows in all, threads that hash.
 ScoreTask = tuple[kernels.HashRecipe, list[Any], Array | None, float, int]
@@ -81,6 +84,8 @@ class LinearLearner(TargetLearner):
         self.n_threads = 1  # that learn; the state does not depend on it, except under hogwild
         self.waiting = WaitingRows()
         self.good = _no_good_state(n_features)
+        self.sizes: Sizes | None = None  # under the weights of dense rows
+        self.sizes_open = s.standardise and not self.shared  # whether the first rows have yet to show them
         self.slots: Slots | None = None  # rows of the tables, where features do not have one each
         self.may_have_slots = True
         self.arrays = self._new_arrays(n_features)
@@ -89,6 +94,7 @@ class LinearLearner(TargetLearner):
         self._replicas: dict[str, Any] = {}
         self._shown: tuple[Array, Array, Slots | None] | None = None
         self._few_entries = 0  # non-zeros scored since the weights last changed, without a table of them
+        self._learned: tuple[Array, Array] | None = None
         self._norms: tuple[float, float, int] | None = None  # of the table, until the next row
 
     @property
@@ -107,11 +113,12 @@ class LinearLearner(TargetLearner):
     def numbers(self) -> tuple[float, ...]:
         """What is needed to go on besides arrays."""
         eta0 = math.nan if self.eta0 is None else self.eta0
-        return self.n_features, eta0, self.bias_scale, self.rows_learned, self.good.rollbacks
+        return self.n_features, eta0, self.bias_scale, self.rows_learned, self.good.rollbacks, self.sizes_open
 
     def restore_numbers(self, numbers: Iterable[float]) -> None:
         """Takes back what `numbers` gave."""
-        n_features, eta0, self.bias_scale, rows_learned, rollbacks = numbers
+        n_features, eta0, self.bias_scale, rows_learned, rollbacks, sizes_open = numbers
+        self.sizes_open = bool(sizes_open)
         self.n_features, self.rows_learned = int(n_features), int(rows_learned)
         self.eta0 = None if math.isnan(eta0) else eta0
         self.good = _no_good_state(self.n_features)
@@ -123,6 +130,8 @@ class LinearLearner(TargetLearner):
         state = self.used_arrays()
         if self.slots is not None:
             state["owners"] = self.slots.owners.copy()
+        if self.sizes is not None:
+            state |= {"centre": self.sizes.centre, "size": self.sizes.scale}
         if not self.shared:  # room for more outputs is not a part of what was learned
             state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         return state | super().state
@@ -152,6 +161,8 @@ class LinearLearner(TargetLearner):
         learner = cls(settings, 0, state["labels"].tolist())
         learner.restore(state)
         learner.arrays = learner._copied({name: state[name] for name in learner.arrays})
+        if "size" in state:
+            learner.sizes = Sizes(np.array(state["centre"]), np.array(state["size"]))
         if "owners" in state:
             learner.slots = Slots(learner.n_features, np.asarray(state["owners"]))
         return learner
@@ -301,6 +312,22 @@ class LinearLearner(TargetLearner):
         own._forget_shown()
         return own
 
+    def going_on(self, settings: LinearSettings) -> Self:
+        """A stochastic learner that goes on from these weights, with steps as small as after their rows."""
+        s, own = self.settings, type(self)(settings, self.n_features, self.book.labels)
+        own.settings = replace(
+            settings,
+            schedule=schedule_code("invsqrt", s.alpha),
+            standardise=False,
+            **{name: getattr(s, name) for name in KEPT_ON_GOING_ON},
+        )
+        own.targets, own.sizes, own.sizes_open = self.targets, self.sizes, False
+        own.rows_learned, own.n_threads = self.rows_learned, self.n_threads
+        own.take_weights(self.arrays["v"], self.arrays["bias"], self.slots)
+        own.arrays["bias_start"][...] = own.arrays["bias_average"][...] = own.arrays["bias"]
+        own.arrays["clock"][CLOCK.index("t")] = self.rows_learned
+        return own
+
     def weigh_classes(self, class_weight: Any) -> None:
         """Other weights of classes, from now on."""
         self.settings = replace(self.settings, class_weight=class_weight)
@@ -335,15 +362,26 @@ class LinearLearner(TargetLearner):
     @property
     def is_open(self) -> bool:
         """Whether the first rows have yet to show what "auto" stands for."""
-        return self.eta0 is None or self.targets.loss_is_open
+        return self.eta0 is None or self.targets.loss_is_open or self.sizes_open
 
     def resolve(self, rows: Chunk) -> None:
-        """Decides by the first rows what is open: the loss, then the step size."""
+        """Decides by the first rows what is open: the loss, the sizes of features, then the step size."""
         if self.targets.loss_is_open:
             self._announce_targets(rows)
             self.targets.decide_loss()
+        self.measure_sizes([rows])
         if self.eta0 is None:
-            calibrate(self, rows)
+            calibrate(self, self.sized(rows))
+
+    def measure_sizes(self, chunks: Iterable[Chunk]) -> None:
+        """Finds the sizes of features by these rows, unless they are known."""
+        if self.sizes_open:
+            self.sizes = Sizes.of(chunks, centred=self.settings.fit_intercept)
+            self.sizes_open = False
+
+    def sized(self, rows: Chunk) -> Chunk:
+        """The rows in the units of their features."""
+        return rows if self.sizes is None else self.sizes.applied(rows)
 
     def trial(self, settings: LinearSettings, n_features: int) -> LinearLearner:
         """A learner with these settings that knows nothing but this one's classes and bias."""
@@ -379,6 +417,7 @@ class LinearLearner(TargetLearner):
 
     def _learn(self, rows: Chunk, progress: Progress) -> None:
         """Learns rows now, growing the tables where a new class or feature appears."""
+        rows = self.sized(rows)
         self._grow_features(rows.n_features)
         start = 0
         while start < rows.n_rows:
@@ -550,7 +589,7 @@ class LinearLearner(TargetLearner):
 
     def evidence(self, chunks: Iterable[Chunk]) -> Array:
         """How much a shard's rows say about each feature."""
-        return gather_evidence(chunks, self.n_features)
+        return gather_evidence(map(self.sized, chunks), self.n_features)
 
     def shares(
         self, rows: Sequence[int], evidence: Sequence[Array] | None = None, epochs: float | None = None
@@ -608,20 +647,24 @@ class LinearLearner(TargetLearner):
             )
 
     def _forget_shown(self) -> None:
-        self._shown = self._norms = None
+        self._shown = self._learned = self._norms = None
         self._few_entries = 0
 
     def _shown_weights(self) -> tuple[Array, Array, Slots | None]:
         """The same, with rows by slot where there are slots; rows that wait may have brought some of them."""
         if self._shown is None:
             shown = finished(self)
-            self._shown = (*shown._plain_weights(), shown.slots)
+            self._learned = shown._plain_weights()
+            plain = self._learned if shown.sizes is None else shown.sizes.folded(*self._learned)
+            self._shown = (*plain, shown.slots)
         return self._shown
 
     def _may_write_few(self) -> bool:
         """Whether weights that are shown have to be computed anew, and may be for the features of a few rows alone."""
         s = self.settings
-        if self._shown is not None or self.shared or self.waiting.rows is not None or s.solver == "coin":
+        if self._shown is not None or self.shared or self.waiting.rows is not None or self.sizes is not None:
+            return False
+        if s.solver == "coin":
             return False
         return (s.is_adaptive or self._is_averaged()) and self._few_entries * FEW < len(self.arrays["v"])
 
@@ -661,10 +704,16 @@ class LinearLearner(TargetLearner):
         soft = np.sign(soft) * np.maximum(np.abs(soft) - t * s.l1, 0)
         return (-soft / ((1 + np.sqrt(square.astype(np.float64))) / eta0 + t * s.l2)).astype(z.dtype)
 
+    def _learned_weights(self) -> Array:
+        """The weights in the units of their features, in which the penalty counts them."""
+        self._shown_weights()
+        assert self._learned is not None
+        return self._learned[0]
+
     def _score_table(self) -> tuple[Array, float, Array, Slots | None]:
         """(weights, their scale, bias, slots)"""
         s = self.settings
-        if self.waiting.rows is None and s.l1 == 0 and s.average == "no" and not s.is_adaptive:
+        if self.waiting.rows is None and self.sizes is None and s.l1 == 0 and s.average == "no" and not s.is_adaptive:
             return self.used_arrays()["v"], self.clock("scale"), self.arrays["bias"], self.slots
         weights, bias, slots = self._shown_weights()
         return weights, 1.0, bias, slots
@@ -774,9 +823,9 @@ class LinearLearner(TargetLearner):
         """alpha R(w) at the current weights."""
         s = self.settings
         if s.norm:
-            return s.alpha * Penalty(s.norm).value(self.weights()[0])
+            return s.alpha * Penalty(s.norm).value(self._learned_weights())
         if s.p:
-            return s.alpha / s.p * float((np.abs(self._shown_weights()[0].astype(np.float64)) ** s.p).sum())
+            return s.alpha / s.p * float((np.abs(self._learned_weights().astype(np.float64)) ** s.p).sum())
         absolute, square, _ = self._table_norms()
         return s.l1 * absolute + 0.5 * s.l2 * square
 
@@ -786,7 +835,7 @@ class LinearLearner(TargetLearner):
             scale, averaged = 1.0, self._is_averaged()
             lazy = self.settings.l1 > 0 and not averaged
             if self.waiting.rows is not None or self.settings.is_adaptive or lazy:
-                absolute, square, nonzeros = kernels.table_norms(np.ascontiguousarray(self._shown_weights()[0]))
+                absolute, square, nonzeros = kernels.table_norms(np.ascontiguousarray(self._learned_weights()))
             elif averaged:
                 absolute, square, nonzeros = self._average_norms()
             else:

@@ -26,6 +26,7 @@ STOCHASTIC_SOLVERS = ("sgd", "asgd", "adagrad", "ftrl", "truncated", "coin")
 # Solvers with several numbers per weight, and how many.
 ACCUMULATORS = {"adagrad": 2, "ftrl": 2, "coin": 4}
 ADAPTIVE = tuple(ACCUMULATORS)
+DEFAULT_ALPHA = 1e-6  # of stochastic solvers, unless rows held back say otherwise
 TABLE_BITS, LEAST_TABLE_BITS, MOST_TABLE_BITS = 22, 6, 30
 AVERAGES = {"no": 0, "uniform": 1, "eta": 2, "poly": 3}
 # Of a learner's state: the tables with a column per output, and the scalars of its clock.
@@ -62,6 +63,7 @@ class LinearSettings(PlainSettings):
     sync_every: int = 2048
     hogwild: bool = False  # threads share the weights without locks
     norm: str = ""  # a penalty that is a norm of all weights, "norm2" or "max", for solver "gd" only
+    standardise: bool = False  # dense rows are learned in units of their features; see sizes.py
 
     def __post_init__(self) -> None:
         if self.class_hash not in ("", kernels.class_hash_id):
@@ -127,6 +129,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         class_hash=kernels.class_hash_id if multi_class == "hashed" else "",
         p=p,
         norm=norm,
+        standardise=bool(params.get("standardise", params["alpha"] == "auto" and params["C"] is None)),
     )
 
 
@@ -137,6 +140,9 @@ def more_than_zero_or_infinite(value: Any) -> float:
 
 def _alpha(params: Mapping[str, Any], n_rows: int | None) -> float:
     c = params["C"]
+    if c is None and isinstance(params["alpha"], str):
+        choice("alpha", params["alpha"], ("auto",))
+        return DEFAULT_ALPHA
     if c is None:
         return check_alpha(number("alpha", params["alpha"]))
     if n_rows is None:
@@ -173,8 +179,8 @@ def _kind(l1: float, l2: float, p: float) -> str:
 
 def _solver(params: Mapping[str, Any], l1: float, l2: float) -> str:
     """Averaging forgives a step that is too large, but fills in the zeros of the 1-norm; FTRL keeps most of them."""
-    solver = choice("solver", params["solver"], ("auto", *STOCHASTIC_SOLVERS, *BATCH_SOLVERS))
-    if solver == "auto":
+    solver = choice("solver", params["solver"], ("auto", "stochastic", *STOCHASTIC_SOLVERS, *BATCH_SOLVERS))
+    if solver in ("auto", "stochastic"):
         if params["average"] is False:
             return "sgd"
         return "ftrl" if l1 > 0 and params["average"] == "auto" else "asgd"
@@ -216,7 +222,9 @@ def _eta0(params: Mapping[str, Any], schedule: str, loss: str, alpha: float) -> 
 
 
 def _multi_class(params: Mapping[str, Any], loss: str, solver: str, l1: float) -> str:
-    kind = choice("multi_class", params.get("multi_class", "ovr"), ("ovr", "softmax", "hashed"))
+    kind = choice("multi_class", params.get("multi_class", "ovr"), ("auto", "ovr", "softmax", "hashed"))
+    if kind == "auto":  # rows that are few may have chosen "softmax" before
+        return "ovr"
     if kind == "softmax" and loss != "log":
         raise ParameterError(f"multi_class='softmax' is a form of loss='log'; loss={loss!r} needs 'ovr'")
     if kind == "hashed" and solver in BATCH_SOLVERS:
