@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 
@@ -11,6 +12,7 @@ import pytest
 
 import steepest as st
 from conftest import kill_driver
+from steepest.cli import main
 
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
     pytest.skip("Java is not installed; Spark needs version 17 or later", allow_module_level=True)
@@ -275,3 +277,26 @@ def test_a_rating_without_an_item_is_shown_with_its_place(spark):
     frame = spark.createDataFrame(rows, "user string, item string, rating double").coalesce(1)
     with pytest.raises(st.DataError, match=r"row 1 of partition 0 \(user='bob', item=None.*the column 'item' is null"):
         st.fit_spark(st.MatrixFactorization(2), frame)
+
+
+def test_zeros_count_on_spark_as_in_one_process_and_weight_zero_is_absence(rating_frame, ratings):
+    model = lambda: st.MatrixFactorization(4, loss="full", solver="als", epochs=3, random_state=0)
+    pairs, y = ratings[["user", "item"]], ratings["rating"]
+    here = model().fit(pairs, y, sample_weight=(ratings["weight"] - 1).to_numpy())
+    frame = rating_frame.withColumn("weight", rating_frame["weight"] - 1)
+    there = st.fit_spark(model(), frame, features=["user", "item"], label="rating", weight="weight", n_shards=2)
+    assert there.user_ids_.tolist() == here.user_ids_.tolist()
+    np.testing.assert_array_equal(there.user_factors_, here.user_factors_)
+    assert there.history_.column("loss") == pytest.approx(here.history_.column("loss"), rel=1e-6)
+
+
+def test_a_model_from_spark_knows_that_its_data_are_ratings(rating_frame, ratings, tmp_path, capsys):
+    st.fit_spark(st.MatrixFactorization(2, epochs=1), rating_frame, n_shards=2).save(tmp_path / "m.steepest")
+    ratings.drop(columns="weight").to_csv(tmp_path / "ratings.csv", index=False)
+    assert main(["evaluate", str(tmp_path / "m.steepest"), str(tmp_path / "ratings.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 3000
+
+
+def test_threads_without_locks_are_refused_on_spark(rating_frame):
+    with pytest.raises(st.ParameterError, match="needs threads that share memory"):
+        st.fit_spark(st.MatrixFactorization(2, parallel="hogwild"), rating_frame, n_shards=2)
