@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 import steepest as st
 from steepest.data.source import from_arrays
+from steepest.data.store import row_store
 from steepest.learners.linear import linear, slots
 from steepest.learners.linear.slots import Slots
 
@@ -85,6 +86,8 @@ def test_blocks_too_large_to_be_numbered_at_once_give_the_same_bits(monkeypatch)
     X, y = problem()
     expected = model().fit(X, y)
     monkeypatch.setattr(slots, "room_for_entries", lambda: 10)
+    monkeypatch.setattr(row_store, "IN_MEMORY", 10)
+    monkeypatch.setattr(slots, "ENTRIES_AT_ONCE", 100)
     found = model().fit_stream(from_arrays(X, y, chunk_rows=100))
     np.testing.assert_array_equal(found.coef_, expected.coef_)
 

@@ -65,6 +65,7 @@ SURVEY_ROWS = 1 << 14  # counted to see how many features there are
 DEFAULT_TOL = 1e-6  # of the batch solvers
 CHOSEN_TOL = 1e-4  # of those that "auto" has chosen: predictions change no more
 TABLE_NGRAMS = (1, 2)  # words and pairs of words, of texts that are columns among others
+FULL_TABLE = 16  # entries per feature in arrays from which on most features are in use, and need not be numbered
 VOTER = "voter."  # marks the arrays of a shard's model in a model file
 VW_NAMES = "vw_names."  # marks those of a book of names
 # Parameters that only stochastic gradients have, and their defaults.
@@ -281,6 +282,8 @@ class LinearModel(Model):
         learner = self.new_learner(self._in_parallel(settings, self._parallel[0]), source)
         if self._warm is not None:
             learner = self._warm.continued(learner.settings)
+        elif isinstance(source, ArraySource) and len(source.block.indices) >= FULL_TABLE * max(1, learner.n_features):
+            learner.keep_whole_tables()
         learner.n_threads = self.n_threads
         listeners: list[Any] = [source.root.encoder, self.vw_names_]
         for listener in listeners:

@@ -19,9 +19,10 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
-from steepest.data.store.row_store import room_for_entries
+from steepest.data.store.row_store import TemporaryColumns, room_for_entries
 
 MOST_DIRECT = 1 << 27
+ENTRIES_AT_ONCE = 1 << 20  # of a large block
 
 
 class Slots:
@@ -34,7 +35,8 @@ class Slots:
         self._table: Array | None = None  # the slot of each feature plus one, or 0
         self._sorted: tuple[Array, Array] | None = None  # features seen in ascending order, and their slots
         self._block: weakref.ref[Array] | None = None  # indices that were numbered last
-        self._numbered = np.zeros(0, np.int32)
+        self._numbered = np.zeros(0, np.int32)  # their slots
+        self._stored: TemporaryColumns | None = None  # where these are if they are many
         self._make_table()
 
     def _make_table(self) -> None:
@@ -65,15 +67,25 @@ class Slots:
     def take_in(self, rows: Chunk) -> Chunk:
         """The rows with slots for indices; new features get one, and an index out of range stays out of range."""
         if self._block is None or self._block() is not rows.indices:
-            if len(rows.indices) > room_for_entries():
-                rows = rows.packed()  # a part of so large a block is numbered alone, since all would not fit
-            self._numbered = self._number(rows.indices)
+            self._numbered = self._number_block(rows.indices)
             self._block = weakref.ref(rows.indices)
+        elif self._stored is not None:
+            self._stored.release()
         return replace(rows, indices=self._numbered, n_features=self.n)
+
+    def _number_block(self, indices: Array) -> Array:
+        """The slots of a block, in memory or, if they are too many, in a temporary file."""
+        self._stored = None
+        if len(indices) <= room_for_entries():
+            return self._number(indices)
+        self._stored = TemporaryColumns()
+        for start in range(0, len(indices), ENTRIES_AT_ONCE):
+            self._stored.append("indices", self._number(indices[start : start + ENTRIES_AT_ONCE]), "int32")
+        return self._stored.finish()["indices"]
 
     def forget_block(self) -> None:
         """Gives back the memory of the rows that were numbered last."""
-        self._block, self._numbered = None, np.zeros(0, np.int32)
+        self._block, self._numbered, self._stored = None, np.zeros(0, np.int32), None
 
     def _number(self, indices: Array) -> Array:
         """The slot of each index, -1 for those out of range; new features get the next slots as they come."""
