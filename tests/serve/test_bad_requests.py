@@ -10,6 +10,8 @@ import time
 import pytest
 from servers import models, replace_file, start  # noqa: F401
 
+pytestmark = pytest.mark.xdist_group("serve-bad_requests")
+
 
 @pytest.fixture(scope="module")
 def server(models, start):

@@ -11,6 +11,8 @@ from servers import models, start, table, texts  # noqa: F401
 
 import steepest as st
 
+pytestmark = pytest.mark.xdist_group("serve-contract")
+
 
 @pytest.fixture(scope="module")
 def text_server(models, start):

@@ -8,6 +8,8 @@ from servers import models  # noqa: F401
 
 from steepest.serve.drift import Drift
 
+pytestmark = pytest.mark.xdist_group("serve-drift")
+
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_steady_stream_raises_no_alarm_and_takes_little_memory(seed):

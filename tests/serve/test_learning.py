@@ -19,6 +19,8 @@ from steepest.serve.learning import learn_rows
 from steepest.serve.row_log import RowLog
 from steepest.serve.rows import LabelReader, RowReader
 
+pytestmark = pytest.mark.xdist_group("serve-learning")
+
 ROUNDS = int(os.environ.get("STEEPEST_KILL_ROUNDS", "5"))  # 50 for a release
 
 
@@ -239,4 +241,33 @@ def test_labels_of_every_kind_are_learned(models, start, tmp_path, name):
     expected = learned_by_hand(models[name], [{"rows": [row] * 3, "labels": [label] * 3}])
     X = [[1.5, 0, 0, -1, 0]]
     assert list(found["probabilities"][0].values()) == expected.predict_proba(X)[0].tolist()
+    server.kill()
+
+
+def test_predictions_while_classes_are_learned_have_the_names_of_their_columns(models, start, tmp_path):
+    """Every lesson brings a class that sorts before the others, so that all columns move."""
+    server = start(models["text"], "--learn", "--log", tmp_path / "log")
+    rows = texts(1500, seed=9)[0]
+    faults, ends = [], threading.Event()
+
+    def ask(batch):
+        while not ends.is_set():
+            status, found = server.call("/predict", {"rows": batch})
+            names = list(found.get("probabilities", [{}])[0])
+            sums = [sum(p.values()) for p in found.get("probabilities", ())]
+            good = status == 200 and names == sorted(names) and {"neg", "pos"} <= set(names)
+            if not good or any(abs(total - 1) > 1e-6 for total in sums):
+                faults.append((status, names, found.get("error")))
+
+    clients = [threading.Thread(target=ask, args=(batch,)) for batch in (rows[:1], rows)]
+    for client in clients:
+        client.start()
+    for number in range(25):
+        body = {"rows": [f"new kind {number}"] * 3, "labels": [f"a{99 - number}"] * 3}
+        assert server.call("/learn", body)[0] == 200
+    ends.set()
+    for client in clients:
+        client.join()
+    assert faults == []
+    assert server.call("/model")[1]["n_classes"] == 27
     server.kill()

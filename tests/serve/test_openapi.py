@@ -7,6 +7,8 @@ import json
 import pytest
 from servers import models, start  # noqa: F401
 
+pytestmark = pytest.mark.xdist_group("serve-openapi")
+
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 EXAMPLES = 12  # per route; `schemathesis run URL/openapi.json` takes as many as one likes
 

@@ -16,7 +16,10 @@ from servers import models, start  # noqa: F401
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed")
+pytestmark = [
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed"),
+    pytest.mark.xdist_group("serve-page"),
+]
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -84,6 +87,13 @@ def narrow(browser, width):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
+def open_page(browser, server):
+    """The page, with nothing in the browser's log of pages before it."""
+    browser.get("about:blank")
+    browser.get_log("browser")
+    browser.get(f"http://127.0.0.1:{server.port}/")
+
+
 def check_quality(browser):
     """No overflow, every field with a label, headings in order, contrast of text, nothing loaded from elsewhere."""
     assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
@@ -119,7 +129,7 @@ def check_quality(browser):
 def test_a_text_is_predicted_explained_and_learned(browser, models, start, tmp_path):
     server = start(models["text"], "--learn", "--log", tmp_path / "log", "--token", "T")
     narrow(browser, 1000)
-    browser.get(f"http://127.0.0.1:{server.port}/")
+    open_page(browser, server)
     find(browser, "field-review").send_keys("a great superb film with a dull ending")
     find(browser, "predict").click()
     assert find(browser, "label").text == "pos"
@@ -161,7 +171,7 @@ def test_a_text_is_predicted_explained_and_learned(browser, models, start, tmp_p
 def test_fields_are_the_models_columns_and_a_number_has_a_curve(browser, models, start):
     server = start(models["columns"])
     narrow(browser, 1000)
-    browser.get(f"http://127.0.0.1:{server.port}/")
+    open_page(browser, server)
     find(browser, "field-size").send_keys("80")
     find(browser, "field-town").send_keys("Bonn")
     find(browser, "field-town").submit()
@@ -188,7 +198,7 @@ def test_fields_are_the_models_columns_and_a_number_has_a_curve(browser, models,
 def test_a_guarded_server_asks_for_its_token_first(browser, models, start):
     server = start(models["sparse"], "--token", "T")
     narrow(browser, 1000)
-    browser.get(f"http://127.0.0.1:{server.port}/")
+    open_page(browser, server)
     find(browser, "token").send_keys("T\n")
     find(browser, "field-pairs").send_keys("0:1.5 3:-1")
     find(browser, "predict").click()

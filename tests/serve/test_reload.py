@@ -11,6 +11,8 @@ from servers import fit_text, models, start, texts  # noqa: F401
 
 import steepest as st
 
+pytestmark = pytest.mark.xdist_group("serve-reload")
+
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_new_model_is_taken_over_without_a_dropped_request(start, tmp_path, workers):

@@ -11,6 +11,8 @@ from servers import models  # noqa: F401
 from steepest.errors import DataError
 from steepest.serve.row_log import RowLog
 
+pytestmark = pytest.mark.xdist_group("serve-row_log")
+
 GROUPS = [[b'{"rows":["a"],"labels":[1]}'], [b'{"rows":["b","c"],"labels":[1,2]}', b'{"rows":["d"],"labels":[3]}']]
 
 

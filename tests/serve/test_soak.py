@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 
+import pytest
 from servers import models, start, texts  # noqa: F401
+
+pytestmark = pytest.mark.xdist_group("serve-soak")
 
 
 def resident(server):

@@ -189,10 +189,9 @@ class App:
 
     def _predicted(self, rows: list[Any]) -> dict[str, Any]:
         predictor = self.predictor
-        labels, probabilities = self._answer(predictor, rows)
+        labels, probabilities, names = self._answer(predictor, rows)
         if not predictor.has_probabilities:
             return {"predictions": labels}
-        names = predictor.class_names if probabilities is None else predictor.class_names[: probabilities.shape[1]]
         values = [] if probabilities is None else probabilities.tolist()
         return {"predictions": labels, "probabilities": [dict(zip(names, row, strict=True)) for row in values]}
 
@@ -204,37 +203,38 @@ class App:
         pairs = zip(found["predictions"], found["probabilities"], strict=True)
         return [{"prediction": label, "probabilities": p} for label, p in pairs]
 
-    def _answer(self, predictor: Predictor, rows: list[Any]) -> tuple[list[Any], Array | None]:
-        """Predictions and probabilities, counted and watched."""
+    def _answer(self, predictor: Predictor, rows: list[Any]) -> tuple[list[Any], Array | None, list[str]]:
+        """Predictions, probabilities and the names of their columns, counted and watched."""
         if not rows:
-            return [], None
+            return [], None, predictor.class_names
         X = predictor.rows.read(rows)
         if len(rows) <= SLICE:
-            with self._lock:
+            with self._lock:  # the names belong to the answer: a class may be learned right behind it
                 labels, probabilities = predictor.answer(X)
+                names = predictor.class_names
         else:
-            labels, probabilities = self._in_slices(predictor, X, len(rows))
+            labels, probabilities, names = self._in_slices(predictor, X, len(rows))
         self._count(predictor, X, labels)
-        return labels, probabilities
+        return labels, probabilities, names
 
-    def _in_slices(self, predictor: Predictor, X: Any, n_rows: int) -> tuple[list[Any], Array | None]:
+    def _in_slices(self, predictor: Predictor, X: Any, n_rows: int) -> tuple[list[Any], Array | None, list[str]]:
         """A long batch, given up if it takes too long; learning may go on between its slices."""
         end = time.monotonic() + self.options.timeout
         labels: list[Any] = []
         parts = []
+        names = predictor.class_names
         for at in range(0, n_rows, SLICE):
             if time.monotonic() > end:
                 raise Refusal(408, f"{n_rows} rows take longer than --timeout {self.options.timeout:g} s; send fewer")
             with self._lock:
+                if predictor.class_names is not names:  # a class was learned meanwhile: all rows get its column
+                    labels, probabilities = predictor.answer(X)
+                    return labels, probabilities, predictor.class_names
                 some, probabilities = predictor.answer(X[at : at + SLICE])
             labels += some
             if probabilities is not None:
                 parts.append(probabilities)
-        if not parts:
-            return labels, None
-        width = max(part.shape[1] for part in parts)  # a class that was learned meanwhile has no share in earlier rows
-        padded = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts]
-        return labels, np.concatenate(padded)
+        return labels, np.concatenate(parts) if parts else None, names
 
     def _count(self, predictor: Predictor, X: Any, labels: list[Any]) -> None:
         counters = self.counters
@@ -399,7 +399,7 @@ class App:
         body, predictor = request.body, self.predictor
 
         def answer(rows: list[Any]) -> tuple[list[Any], Array | None]:
-            return self._answer(predictor, self._rows({"rows": rows}, "rows"))
+            return self._answer(predictor, self._rows({"rows": rows}, "rows"))[:2]
 
         if len(body) > SMALL_BYTES:
             return self._job(lambda: as_json(inference.infer(predictor, parse(body), answer)))

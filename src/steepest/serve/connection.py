@@ -66,6 +66,7 @@ class Connection(asyncio.Protocol):
         self._busy: asyncio.Future[Answer] | None = None
         self._closing = False
         self._writing_paused = False
+        self._ended = False  # the client has closed its side
 
     # ------------------------------------------------------------------------------------------- from the event loop
 
@@ -104,6 +105,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more; a body that ends too early is said to be cut off."""
+        self._ended = True
         if self._request is not None and not self._closing:
             self._refuse(Refusal(400, "the body was cut off before its announced end; send it whole"))
         return self._busy is not None or bool(self._waiting)  # stay open for answers that are still to come
@@ -216,7 +218,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _send(self, request: Request, answer: Answer) -> None:
-        keep = request.keep_alive and not self._listener.stopping
+        keep = request.keep_alive and not self._listener.stopping and not (self._ended and not self._waiting)
         head = answer.head(close=not keep)
         body = b"" if request.method == "HEAD" else answer.body
         self._transport.write(head + body if len(body) < 1 << 16 else head)

@@ -205,17 +205,18 @@ class OnlineLearner:
 
     def _apply(self, task: Task) -> None:
         n = len(task.rows)
-        n_classes = len(self.predictor.classes)
         try:
-            learn_rows(self.model, task.X, task.y, self._lock)
+            learn_rows(self.model, task.X, task.y, self._lock, self._note_classes)
             task.outcome = {"learned": n, "sequence": self.sequence + n}
         except Exception as error:  # the same happens when the log is replayed, so the bits stay the same
             task.outcome = Refusal(400, f"the model could not learn these rows: {error}")
         self.sequence += n
         self._counters.add("rows_learned", n)
-        if len(getattr(self.model, "classes_", ())) != n_classes:
-            with self._lock:
-                self.predictor.refresh()
+
+    def _note_classes(self) -> None:
+        """Called while predictions still wait: whoever asks next finds names for all columns."""
+        if len(getattr(self.model, "classes_", ())) != len(self.predictor.classes):
+            self.predictor.refresh()
 
     def _resolve(self, group: list[Task]) -> None:
         tasks = [task for task in group if task.future is not None]
@@ -359,11 +360,16 @@ class OnlineLearner:
             self._say(f"{self.sequence - start:,} rows learned again from {self._directory} in {seconds:.1f} s")
 
 
-def learn_rows(model: Any, X: Any, y: Any, lock: AbstractContextManager[Any]) -> None:
+def learn_rows(
+    model: Any, X: Any, y: Any, lock: AbstractContextManager[Any], learned: Callable[[], None] = lambda: None
+) -> None:
     """`partial_fit` by slices of a fixed size: predictions never wait long, and a replay makes the same calls."""
     for at in range(0, len(y), SLICE):
         with lock:
-            model.partial_fit(X[at : at + SLICE], y[at : at + SLICE])
+            try:
+                model.partial_fit(X[at : at + SLICE], y[at : at + SLICE])
+            finally:
+                learned()
 
 
 def loss_name(predictor: Predictor) -> str:
