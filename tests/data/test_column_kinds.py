@@ -11,6 +11,7 @@ from steepest.data.files import blocks as files
 from steepest.data.raw import misfits_of, sample_columns, spread
 
 pa = pytest.importorskip("pyarrow", reason="tables are read by pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def written(path, rows, format):
     if format == "jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     elif format == "parquet":
-        pa.parquet.write_table(pa.Table.from_pylist(rows), path, row_group_size=200)
+        parquet.write_table(pa.Table.from_pylist(rows), path, row_group_size=200)
     else:
         lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")

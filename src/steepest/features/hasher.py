@@ -460,8 +460,8 @@ class Hasher(Estimator):
                 chosen.append(Column(name, plain, named=bool(kind)))
         if sample and not any(column.used for column in chosen):  # better all than none
             left = [column.name for column in chosen if column.kind != IGNORED]
-            plain = {name: CATEGORY if plain_numbers(sample[name]) is None else NUMBER for name in left}
-            again = {name: survey_column(name, sample[name], kind=kind)[0] for name, kind in plain.items()}
+            kinds = {name: CATEGORY if plain_numbers(sample[name]) is None else NUMBER for name in left}
+            again = {name: survey_column(name, sample[name], kind=kind)[0] for name, kind in kinds.items()}
             chosen = [replace(again.get(column.name, column), named=False) for column in chosen]
         if not any(column.used for column in chosen):
             raise DataError("X has no columns to hash; give rows with at least one key")
