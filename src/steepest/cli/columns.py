@@ -13,9 +13,9 @@ LONGEST_NAME = 32
 
 
 def facts_of(hasher: Any) -> list[dict[str, Any]]:
-    """The columns of a hasher as plain values, or nothing if it is a list of texts."""
+    """The columns of a hasher as plain values, or nothing if there is one text and nothing else."""
     columns: tuple[Any, ...] = getattr(hasher, "columns_", ())
-    if len(columns) == 1 and not columns[0].name:
+    if len(columns) == 1 and columns[0].kind == "text":
         return []
     misfits = getattr(hasher, "misfits_", {})
     return [

@@ -11,7 +11,9 @@ from __future__ import annotations
 import copy
 import math
 import threading
+import warnings
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -24,7 +26,7 @@ from steepest.data.chunk import Array, Chunk, RowIds
 from steepest.data.files.ahead import map_ahead
 from steepest.data.source import ROWS, Limited, Order, Selected, Source
 from steepest.data.store.cache import CachedSource, CacheFile
-from steepest.errors import DataError
+from steepest.errors import ColumnWarning, DataError
 
 # Chunks that may wait for the learner.
 QUEUE_CHUNKS = 2
@@ -111,6 +113,8 @@ class RawSource(Source):
         try:
             for made in chunks:
                 yield gate.make_now(made) if isinstance(made, RawBatch) else made
+            if epoch == 0:
+                _warn_of_misfits(self)
         finally:
             gate.open()
             chunks.close()
@@ -192,6 +196,25 @@ def sample_columns(source: Source) -> tuple[Any, Array | None] | None:
     parts = [(rows_of(batch.columns, 0, most), None if batch.y is None else batch.y[:most]) for batch in batches]
     y = None if any(y is None for _, y in parts) else np.concatenate([y for _, y in parts if y is not None])
     return joined_rows([columns for columns, _ in parts]), y
+
+
+def misfits_of(source: Source) -> dict[str, int]:
+    """For each column, how many values so far were not of the type that its first rows have, and count as missing."""
+    total: Counter[str] = Counter()
+    for misfits in list(getattr(source.root, "misfits", {}).values()):
+        total.update(misfits)
+    return dict(total)
+
+
+def _warn_of_misfits(source: RawSource) -> None:
+    for name, n in misfits_of(source).items():
+        values = "value does" if n == 1 else "values do"
+        warnings.warn(
+            f"{source.describe()}: {n:,} {values} not fit the kind of column {name!r} and count as missing: correct "
+            "them, or name the kind of the column",
+            ColumnWarning,
+            stacklevel=2,
+        )
 
 
 def rows_of(columns: Any, start: int, stop: int) -> Any:

@@ -355,7 +355,7 @@ class Hasher(Estimator):
     def _leaks(self, table: Table, y: Any) -> list[str]:
         if y is None or len(y) != table.n_rows:
             return []
-        from steepest.features.leaks import ALMOST_PERFECT, groups_of, share_explained
+        from steepest.features.leaks import ALMOST_PERFECT, groups_of, share_explained, share_on_a_line
 
         used = [column for column in self.used_columns if not column.source and column.kind in (CATEGORY, NUMBER)]
         rows = _sample_rows(table.n_rows, len(table.columns))
@@ -363,8 +363,10 @@ class Hasher(Estimator):
         names = []
         for column in used:
             values = table.columns.get(column.name)
-            codes = None if values is None else groups_of(_taken(values, rows))
-            if codes is not None and share_explained(codes, targets) > ALMOST_PERFECT:
+            values = None if values is None else _taken(values, rows)
+            codes = None if values is None else groups_of(values)
+            shares = [0.0 if codes is None else share_explained(codes, targets), share_on_a_line(values, targets)]
+            if max(shares) > ALMOST_PERFECT:
                 names.append(column.name)
         return names
 
@@ -466,9 +468,11 @@ class Hasher(Estimator):
             else:
                 plain = kind or guess_kind(table.column(name), name in crossed)
                 chosen.append(Column(name, plain, named=bool(kind)))
-        if not any(column.used for column in chosen):
-            kept = [CATEGORY if column.kind != IGNORED else "" for column in chosen]
-            chosen = [replace(c, kind=kind, reason="") if kind else c for c, kind in zip(chosen, kept, strict=True)]
+        if sample and not any(column.used for column in chosen):  # better all than none
+            left = [column.name for column in chosen if column.kind != IGNORED]
+            kinds = {name: CATEGORY if plain_numbers(sample[name]) is None else NUMBER for name in left}
+            again = {name: survey_column(name, sample[name], kind=kind)[0] for name, kind in kinds.items()}
+            chosen = [replace(again.get(column.name, column), named=False) for column in chosen]
         if not any(column.used for column in chosen):
             raise DataError("X has no columns to hash; give rows with at least one key")
         self.columns_ = tuple(chosen)
@@ -567,7 +571,7 @@ class Hasher(Estimator):
                 (
                     USED.index(column.kind),
                     column.name,
-                    self._prefix(column.name),
+                    self._prefix(column.name) if column.kind == TEXT else "",
                     _separators(column),
                     (column.centre, column.scale),
                     list(column.knots),

@@ -42,6 +42,18 @@ def share_explained(codes: Array, y: Array) -> float:
     return float(right) if 1 - right < 0.2 * (1 - guess) else 0.0
 
 
+def share_on_a_line(column: Any, y: Array) -> float:
+    """The share of the variance of numbers that a line through the column's numbers explains; 0 for anything else."""
+    numbers = None if column is None or is_boolean(column) else plain_numbers(column)
+    if numbers is None or y.dtype.kind != "f" or y.ndim != 1 or len(y) < FEWEST_ROWS:
+        return 0.0
+    there = np.isfinite(numbers)
+    x, targets = numbers[there], y[there]
+    if there.mean() < ALMOST_PERFECT or np.ptp(x) == 0 or len(np.unique(targets)) <= MOST_CLASSES:
+        return 0.0
+    return float(np.corrcoef(x, targets)[0, 1] ** 2)
+
+
 def groups_of(column: Any) -> Array | None:
     """The number of each row's group; None if a column cannot be grouped."""
     numbers = None if is_boolean(column) else plain_numbers(column)

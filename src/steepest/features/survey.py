@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -68,24 +69,30 @@ def survey_column(name: str, column: Any, *, crossed: bool = False, kind: str = 
 
 
 def knots_of(numbers: Array) -> tuple[float, ...]:
-    """Knots for finite numbers: their values if these are few and short; else frequent ones and rounded quantiles."""
-    values = np.unique(numbers)
+    """Knots for finite numbers: their values if these are few and short, or else quantiles, rounded for reading."""
+    ordered = np.sort(numbers)
+    firsts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else np.zeros(0, int)
+    values = ordered[firsts]
     if len(values) < 2:
         return ()
-    if len(values) <= FEW_VALUES and all(float(f"{value:.3g}") == value or value == int(value) for value in values):
+    if len(values) <= FEW_VALUES and all(value == int(value) or float(f"{value:.3g}") == value for value in values):
         return tuple(values.tolist())
-    values, counts = np.unique(numbers, return_counts=True)
-    heavy = values[counts > len(numbers) / MOST_KNOTS]  # such as zero: a knot each, and the others share the others
-    others = numbers[~np.isin(numbers, heavy)]
-    if not len(others):
-        return tuple(heavy.tolist())
+    counts = np.diff(np.append(firsts, len(ordered)))
+    often = counts > len(ordered) / MOST_KNOTS  # such as zero: each has a knot of its own, and the others share the rest
+    rest = ordered[~np.repeat(often, counts)]
     shares = np.linspace(0, 1, MOST_KNOTS)
     shares[[0, -1]] = OUTER, 1 - OUTER
-    knots = np.unique(np.quantile(others, shares))
-    gap = float(np.median(np.diff(knots))) if len(knots) > 1 else float(np.ptp(values))
+    found = sorted(set(quantiles(rest, shares).tolist())) if len(rest) else []
+    gaps = sorted(b - a for a, b in pairwise(found))
+    gap = gaps[len(gaps) // 2] if gaps else float(values[-1] - values[0])
     digits = 1 - math.floor(math.log10(gap)) if 0 < gap < math.inf else 6
-    rounded = np.unique([*heavy, *(round(float(knot), digits) for knot in knots)])
-    return tuple(rounded[np.isfinite(rounded)].tolist())
+    rounded = sorted({*values[often].tolist(), *(round(knot, digits) for knot in found)})
+    return tuple(knot for knot in rounded if math.isfinite(knot))
+
+
+def quantiles(ordered: Array, shares: Any) -> Array:
+    """Quantiles of sorted numbers, as NumPy's by default, which takes ten times as long for short arrays."""
+    return np.asarray(np.interp(np.asarray(shares) * (len(ordered) - 1), np.arange(len(ordered)), ordered))
 
 
 def _says_code(name: str) -> bool:
@@ -128,8 +135,8 @@ def _of_numbers(name: str, numbers: Array, crossed: bool, kind: str = "", **more
 def _number_column(base: Column, there: Array) -> Column:
     if not len(there):
         return base
-    low, high = np.quantile(there, [OUTER, 1 - OUTER])
-    inner = np.clip(there, low, high)
+    low, high = quantiles(np.sort(there), [OUTER, 1 - OUTER])
+    inner = np.minimum(np.maximum(there, low), high)
     scale = float(inner.std()) or float(there.std())
     centre = float(inner.mean())
     if not (math.isfinite(scale) and math.isfinite(centre)) or scale < 1e-30:
@@ -274,7 +281,7 @@ def _marked_numbers(
     note = f"read as numbers, such as {base.example!r}"
     if odd:
         note += f"; {odd:,} of {n_rows:,} sampled values are not numbers and count as missing"
-    columns = _of_numbers(base.name, numbers, False)
+    columns = _of_numbers(base.name, numbers, False, NUMBER if any(units) else "")  # what has a unit is not an id
     return [replace(c, format=MARKED, note=note, example=base.example) if c.kind == NUMBER else c for c in columns]
 
 
@@ -285,8 +292,11 @@ def _separator(there: Mapping[str, int]) -> str:
         with_it = sum(separator in value for value in texts)
         if with_it < max(len(texts) / 3, 2) or (separator == "," and any(" " in value for value in texts)):
             continue
-        parts = [part.strip() for value in texts for part in value.split(separator) if part.strip()]
-        if sum(map(len, parts)) <= LONG * len(parts) and len(set(parts)) <= len(parts) / 2:
+        lists = [(there[value], [part.strip() for part in value.split(separator) if part.strip()]) for value in texts]
+        parts = [part for _, found in lists for part in found]
+        times = sum(n * len(found) for n, found in lists)  # rows count here: few lists may come often
+        short = sum(map(len, parts)) <= LONG * len(parts)
+        if short and len(set(parts)) < len(parts) and len(set(parts)) <= times / 2:
             return separator
     return ""
 

@@ -23,7 +23,7 @@ from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.skipped import ON_BAD_LINE, Skipped
 from steepest.data.source import Order
 from steepest.data.tables.arrow_arrays import arrow
-from steepest.data.tables.roles import Roles, Schema, as_labels, labels_in, make_roles, require
+from steepest.data.tables.roles import Roles, Schema, as_labels, is_list, labels_in, make_roles, require
 from steepest.errors import DataError
 from steepest.parameters import choice
 
@@ -230,7 +230,8 @@ class ColumnarSource(RawSource):
         """The roles and types of columns from those of the first file."""
         is_nested = arrow("types").is_nested
         found = self._schema_of(file)
-        nested = [name for name in found.names if is_nested(found.field(name).type)]
+        kinds = {name: found.field(name).type for name in found.names}
+        nested = [name for name, kind in kinds.items() if is_nested(kind) and not _is_plain_list(kind)]
         used = self.schema.choose(list(found.names), file.name, not_features=nested)
         self.schema.types.update({name: found.field(name).type for name in used})
 
@@ -370,6 +371,11 @@ class ColumnarSource(RawSource):
         if self.on_bad_line != "skip":
             raise DataError(f"{sentence}; {remedy}")
         self.skipped.add(row_id, 1, [((row_id,), sentence)])
+
+
+def _is_plain_list(kind: Any) -> bool:
+    """Whether a type is one of lists of strings, numbers or truth values: a column of several values."""
+    return is_list(str(kind)) and not arrow("types").is_nested(kind.value_type)
 
 
 # ---------------------------------------------------------------------------------------------------------- sparse rows

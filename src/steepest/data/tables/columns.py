@@ -244,9 +244,13 @@ def plain_numbers(column: Any) -> Array | None:
         column = arrow_arrays.numbers(column)
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         return np.ascontiguousarray(column, np.float64)
-    if type(column) is list and set(map(type, column)) <= {int, float, type(None)}:
+    if type(column) is list and all(map(_is_number_type, set(map(type, column)))):
         return np.array(column, np.float64)
     return None
+
+
+def _is_number_type(kind: type) -> bool:
+    return kind in (int, float, type(None)) or issubclass(kind, np.integer | np.floating)
 
 
 def python_values(column: Any) -> list[Any]:

@@ -7,6 +7,7 @@ new data alike; pass with_labels=False where that has no label column.
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -237,6 +238,23 @@ class CsvSyntax(Syntax):
             memory_pool=plain_memory(),
         )
 
+    def parse_loosely(self, data: bytes, file: TextFile) -> tuple[Any, dict[str, int]]:
+        """Guessed numbers are read as strings, and then value by value."""
+        pa, guessed = arrow(), self.guessed_numbers
+        types = self.arrow_types(whole=False) | dict.fromkeys(guessed, pa.string())
+        table = self._arrow_table(data, file, list(self.schema.types), types)
+        misfits: dict[str, int] = {}
+        for name in guessed:
+            texts = table.column(name).to_pylist()
+            numbers = [_loose_number(text) for text in texts]
+            odd = sum(number is None and text is not None for number, text in zip(numbers, texts, strict=True))
+            misfits |= {name: odd} if odd else {}
+            as_truth = self.schema.types[name] == "bool"
+            column = pa.array([None if n is None else bool(n) for n in numbers]) if as_truth else None
+            column = pa.array(numbers, pa.float64()) if column is None else column.cast(pa.bool_())
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+        return table, misfits
+
     def check(self, data: bytes, file: TextFile) -> Iterator[Line]:
         """Record by record."""
         names = self._header_of(file).names
@@ -286,6 +304,17 @@ class CsvSyntax(Syntax):
                 return f"{shown!r} in column {name!r} is not a number"
             return self.number_fault(name, number)
         return ""
+
+
+def _loose_number(text: str | None) -> float | None:
+    """A number or truth value; None for a missing one and for anything else."""
+    if text is None or text.lower() in ("true", "false"):
+        return None if text is None else float(text.lower() == "true")
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _join(blocks: list[Block]) -> Block:

@@ -38,8 +38,8 @@ def scan_jsonl(
 ) -> TableSource:
     """Rows of JSON lines, one object each, to be hashed while they are read.
 
-    Keys that are seen in the first megabyte are columns; a key that a line lacks is missing. Nested objects and lists
-    are not features.
+    Keys that are seen in the first megabyte are columns; a key that a line lacks is missing, and so is NaN. Lists of
+    strings or of numbers are columns of several values; nested objects are not features.
 
     Parameters
     ----------
@@ -80,8 +80,7 @@ class JsonSyntax(Syntax):
             shown = lines[0][:60].decode("utf-8", "backslashreplace")
             raise DataError(f"{file.name}: the first line, {shown!r}, is not a JSON object; write one object per line")
         names = [name for name, kind in types.items() if kind != "nested" or name == self.schema.roles.label]
-        lists = [name for name in names if is_list(types[name])]
-        used = self.schema.choose(names, file.name, not_features=lists)
+        used = self.schema.choose(names, file.name)
         self.schema.types = {name: self.fixed_type(name, types[name].replace("<>", "<string>")) for name in used}
 
     def fixed_type(self, name: str, guessed: str) -> str:
@@ -104,6 +103,28 @@ class JsonSyntax(Syntax):
             reader.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
             memory_pool=plain_memory(),
         )
+
+    def parse_loosely(self, data: bytes, file: TextFile) -> tuple[Any, dict[str, int]]:
+        """Line by line in Python, which also reads NaN; values of another type are missing where that was guessed."""
+        pa, guessed = arrow(), set(self.guessed_numbers)
+        rows = [_json_object(line) for line in data.split(b"\n") if line.strip()]
+        if any(row is None for row in rows):
+            return None, {}
+        misfits: dict[str, int] = {}
+        columns = {}
+        for name, kind in self.schema.types.items():
+            values = [row.get(name) for row in rows if row is not None]
+            faults = [
+                bool(value is not None and not _is_nan(value) and self._value_fault(value, name, kind))
+                for value in values
+            ]
+            if any(faults) and name not in guessed:
+                return None, {}
+            misfits |= {name: sum(faults)} if any(faults) else {}
+            gone = (fault or _is_nan(value) for value, fault in zip(values, faults, strict=True))
+            columns[name] = [None if lost else value for value, lost in zip(values, gone, strict=True)]
+        types = self.arrow_types(whole=False)
+        return pa.table({name: pa.array(values, types[name]) for name, values in columns.items()}), misfits
 
     def check(self, data: bytes, file: TextFile) -> Iterator[Line]:
         """Line by line."""
@@ -146,6 +167,10 @@ class JsonSyntax(Syntax):
             unknown = [part for part in value if part not in self.schema.labels]
             return f"the label {unknown[0]!r} is not among the labels given" if unknown else ""
         return ""
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
 
 
 def _json_object(line: bytes) -> dict[str, Any] | None:

@@ -84,6 +84,17 @@ class Syntax(ABC):
         known |= {"list<string>": pa.list_(pa.string()), "list<double>": pa.list_(pa.float64())}
         return {name: known.get(kind, pa.string()) for name, kind in self.schema.types.items()}
 
+    @property
+    def guessed_numbers(self) -> list[str]:
+        """Features that hold numbers or truth values by a guess: what does not fit there is missing, not a fault."""
+        fixed = (*self.schema.roles.numeric, self.schema.label, self.schema.weight)
+        kinds = ("int64", "double", "bool")
+        return [name for name, kind in self.schema.types.items() if kind in kinds and name not in fixed]
+
+    @abstractmethod
+    def parse_loosely(self, data: bytes, file: TextFile) -> tuple[Any, dict[str, int]]:
+        """The same where values do not fit columns whose type was guessed: (table, how many for each); None if not."""
+
     def number_fault(self, name: str, number: float) -> str:
         """What is wrong with a number in a column that has a role, if anything is."""
         if name == self.schema.label and not math.isfinite(number):
@@ -117,6 +128,7 @@ class TableSource(LineSource, RawSource):
         super().__init__(files, on_bad_line, syntax.schema.roles.with_labels)
         self.syntax = syntax
         self.schema = syntax.schema
+        self.misfits: dict[int, dict[str, int]] = {}  # by block: how many values of a column are not of its type
 
     @property
     def label_names(self) -> list[str] | None:
@@ -185,6 +197,7 @@ class TableSource(LineSource, RawSource):
         if not data.strip(b"\r\n"):
             return _Rows(self._nothing())
         table, _ = self._try(data, block.file)
+        table = self._try_loosely(data, block) if table is None else table
         if table is not None:
             return self._usable(table, data, block.file, offset)
         lines = self._unreadable(data, list(self.syntax.check(data, block.file)), block.file)
@@ -217,6 +230,16 @@ class TableSource(LineSource, RawSource):
             except arrow().ArrowInvalid as error:
                 reason = str(error).partition("\n")[0][:200]
         return None, reason
+
+    def _try_loosely(self, data: bytes, block: Block) -> Any:
+        """The rows of a block in which a column changes its kind; what does not fit is missing, and is counted."""
+        try:
+            table, misfits = self.syntax.parse_loosely(data, block.file)
+        except arrow().ArrowInvalid:
+            return None
+        if table is not None:
+            self.misfits[block.first_id] = misfits
+        return table
 
     def _usable(self, table: Any, data: bytes, file: TextFile, offset: int) -> _Rows:
         """Without the rows whose label or weight cannot be used; only the first of them are looked for in the text."""
