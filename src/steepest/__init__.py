@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from steepest.engine.history import History
     from steepest.engine.loop import Monitor
     from steepest.errors import DataError, ModelFileError, NotConverged, ParameterError
+    from steepest.export.write import export_model
     from steepest.features.hasher import Hasher
     from steepest.learners.base import Learner, Progress
     from steepest.learners.network.graph import Graph
@@ -100,6 +101,7 @@ __all__ = [
     "Truncated",
     "__version__",
     "cross_validate",
+    "export_model",
     "fit_spark",
     "from_arrays",
     "from_ratings",

@@ -47,6 +47,7 @@ PUBLIC: dict[str, str] = {
     "Tolerance": "models.options",
     "Truncated": "models.options",
     "cross_validate": "select.cross_validate",
+    "export_model": "export.write",
     "fit_spark": "spark",
     "from_arrays": "data.source",
     "from_ratings": "data.readers.ratings",

@@ -22,6 +22,7 @@ VERBS = {
     "race": "compare solvers on your data: objective and test error against seconds",
     "explain": "say what each feature of a text adds to its score",
     "convert": "write data in another format",
+    "export": "write a model as C, Python or ONNX, to predict without steepest",
     "demo": "train on the docstrings of this very Python installation",
 }
 
