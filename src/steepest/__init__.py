@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from steepest.engine.history import History
     from steepest.engine.loop import Monitor
     from steepest.errors import DataError, ModelFileError, NotConverged, ParameterError
+    from steepest.export.peers import from_fasttext, from_liblinear, from_sklearn
     from steepest.export.write import export_model
     from steepest.features.hasher import Hasher
     from steepest.learners.base import Learner, Progress
@@ -104,7 +105,10 @@ __all__ = [
     "export_model",
     "fit_spark",
     "from_arrays",
+    "from_fasttext",
+    "from_liblinear",
     "from_ratings",
+    "from_sklearn",
     "leave_k_out",
     "load",
     "race",

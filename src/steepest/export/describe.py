@@ -172,6 +172,14 @@ def _linear(model: LinearClassifier | LinearRegressor) -> Scores:
         link = "clip"
     elif loss == "poisson":
         link = "exp"
+    shift, map_ = 0.0, getattr(model, "calibration_", None)
+    if classifier and map_ is not None and map_.kind != "none":
+        if rows.shape[1] == 1:
+            link, slope, shift = "sigmoid", map_.slope, map_.shift
+        elif link == "softmax":
+            slope = map_.slope
+        else:  # powers of shares of one against the rest: no generator knows them, and others would mislead
+            link = "none"
     return Scores(
         title=type(model).__name__,
         features=features,
@@ -180,6 +188,7 @@ def _linear(model: LinearClassifier | LinearRegressor) -> Scores:
         n_scores=rows.shape[1],
         link=link,
         slope=slope,
+        shift=shift,
         bias=np.asarray(model.intercept_, np.float64),
         classes=_classes(model) if isinstance(model, LinearClassifier) else None,
         several=learner.several_targets,

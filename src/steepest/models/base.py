@@ -180,7 +180,12 @@ class Model:
         if stopping is not None and validation is None:
             source, validation = source.holdout(stopping.fraction, seed)
         self._learn(settings, source, validation, run, seed)
+        if validation is not None and validation.read_once is None:
+            self._use_held_out(validation)
         return self
+
+    def _use_held_out(self, rows: Source) -> None:
+        """What rows that were held out of training are good for once it has ended."""
 
     def _learn_twice(self, settings: Any, source: Source, run: Run, seed: int, fraction: float) -> None:
         """The rule of two samples: learns from A until B gets no better, then as often from all rows."""
