@@ -308,6 +308,18 @@ def test_what_cannot_be_exported_is_refused_in_one_sentence(models, tmp_path):
         st.export_model(models["factors"], tmp_path / "model.c", keep=5)
 
 
+def test_columns_that_are_described_one_by_one_are_exported_only_where_they_are_one_text():
+    from types import SimpleNamespace
+
+    from steepest.export.describe import known_columns
+
+    text, number = (SimpleNamespace(name=n, kind=k, used=True) for n, k in (("body", "text"), ("price", "number")))
+    constant = SimpleNamespace(name="year", kind="constant", used=False)
+    assert known_columns(SimpleNamespace(columns_=(text, constant))) == [("body", "text")]
+    with pytest.raises(st.DataError, match="column by column"):
+        known_columns(SimpleNamespace(columns_=(text, number)))
+
+
 def test_the_shell_exports_and_reports_the_cost_of_each_precision(models, tmp_path, capsys):
     data, model = tmp_path / "rows.csv", tmp_path / "model.steepest"
     lines = [f"{label},{text}" for label, text in zip(TWO, TEXTS, strict=True) if text]
@@ -321,3 +333,33 @@ def test_the_shell_exports_and_reports_the_cost_of_each_precision(models, tmp_pa
     assert main(["export", str(model), "--to", "python", "-o", str(model)]) == 2
     assert "is the model itself" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "missing"), "--to", "c"]) == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "hinge"}, {"multi_class": "softmax"}], ids=str)
+def test_exported_probabilities_are_the_calibrated_ones(options):
+    from steepest.export.python_file import plain
+    from steepest.export.runtime import Scorer
+
+    rng = np.random.default_rng(3)
+    several = "multi_class" in options
+    y = rng.integers(0, 3 if several else 2, 400)
+    rows = (rng.standard_normal((400, 40)) + y[:, None] / 4).astype(np.float32)
+    model = st.LinearClassifier(epochs=100, alpha=1e-7, random_state=0, **options).fit(rows[:100], y[:100])
+    model.calibrate_on(rows[100:], y[100:])
+    assert model.calibration_.kind != "none"
+    scorer = Scorer(plain(describe(model)))
+    found = [scorer.probabilities(row.tolist()) for row in rows[:20]]
+    np.testing.assert_allclose(found, model.predict_proba(rows[:20]), atol=1e-5)
+    if hasattr(model, "predict_proba") and "loss" not in options:
+        assert np.abs(found - model.predict_proba(rows[:20], calibrated=False)).max() > 0.01
+
+
+def test_calibrated_shares_of_one_against_the_rest_are_left_out_rather_than_wrong():
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 3, 400)
+    rows = (rng.standard_normal((400, 40)) + y[:, None] / 4).astype(np.float32)
+    model = st.LinearClassifier("log", epochs=100, alpha=1e-7, random_state=0).fit(rows[:100], y[:100])
+    assert describe(model).link == "sigmoid"
+    model.calibrate_on(rows[100:], y[100:])
+    assert model.calibration_.kind == "temperature"
+    assert describe(model).link == "none"

@@ -12,7 +12,7 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array
-from steepest.data.tables.columns import CATEGORY, KINDS, NUMBER, TEXT
+from steepest.data.tables.columns import CATEGORY, NUMBER, TEXT
 from steepest.errors import DataError
 from steepest.features.hasher import Hasher
 from steepest.features.names import hash_name
@@ -255,18 +255,16 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
     for name in params.keys() - KNOWN_PARAMETERS:
         if params[name] not in (None, False, "auto", (), 0):
             raise DataError(f"the hasher has {name}={params[name]!r}, which an export does not know; train without it")
-    for name, kind in hasher.columns_:
-        if kind not in KINDS or kind not in (TEXT, CATEGORY, NUMBER):
-            raise DataError(f"the column {name!r} is of the kind {kind!r}, which an export does not know")
+    known = known_columns(hasher)
     seed = hasher.seed & ((1 << 64) - 1)
     seed_key = kernels.hash_key("", seed)
-    places = {name: place for place, (name, _) in enumerate(hasher.columns_)}
+    places = {name: place for place, (name, _) in enumerate(known)}
     uses_counts = hasattr(hasher, "document_counts_") and hasher.weighting in ("auto", "tfidf")
     weighting = "log" if uses_counts else "count" if hasher.weighting == "auto" else hasher.weighting
     sizes = iter(getattr(hasher, "number_sizes_", ()))
-    divided = bool(hasher.scale_numbers) and hasher.scale_numbers != "auto" and hasattr(hasher, "number_sizes_")
+    divided = params.get("scale_numbers") not in (None, False, "auto") and hasattr(hasher, "number_sizes_")
     columns = []
-    for name, kind in hasher.columns_:
+    for name, kind in known:
         key, label = kernels.hash_key(name, seed), f"{name}=" if name else ""
         divisor = 1.0
         if kind == NUMBER and divided:
@@ -294,6 +292,24 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
         n_documents=float(hasher.n_documents_) if uses_counts else 0.0,
     )
     return hashing, hasher.document_counts_ if uses_counts else None
+
+
+def known_columns(hasher: Any) -> list[tuple[str, str]]:
+    """(name, kind) of the columns of a hasher, if the generators compute what it does with them."""
+    columns: list[Any] = list(hasher.columns_)
+    pairs = all(isinstance(column, tuple | list) for column in columns)
+    found = [(c[0], c[1]) if pairs else (str(c.name), str(c.kind)) for c in columns]
+    if not pairs:  # described one by one: each is encoded by itself, except for a text alone
+        used = [(name, kind) for (name, kind), c in zip(found, columns, strict=True) if c.used]
+        if [kind for _, kind in used] != [TEXT]:
+            listed = ", ".join(f"{name!r} ({kind})" for name, kind in used[:5])
+            raise DataError(f"a table of {listed} is encoded column by column, which an export does not know yet; "
+                            "export a model of one text column")  # fmt: skip
+        return used
+    for name, kind in found:
+        if kind not in (TEXT, CATEGORY, NUMBER):
+            raise DataError(f"the column {name!r} is of the kind {kind!r}, which an export does not know")
+    return found
 
 
 def _pair(given: Any) -> tuple[int, int]:
