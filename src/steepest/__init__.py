@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from steepest.engine.history import History
     from steepest.engine.loop import Monitor
     from steepest.errors import ColumnWarning, DataError, ModelFileError, NotConverged, ParameterError
+    from steepest.export.peers import from_fasttext, from_liblinear, from_sklearn
+    from steepest.export.write import export_model
     from steepest.features.hasher import Hasher
     from steepest.learners.base import Learner, Progress
     from steepest.learners.losses import losses
@@ -103,9 +105,13 @@ __all__ = [
     "Truncated",
     "__version__",
     "cross_validate",
+    "export_model",
     "fit_spark",
     "from_arrays",
+    "from_fasttext",
+    "from_liblinear",
     "from_ratings",
+    "from_sklearn",
     "leave_k_out",
     "load",
     "losses",

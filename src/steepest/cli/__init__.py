@@ -27,6 +27,7 @@ VERBS = {
     "explain": "say what each feature of a text adds to its score",
     "serve": "answer HTTP requests with a model, and learn from them",
     "convert": "write data in another format",
+    "export": "write a model as C, Python or ONNX, to predict without steepest",
     "demo": "train on the docstrings of this very Python installation",
 }
 

@@ -23,9 +23,16 @@ VW = ("n_bits", "signed")  # flags of a hasher that the reader of Vowpal Wabbit 
 ELSEWHERE = ("with_labels", "seed")  # options of readers that the verbs set themselves
 
 
-def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True) -> None:
-    """DATA and how to read it; `labels` is false for a verb that has a flag --labels of its own."""
-    parser.add_argument("data", nargs="+", metavar="DATA", help="files, globs, or - for standard input")
+def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True, flag: str | None = None) -> None:
+    """DATA and how to read it; `labels` is false for a verb that has a flag --labels of its own.
+
+    `flag` names a flag in front of the data where they may be left out.
+    """
+    if flag is None:
+        parser.add_argument("data", nargs="+", metavar="DATA", help="files, globs, or - for standard input")
+    else:
+        help = "labelled rows: files, globs, or - for standard input"
+        parser.add_argument(flag, dest="data", nargs="+", metavar="DATA", help=help)
     parser.add_argument("--format", default="auto", help="default: told from the name or the first line")
     roles = parser.add_argument_group("columns of a table")
     roles.add_argument("--label", metavar="COLUMN", help="default: the one called label, target, y or class")

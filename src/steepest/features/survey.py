@@ -78,7 +78,7 @@ def knots_of(numbers: Array) -> tuple[float, ...]:
     if len(values) <= FEW_VALUES and all(value == int(value) or float(f"{value:.3g}") == value for value in values):
         return tuple(values.tolist())
     counts = np.diff(np.append(firsts, len(ordered)))
-    often = counts > len(ordered) / MOST_KNOTS  # such as zero: each has a knot of its own, and the others share the rest
+    often = counts > len(ordered) / MOST_KNOTS  # such as zero: a knot each, and the others share the rest
     rest = ordered[~np.repeat(often, counts)]
     shares = np.linspace(0, 1, MOST_KNOTS)
     shares[[0, -1]] = OUTER, 1 - OUTER

@@ -204,7 +204,12 @@ class Model:
         if stopping is not None and validation is None:
             source, validation = source.holdout(stopping.fraction, seed)
         self._learn(settings, source, validation, run, seed)
+        if validation is not None and validation.read_once is None:
+            self._use_held_out(validation)
         return self
+
+    def _use_held_out(self, rows: Source) -> None:
+        """What rows that were held out of training are good for once it has ended."""
 
     def _learn_twice(self, settings: Any, source: Source, run: Run, seed: int, stopping: EarlyStopping) -> None:
         """The rule of two samples: learns from A until B gets no better, then as often from all rows."""
@@ -378,9 +383,7 @@ class Model:
         if self.hasher is not None:
             hasher = self.own_hasher()
             if not hasattr(hasher, "columns_"):
-                targets = None if y is None else np.asarray(y)
-                hasher.survey(X, targets)
-                self.choose_encoding(hasher, X, targets)
+                hasher.survey(X, None if y is None else np.asarray(y))
             return ArraySource(hasher.to_chunk(X, y, sample_weight, learn=True))
         self._note_names(X)
         source = from_arrays(X, y, sample_weight)

@@ -7,8 +7,8 @@ shows `book`, `several_targets` and `n_outputs` beside what every learner has.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,17 +16,32 @@ import numpy as np
 from steepest.data.chunk import Array, Chunk
 from steepest.data.source import ArraySource, Source, as_targets
 from steepest.engine.history import History
-from steepest.errors import DataError
+from steepest.errors import DataError, ParameterError
 from steepest.learners.labels import distinct
 from steepest.learners.losses import LOSSES
 from steepest.learners.targets import balanced_weights
-from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, RegressionMetrics
+from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, ProbabilityMetrics, RegressionMetrics, RocMetrics
 from steepest.models.base import Model
+from steepest.models.calibration import LEAST_ROWS, Calibration, calibrate_many, calibrate_two, stored_residuals
 from steepest.models.options import Option
+
+COVERAGE = 0.9  # of uncertainty=True
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """From which probability (or score, for a model without) on a class is predicted, and what that gives."""
+
+    value: float
+    precision: float
+    recall: float
+    rows: int  # that reach it
 
 
 class Classifier(Model):
     """Labels from scores."""
+
+    calibration_: Calibration | None = None
 
     kind = "classifier"
     task = "classify"
@@ -97,6 +112,7 @@ class Classifier(Model):
         """Takes a learner that was fitted; classes have the type of the labels given."""
         if source.labels is not None:
             self._label_dtype = source.labels.dtype
+        self.calibration_ = None
         super().adopt(learner, history, source)
 
     def _by_output(self, values: Array) -> Array:
@@ -138,16 +154,34 @@ class Classifier(Model):
             found[bare, decisions[bare].argmax(axis=1)] = True
         return found
 
-    def predict(self, X: Any) -> Array:
-        """The most likely class of every row, or 0/1 columns for multi-label."""
+    def predict(self, X: Any, *, uncertainty: bool | float = False) -> Any:
+        """The most likely class of every row, or 0/1 columns for multi-label.
+
+        `uncertainty`: also the sets of classes that hold the true one with this coverage (True: 0.9), as
+        (classes, sets); see `predict_set`.
+        """
+        if uncertainty is not False:
+            return self.predict(X), self.predict_set(X, COVERAGE if uncertainty is True else uncertainty)
         return self.labels_of(self.decision_function(X))
 
     @property
-    def predict_proba(self) -> Callable[[Any], Array]:
-        """Probabilities of the classes, shape (n, classes); only losses that have them have this method."""
-        if self._loss_name() in LOSSES and LOSSES[self._loss_name()].link is None:
+    def predict_proba(self) -> Callable[..., Array]:
+        """Probabilities of the classes, shape (n, classes); only losses that have them have this method.
+
+        They are calibrated once rows were held out (by early stopping, a validation source or `calibrate_on`) and
+        showed that this helps; `predict_proba(X, calibrated=False)` gives the model's own. A calibrated hinge loss has
+        probabilities, too.
+        """
+        if not self._has_link() and not self._is_mapped():
             raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'squared_hinge'")
-        return lambda X: self.probabilities_of(self.decision_function(X))
+        return lambda X, *, calibrated=True: self.probabilities_of(self.decision_function(X), calibrated=calibrated)
+
+    def _has_link(self) -> bool:
+        """Whether the model's own scores give probabilities."""
+        return self._loss_name() not in LOSSES or LOSSES[self._loss_name()].link is not None
+
+    def _is_mapped(self) -> bool:
+        return self.calibration_ is not None and self.calibration_.kind != "none"
 
     @property
     def predict_log_proba(self) -> Callable[[Any], Array]:
@@ -160,8 +194,88 @@ class Classifier(Model):
 
         return logarithms
 
-    def probabilities_of(self, decisions: Array) -> Array:
+    def calibrate_on(self, X: Any, y: Any = None) -> Self:
+        """Learns from rows that the model was not trained on how far its scores can be trusted.
+
+        X and y as for `fit`, or a source of labelled rows. `predict_proba` is calibrated from then on if that lowers
+        the log loss by more than noise, and `predict_set` knows how often the model is wrong. Both are saved with it.
+        """
+        self._check_fitted()
+        if isinstance(X, Source):
+            self._use_held_out(self.hashed(X, learn=False))
+        else:
+            self._use_held_out(ArraySource(replace(self._chunk(X), y=class_targets(y))))
+        return self
+
+    def _use_held_out(self, rows: Source) -> None:
+        if self.learner_.several_targets or len(self.classes_) < 2:
+            return
+        parts = [(self._decisions(scores), *self._truth(chunk)) for chunk, scores in self._known_rows(rows)]
+        if not parts or sum(len(true) for _, true, _ in parts) < LEAST_ROWS:
+            return
+        decisions, true, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
+        own = self.probabilities_of(decisions, calibrated=False) if self._has_link() else None
+        if decisions.ndim == 1:
+            self.calibration_ = calibrate_two(decisions, true == 1, None if own is None else own[:, 1], weight)
+        elif own is not None:
+            self.calibration_ = calibrate_many(own, true, weight)
+        else:
+            return
+        found = self.probabilities_of(decisions)
+        residuals = stored_residuals(1 - found[np.arange(len(true)), true])
+        self.calibration_ = replace(self.calibration_, residuals=residuals)
+
+    def _truth(self, chunk: Chunk) -> tuple[Array, Array]:
+        """(numbers in `classes_` of the labels, weights) of the rows visited."""
+        coded = self.learner_.code_for_scoring(chunk)
+        assert coded.y is not None
+        codes = coded.visited(coded.y).astype(np.int64)
+        codes = (codes + 1) // 2 if self.learner_.n_outputs == 1 else codes
+        weight = np.ones(len(codes)) if chunk.weight is None else chunk.visited(chunk.weight)
+        return np.argsort(self._label_order)[codes], np.asarray(weight, np.float64)
+
+    def predict_set(self, X: Any, coverage: float = COVERAGE) -> Array:
+        """Which classes each row may have: the true one is among them with this probability, shape (n, classes).
+
+        Split conformal sets from held-out rows (`calibrate_on`, early stopping or a validation source): all classes
+        whose probability reaches the one that held-out rows of this coverage reach. A set may be empty where every
+        class is unlikely, and holds several where the model cannot decide.
+        """
+        self._check_fitted()
+        if self.calibration_ is None:
+            raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
+        return np.asarray(1 - self.predict_proba(X) <= self.calibration_.reach(coverage))
+
+    def threshold_for(
+        self, X: Any, y: Any, *, precision: float | None = None, recall: float | None = None, label: Any = None
+    ) -> Threshold:
+        """The probability from which on to predict `label` (default: the last class) for a wanted precision or recall.
+
+        Of all thresholds that give the precision on these rows, the one with the highest recall; of all that give the
+        recall, the one with the highest precision. Models without probabilities get a threshold of the score.
+        """
+        if (precision is None) == (recall is None):
+            raise ParameterError(f"precision={precision!r} and recall={recall!r}: give one of them")
+        classes = self.classes_.tolist()
+        label = classes[-1] if label is None else label
+        if label not in classes:
+            raise ParameterError(f"label={label!r} is not a class; the classes are {classes[:10]}")
+        place = classes.index(label)
+        if hasattr(self, "predict_proba"):
+            scores = self.predict_proba(X)[:, place]
+        else:
+            decisions = self.decision_function(X)
+            scores = decisions[:, place] if decisions.ndim == 2 else decisions if place else -decisions
+        return best_threshold(scores, np.asarray(y) == label, precision, recall)
+
+    def probabilities_of(self, decisions: Array, *, calibrated: bool = True) -> Array:
         """Probabilities of the classes from what the decision function says."""
+        if calibrated and self._is_mapped():
+            assert self.calibration_ is not None
+            if decisions.ndim == 2:
+                return self.calibration_.powers(self.probabilities_of(decisions, calibrated=False))
+            second = self.calibration_.sigmoid(decisions)
+            return np.column_stack([1 - second, second])
         if decisions.ndim == 2 and not self.learner_.several_targets and self._is_softmax():
             e = np.exp(decisions - decisions.max(axis=1, keepdims=True))
             return np.asarray(e / e.sum(axis=1, keepdims=True))
@@ -195,21 +309,24 @@ class Classifier(Model):
         """Rows, loss, accuracy and more over a source of labelled rows."""
         if getattr(self, "learner_", None) is not None and self.learner_.several_targets:
             return self._evaluate_labels(source)
-        metrics = None
+        metrics, shares, ranks = None, ProbabilityMetrics(), RocMetrics()
         for chunk, scores in self._known_rows(source):
             metrics = metrics or ClassificationMetrics(self.classes_)
             coded = self.learner_.code_for_scoring(chunk)
             losses, weight = self._row_losses(coded, scores)
-            assert coded.y is not None
-            codes = coded.visited(coded.y).astype(np.int64)
-            codes = (codes + 1) // 2 if self.learner_.n_outputs == 1 else codes
-            place = np.argsort(self._label_order)
+            true = self._truth(chunk)[0]
             decisions = self._decisions(scores)
             predicted = (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
-            metrics.add(place[codes], predicted, losses, weight)
+            metrics.add(true, predicted, losses, weight)
+            if hasattr(self, "predict_proba"):
+                shares.add(true, self.probabilities_of(decisions), weight)
+            if decisions.ndim == 1 and len(self.classes_) == 2:
+                ranks.add(true == 1, decisions, weight)
         if metrics is None:
             raise DataError("the data holds no rows to evaluate on")
-        return metrics.result()
+        found = metrics.result()
+        classes = found.pop("classes")
+        return {**found, **shares.result(), **ranks.result(), "classes": classes}
 
     def _known_rows(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
         """Chunks and scores without the rows whose labels were never seen in training; the source says what is done."""
@@ -241,6 +358,19 @@ class Classifier(Model):
             metrics.add(coded.visited(coded.y) > 0, self._sets_of(scores), losses, weight)
         return metrics.result()
 
+    # ------------------------------------------------------------------------------------------------------ files
+
+    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        header, arrays = super()._file_parts()
+        if self.calibration_ is not None:
+            header["calibration"] = self.calibration_.as_dict()
+        return header, arrays
+
+    def _take_header(self, header: Mapping[str, Any]) -> None:
+        super()._take_header(header)
+        if header.get("calibration") is not None:
+            self.calibration_ = Calibration.from_dict(header["calibration"])
+
 
 class Regressor(Model):
     """Numbers from scores."""
@@ -248,6 +378,7 @@ class Regressor(Model):
     kind = "regressor"
     task = "regress"
     loss: Any
+    calibration_: Calibration | None = None
 
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory as a source, hashed if they are raw."""
@@ -271,9 +402,67 @@ class Regressor(Model):
         values = np.asarray(LOSSES[self._loss_name()].mean(scores))
         return values if self.learner_.several_targets else values[:, 0]
 
-    def predict(self, X: Any) -> Array:
-        """Predicted targets."""
+    def adopt(self, learner: Any, history: History, source: Source) -> None:
+        """Takes a learner that was fitted."""
+        self.calibration_ = None
+        super().adopt(learner, history, source)
+
+    def predict(self, X: Any, *, uncertainty: bool | float = False) -> Any:
+        """Predicted targets.
+
+        `uncertainty`: also the intervals that hold the true target with this coverage (True: 0.9), as
+        (predictions, intervals); see `predict_interval`.
+        """
+        if uncertainty is not False:
+            return self.predict(X), self.predict_interval(X, COVERAGE if uncertainty is True else uncertainty)
         return self._means(self._scores_of(X))
+
+    def calibrate_on(self, X: Any, y: Any = None) -> Self:
+        """Learns from rows that the model was not trained on how far its predictions are off; see `predict_interval`.
+
+        X and y as for `fit`, or a source of rows with targets. What is learned is saved with the model.
+        """
+        self._check_fitted()
+        if isinstance(X, Source):
+            self._use_held_out(self.hashed(X, learn=False))
+        else:
+            self._use_held_out(ArraySource(replace(self._chunk(X), y=_real_targets(y))))
+        return self
+
+    def _use_held_out(self, rows: Source) -> None:
+        if self.learner_.several_targets:
+            return
+        parts = [
+            np.abs(self._means(scores) - chunk.visited(chunk.y))
+            for chunk, scores in self._stream_scores(rows)
+            if chunk.y is not None
+        ]
+        residuals = np.concatenate(parts) if parts else np.zeros(0)
+        if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
+            self.calibration_ = Calibration(rows=len(residuals), residuals=stored_residuals(residuals))
+
+    def predict_interval(self, X: Any, coverage: float = COVERAGE) -> Array:
+        """(lowest, highest) target of each row, with the true one between them with this probability, shape (n, 2).
+
+        Split conformal intervals from held-out rows (`calibrate_on`, early stopping or a validation source): as wide to
+        both sides as the share `coverage` of their absolute residuals; infinite where there were too few rows.
+        """
+        self._check_fitted()
+        if self.calibration_ is None:
+            raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
+        reach, middle = self.calibration_.reach(coverage), self.predict(X)
+        return np.column_stack([middle - reach, middle + reach])
+
+    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        header, arrays = super()._file_parts()
+        if self.calibration_ is not None:
+            header["calibration"] = self.calibration_.as_dict()
+        return header, arrays
+
+    def _take_header(self, header: Mapping[str, Any]) -> None:
+        super()._take_header(header)
+        if header.get("calibration") is not None:
+            self.calibration_ = Calibration.from_dict(header["calibration"])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² on these rows."""
@@ -300,6 +489,24 @@ class Regressor(Model):
         if metrics.rows == 0:
             raise DataError("the data holds no rows to evaluate on")
         return metrics.result()
+
+
+def best_threshold(scores: Array, true: Array, precision: float | None, recall: float | None) -> Threshold:
+    """The threshold of scores that gives one of the two, and as much as possible of the other."""
+    if not true.any():
+        raise DataError("no row has the label, so no threshold can be found; give rows with it")
+    order = np.argsort(-scores, kind="stable")
+    hits = np.cumsum(true[order])
+    reached = np.arange(1, len(order) + 1)
+    last = np.append(scores[order][1:] != scores[order][:-1], True)  # rows of one score go together
+    precisions, recalls = hits / reached, hits / hits[-1]
+    good = last & (precisions >= precision if precision is not None else recalls >= recall)
+    if not good.any():
+        best = float(precisions[last].max())
+        raise DataError(f"precision={precision} is not reached on these rows; the highest is {best:.4f}")
+    places = np.flatnonzero(good)
+    place = int(places[np.argmax((recalls if precision is not None else precisions)[places])])
+    return Threshold(float(scores[order[place]]), float(precisions[place]), float(recalls[place]), place + 1)
 
 
 def class_targets(y: Any) -> Array:

@@ -31,8 +31,9 @@ from steepest.learners.base import State
 from steepest.learners.embedding.embedding import LOSSES, EmbeddingLearner, EmbeddingSettings
 from steepest.learners.embedding.quantized import bytes_of_rows, pack_rows, rows_by_weight, unpack_rows
 from steepest.learners.embedding.temperature import best_sharpness
-from steepest.metrics import ClassificationMetrics
+from steepest.metrics import ClassificationMetrics, ProbabilityMetrics, RocMetrics
 from steepest.models.base import HASHER, NAMES, Run, load, target_names
+from steepest.models.calibration import LEAST_ROWS, Calibration, stored_residuals
 from steepest.models.memory import parse_bytes, shown
 from steepest.models.options import Option, Replicas
 from steepest.models.supervised import Classifier, class_targets
@@ -396,12 +397,29 @@ class TextClassifier(Classifier):
 
     # ------------------------------------------------------------------------------------------------ probabilities
 
-    def calibrate_on(self, X: Any, y: Any) -> Self:
+    def calibrate_on(self, X: Any, y: Any = None) -> Self:
         """Divides scores by the temperature under which the labels of these texts, not learned, are most likely."""
         self._check_fitted()
-        targets, _ = text_targets(y, self._target_names)
-        self._calibrate(ArraySource(replace(self._chunk(X), y=targets)))
+        if isinstance(X, Source):
+            source = self.hashed(X, learn=False)
+        else:
+            source = ArraySource(replace(self._chunk(X), y=text_targets(y, self._target_names)[0]))
+        self._calibrate(source)
+        self._use_held_out(source)
         return self
+
+    def _use_held_out(self, rows: Source) -> None:
+        """How often the model is wrong, for `predict_set`."""
+        if self.learner_.several_targets:
+            return
+        parts = []
+        for chunk, scores in self._known_rows(rows):
+            assert chunk.y is not None
+            place = self._places[self.learner_.book.codes(chunk.visited(chunk.y)).astype(np.int64)]
+            parts.append(1 - self.probabilities_of(self._ordered(scores))[np.arange(len(place)), place])
+        residuals = np.concatenate(parts) if parts else np.zeros(0)
+        if len(residuals) >= LEAST_ROWS:
+            self.calibration_ = Calibration(rows=len(residuals), residuals=stored_residuals(residuals))
 
     def _calibrate(self, source: Source) -> None:
         chunks = [self.learner_.code_for_scoring(chunk) for chunk in source]
@@ -415,8 +433,8 @@ class TextClassifier(Classifier):
     def _is_softmax(self) -> bool:
         return self.learner_.settings.loss in ("softmax", "hs")
 
-    def probabilities_of(self, scores: Array) -> Array:
-        """Probabilities of the labels from their scores."""
+    def probabilities_of(self, scores: Array, *, calibrated: bool = True) -> Array:
+        """Probabilities of the labels from their scores; the temperature is part of the model."""
         if self._is_softmax():
             e = self._exponentials(scores)
             return np.asarray(e / e.sum(axis=1, keepdims=True, dtype=np.float64))
@@ -448,8 +466,10 @@ class TextClassifier(Classifier):
         """Probabilities of the classes, shape (n, classes)."""
         return self.probabilities_of(self._ordered(self._scores_of(X)))
 
-    def predict(self, X: Any) -> Array:
-        """The most likely label of every text, or 0/1 columns for several labels."""
+    def predict(self, X: Any, *, uncertainty: bool | float = False) -> Any:
+        """The most likely label of every text, or 0/1 columns for several labels; `uncertainty` adds `predict_set`."""
+        if uncertainty is not False:
+            return super().predict(X, uncertainty=uncertainty)
         return self.labels_of(self._scores_of(X))
 
     def labels_of(self, scores: Array) -> Array:
@@ -501,16 +521,22 @@ class TextClassifier(Classifier):
         self._check_fitted()
         if self.learner_.several_targets:
             return self._evaluate_labels(source)
-        metrics = ClassificationMetrics(self.classes_)
+        metrics, shares, ranks = ClassificationMetrics(self.classes_), ProbabilityMetrics(), RocMetrics()
         for chunk, scores in self._known_rows(source):
             coded = self.learner_.code_for_scoring(chunk)
             losses, weight = self.learner_.losses(coded)
             assert coded.y is not None
             codes = coded.visited(coded.y).astype(np.int64)
-            metrics.add(self._places[codes], self._places[scores.argmax(axis=1)], losses, weight)
+            true, ordered = self._places[codes], self._ordered(scores)
+            metrics.add(true, self._places[scores.argmax(axis=1)], losses, weight)
+            shares.add(true, self.probabilities_of(ordered), weight)
+            if len(self.classes_) == 2:
+                ranks.add(true == 1, ordered[:, 1] - ordered[:, 0], weight)
         if metrics.rows == 0:
             raise DataError("the data holds no rows to evaluate on")
-        return metrics.result()
+        found = metrics.result()
+        classes = found.pop("classes")
+        return {**found, **shares.result(), **ranks.result(), "classes": classes}
 
     def _evaluate_labels(self, source: Source) -> dict[str, Any]:
         rows, weight_sum, loss, hits, labels = 0, 0.0, 0.0, 0.0, 0.0
@@ -644,6 +670,7 @@ class TextClassifier(Classifier):
         super()._take_state(settings, {**state, "table": unpack_rows(dict(state))} if "codes" in state else state)
 
     def _take_header(self, header: Mapping[str, Any]) -> None:
+        super()._take_header(header)
         self.temperature_ = float(header["temperature"])
         if header["label_kind"] is not None:
             self._label_dtype = np.dtype(header["label_kind"])

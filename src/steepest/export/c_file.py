@@ -1,0 +1,715 @@
+"""One C99 file: the template model.c (or factors.c) with its parts chosen, and the model's numbers as tables.
+
+Lines `//@ if part`, `//@ else`, `//@ end` of a template choose parts; what a model does not need is not in its file.
+Rows are found by the upper bits of a feature's number in a directory and the lower ones, of 8 or 16 bits, by bisection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.data.tables.columns import CATEGORY, NUMBER, TEXT
+from steepest.export.describe import FactorPairs, Hashing, Scores
+from steepest.export.pack import LARGEST, Packed, levels
+from steepest.export.unicode import fold_ranges, word_edges
+
+PLANE = 0x10000
+WIDTH = 116  # of a line of numbers
+SMALL = 128  # features of a row in the smallest room
+TYPES = {"float32": "float", "float16": "uint16_t", "int8": "int8_t"}
+KEYWORDS = frozenset(
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+    ]
+)
+HALF = """
+static float half(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float size = exponent ? ldexpf((float)(1024 + fraction), exponent - 25) : ldexpf((float)fraction, -24);
+  return bits >> 15 ? -size : size;
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TestRow:
+    """A row, as C and as the model take it, and what must come out."""
+
+    given: Any
+    scores: tuple[float, ...]
+    answer: float  # the number of the class, the rating, or the first prediction
+
+
+def c_source(model: Scores | FactorPairs, packed: Sequence[Packed], rows: Sequence[TestRow], heading: str) -> str:
+    """The text of the file."""
+    if isinstance(model, FactorPairs):
+        return _Factors(model, packed, rows).text(heading)
+    return _Scores(model, packed[0], rows).text(heading)
+
+
+def table_bytes(model: Scores, packed: Packed) -> int:
+    """What the tables take on flash, without code and Unicode tables."""
+    keys = 0 if _is_dense(model) else _Keys.of(model).n_bytes
+    rarity = 0
+    if model.counts is not None:
+        kinds = len(np.unique(model.counts))
+        rarity = 8 * kinds + len(model.counts) * (1 if kinds <= 256 else 2 if kinds <= PLANE else 4)
+    head = 0 if model.head is None or model.end is None else 4 * (model.head.size + model.end.size)
+    return keys + rarity + head + packed.n_bytes + 8 * len(model.bias)
+
+
+def _is_dense(model: Scores) -> bool:
+    return model.hashing is None and 2 * len(model.features) >= model.n_features
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """A directory of the upper bits of features, and their lower bits."""
+
+    low_bits: int
+    directory: Array
+    low: Array
+
+    @classmethod
+    def of(cls, model: Scores) -> _Keys:
+        n_bits = max(1, int(model.n_features - 1).bit_length())
+        choices = [cls._cut(model.features, n_bits, low) for low in (8, 16, 32)]
+        return min(choices, key=lambda keys: keys.n_bytes)
+
+    @classmethod
+    def _cut(cls, features: Array, n_bits: int, low_bits: int) -> _Keys:
+        high = features.astype(np.int64) >> low_bits
+        n_groups = 1 << max(0, n_bits - low_bits)
+        directory = np.searchsorted(high, np.arange(n_groups + 1))
+        kind = np.uint16 if len(features) < PLANE else np.uint32
+        low = features.astype(np.int64) & ((1 << low_bits) - 1)
+        return cls(low_bits, directory.astype(kind), low.astype(f"u{low_bits // 8}"))
+
+    @property
+    def n_bytes(self) -> int:
+        return int(self.directory.nbytes + self.low.nbytes)
+
+
+class _Scores:
+    """The file of a model of scores."""
+
+    def __init__(self, model: Scores, packed: Packed, rows: Sequence[TestRow]) -> None:
+        self.model, self.packed, self.rows = model, packed, rows
+        self.kinds = {column.kind for column in model.hashing.columns} if model.hashing else set()
+        self.fields = field_names([column.name for column in model.hashing.columns]) if model.hashing else []
+
+    def text(self, heading: str) -> str:
+        pieces = {
+            "HEADING": heading,
+            "NOTES": self._notes(),
+            "INPUT": self._input(),
+            "DATA": self._data(),
+            "COLUMNS": self._columns() if self.model.hashing else "",
+            "FIND": self._find(),
+            "ANSWERS": self._answers() + self._test(),
+        }
+        return fill_template("model.c", self._parts(), pieces)
+
+    def _parts(self) -> set[str]:
+        model, h = self.model, self.model.hashing
+        if h is None:
+            return {"embedding"} if model.head is not None else set()
+        words = TEXT in self.kinds
+        parts = {
+            "hashing": True,
+            "texts": words or CATEGORY in self.kinds,
+            "stream": words or CATEGORY in self.kinds,
+            "words": words,
+            "lowercase": h.lowercase,
+            "stop_words": any(column.stop_words for column in h.columns),
+            "word_grams": h.ngrams[1] > 0,
+            "several_words": h.ngrams[1] > 1,
+            "characters": h.char_ngrams[1] > 0,
+            "categories": CATEGORY in self.kinds,
+            "numbers": NUMBER in self.kinds,
+            "crosses": bool(h.crosses),
+            "copies": h.copies > 1,
+            "mixes": h.copies > 1 or bool(h.crosses) or (words and h.ngrams[1] > 1),
+            "binary": h.weighting == 1,
+            "logarithms": h.weighting == 2,
+            "counts": h.uses_counts,
+            "normalise": h.normalise,
+            "embedding": model.head is not None,
+        }
+        return {name for name, needed in parts.items() if needed}
+
+    def _notes(self) -> str:
+        size = table_bytes(self.model, self.packed)
+        tables = 4800 if TEXT in self.kinds else 0
+        notes = [
+            f"Tables: {size + tables:,} bytes of flash ({self.packed.precision}, {len(self.model.features):,} rows)."
+        ]
+        if self.model.hashing:
+            notes.append(
+                "Room for one row: sizeof(steepest_row), 48 KiB, or less with STEEPEST_MAX_FEATURES=500 (6 KiB)."
+            )
+        return "\n".join(f" * {note}" for note in notes)
+
+    def _input(self) -> str:
+        lines = [f"#define STEEPEST_N_SCORES {self.model.n_scores}"]
+        if self.model.classes is not None:
+            lines.append(f"#define STEEPEST_N_CLASSES {len(self.model.classes)}")
+        if self.model.hashing:
+            lines.append("\ntypedef struct {")
+            for column, name in zip(self.model.hashing.columns, self.fields, strict=True):
+                number = column.kind == NUMBER
+                note = "NAN: missing" if number else column.kind
+                kind = "double" if number else "steepest_text"
+                lines.append(f"  {kind} {name}; /* {comment(column.name)}: {note} */")
+            lines.append("} steepest_input;")
+        return "\n".join(lines) + "\n"
+
+    # ------------------------------------------------------------------------------------------------ tables
+
+    def _data(self) -> str:
+        model, h = self.model, self.model.hashing
+        found = ["/* ---------------------------------------------------------------- the model */", ""]
+        found.append(f"#define N_SCORES {model.n_scores}")
+        if h is not None:
+            found += [
+                f"#define N_BITS {h.n_bits}",
+                f"#define N_COLUMNS {len(h.columns)}",
+                f"#define COPIES {h.copies}",
+                f"#define IS_SIGNED {int(h.signed)}",
+            ]
+            if CATEGORY in self.kinds:
+                found.append(f"#define SEED_KEY {u64(h.seed_key)}")
+            if TEXT in self.kinds:
+                found += self._word_data(h)
+            if h.crosses:
+                pairs = ", ".join(f"{{{a}, {b}}}" for a, b in h.crosses)
+                found.append(f"\nstatic const int crosses[{len(h.crosses)}][2] = {{{pairs}}};")
+            for name, column in zip(self.fields, h.columns, strict=True):
+                if column.stop_words:
+                    found.append(array("uint64_t", f"stop_{name}", map(u64, column.stop_words), len(column.stop_words)))
+        if model.head is None:
+            found.append(array("double", "bias", map(real, model.bias.tolist()), len(model.bias)))
+        else:
+            assert model.end is not None
+            found.append(f"#define WIDTH {model.width}")
+            flat = map(short_real, model.head.ravel().tolist())
+            found.append(array("float", "head", flat, f"{len(model.head)}][{model.width}", rows=model.width))
+            found.append(array("float", "text_end", map(short_real, model.end.tolist()), model.width))
+        if model.counts is not None and h is not None:
+            found += self._rarity(model, h)
+        return "\n".join(found) + "\n"
+
+    def _word_data(self, h: Hashing) -> list[str]:
+        edges = word_edges().tolist()
+        near, far = [edge for edge in edges if edge < PLANE], [edge for edge in edges if edge >= PLANE]
+        found = [f"#define MIN_LETTERS {h.min_letters}u", f"#define FAR_PARITY {len(near) % 2}u"]
+        if h.ngrams[1]:
+            found += [f"#define NGRAM_LOW {h.ngrams[0]}", f"#define NGRAM_HIGH {h.ngrams[1]}"]
+        if h.char_ngrams[1]:
+            found += [f"#define CHARACTER_LOW {h.char_ngrams[0]}u", f"#define CHARACTER_HIGH {h.char_ngrams[1]}u"]
+        found.append("\n/* Where runs of other characters and of word characters begin, in turn (Unicode 14). */")
+        found.append(array("uint16_t", "word_edges", map(str, near), len(near)))
+        found.append(array("uint32_t", "far_edges", map(str, far), len(far)))
+        small = [chr(code) for code in range(128)]
+        letters = [(c.lower() if h.lowercase else c) if c.isalnum() or c == "_" else "\0" for c in small]
+        found.append("\n/* Word characters of ASCII as they are hashed; 0 for all others. */")
+        found.append(array("uint8_t", "ascii_letters", (str(ord(c)) for c in letters), 128))
+        if h.lowercase:
+            folds = fold_ranges().tolist()
+            found.append("\ntypedef struct {\n  uint32_t first, last, stride;\n  int32_t difference;\n} fold_range;")
+            ranges = (f"{{{first}, {last}, {stride}, {d}}}" for first, last, stride, d in folds)
+            found.append(array("fold_range", "folds", ranges, len(folds)))
+        return found
+
+    def _rarity(self, model: Scores, h: Hashing) -> list[str]:
+        """log((1 + rows) / (1 + rows with it)) + 1 by code."""
+        kinds, codes = np.unique(np.asarray(model.counts), return_inverse=True)
+        log_rows = 1 + np.log1p(h.n_documents)
+        kind = "uint8_t" if len(kinds) <= 256 else "uint16_t" if len(kinds) <= PLANE else "uint32_t"
+        values = [real(float(log_rows - np.log1p(float(count)))) for count in kinds]
+        other = real(float(log_rows - np.log1p(float(model.default_count))))
+        return [
+            f"\n#define RARITY_OF_OTHERS {other}",
+            array("double", "rarity", values, len(values)),
+            array(kind, "rarity_codes", map(str, codes.tolist()), len(codes)),
+        ]
+
+    def _find(self) -> str:
+        model, packed = self.model, self.packed
+        parts = []
+        n, width = max(1, len(model.features)), model.width
+        if _is_dense(model):
+            place = np.full(model.n_features, -1)
+            place[model.features] = np.arange(len(model.features))
+            codes = np.zeros((model.n_features, width), packed.codes.dtype)
+            codes[model.features] = packed.codes
+            n = model.n_features
+            parts.append(
+                f"static int32_t find_row(uint32_t feature) {{ return feature < {n}u ? (int32_t)feature : -1; }}\n"
+            )
+        else:
+            codes = packed.codes
+            parts.append(self._keys())
+        text = short_real if packed.precision == "float32" else str
+        flat = map(text, codes.ravel().tolist() or [0])
+        parts.append(array(TYPES[packed.precision], "weights", flat, f"{n}][{width}"))
+        at = "weights[place][k]"
+        if packed.precision == "float16":
+            parts.append(HALF)
+            at = f"half({at})"
+        elif packed.precision == "int8" and model.head is None:
+            parts.append(array("float", "levels", map(short_real, levels().tolist()), 2 * LARGEST + 1))
+            parts.append(array("float", "scales", map(short_real, packed.scales.tolist()), width))
+            at = f"(float)(levels[{at} + {LARGEST}] * scales[k])"
+        elif packed.precision == "int8":
+            parts.append(array("float", "scales", map(short_real, packed.scales.tolist()), n))
+            at = f"(float)((float){at} * scales[place])"
+        parts.append(f"\nstatic float weight_at(int32_t place, uint32_t k) {{ return {at}; }}")
+        return "\n".join(parts) + "\n"
+
+    def _keys(self) -> str:
+        keys = _Keys.of(self.model)
+        wide = "uint16_t" if keys.directory.dtype == np.uint16 else "uint32_t"
+        n_groups = len(keys.directory) - 1
+        shift = f" >> {keys.low_bits}" if keys.low_bits < 32 else " * 0u"
+        low = f"(feature & {(1 << keys.low_bits) - 1}u)"
+        return "\n".join(
+            [
+                array(wide, "directory", map(str, keys.directory.tolist()), n_groups + 1),
+                array(f"uint{keys.low_bits}_t", "low_bits", map(str, keys.low.tolist() or [0]), max(1, len(keys.low))),
+                "",
+                "/* The row of a feature, or -1. */",
+                "static int32_t find_row(uint32_t feature) {",
+                f"  const uint32_t group = feature{shift}, low_part = {low};",
+                "  uint32_t low, high;",
+                f"  if (group >= {n_groups}u) return -1;",
+                "  low = directory[group];",
+                "  high = directory[group + 1];",
+                "  while (high - low > 8) {",
+                "    const uint32_t middle = (low + high) / 2;",
+                "    if (low_bits[middle] < low_part)",
+                "      low = middle + 1;",
+                "    else",
+                "      high = middle + 1;",
+                "  }",
+                "  while (low < high && low_bits[low] < low_part) ++low;",
+                "  return low < high && low_bits[low] == low_part ? (int32_t)low : -1;",
+                "}",
+                "",
+            ]
+        )
+
+    # ------------------------------------------------------------------------------------------------ columns
+
+    def _columns(self) -> str:
+        h = self.model.hashing
+        assert h is not None
+        lines = ["/* All features of a column. */"]
+        lines.append("static void each_feature(const steepest_input *in, int column, take_hash take, void *to) {")
+        lines.append("  switch (column) {")
+        for place, (name, column) in enumerate(zip(self.fields, h.columns, strict=True)):
+            lines.append(f"    case {place}:")
+            here = f"in->{name}"
+            if column.kind == NUMBER:
+                lines.append(f"      if ({here} != {here})")
+                lines.append(f"        take(to, {u64(column.missing)});")
+                lines.append(f"      else if ({here} != 0)")
+                lines.append(f"        take(to, {u64(column.number)});")
+            else:
+                lines.append(f"      if (!{here}.data)")
+                lines.append(f"        take(to, {u64(column.missing)});")
+                lines.append("      else")
+                if column.kind == CATEGORY:
+                    lines.append(f"        take(to, category_feature({quoted(column.label)}, {here}));")
+                else:
+                    stop = f"stop_{name}, {len(column.stop_words)}" if column.stop_words else "NULL, 0"
+                    lines.append(f"        text_features({here}, {u64(column.key)}, {stop}, take, to);")
+            lines.append("      break;")
+        lines += ["    default:", "      break;", "  }", "}", ""]
+        if NUMBER not in self.kinds and not h.crosses:
+            return "\n".join(lines)
+        lines.append("/* Whether a column holds a number, and that; 1 for all else. */")
+        lines.append("static int number_of(const steepest_input *in, int column, float *number) {")
+        lines.append("  *number = 1;")
+        for place, (name, column) in enumerate(zip(self.fields, h.columns, strict=True)):
+            if column.kind == NUMBER:
+                here = f"in->{name}"
+                lines.append(f"  if (column == {place} && {here} == {here}) {{")
+                lines.append(f"    *number = (float)({here} / {real(column.divisor)});")
+                lines.append("    return 1;")
+                lines.append("  }")
+        lines += ["  (void)in;", "  (void)column;", "  return 0;", "}", ""]
+        return "\n".join(lines)
+
+    # ------------------------------------------------------------------------------------------------ answers
+
+    def _answers(self) -> str:
+        model = self.model
+        if model.classes is None:
+            link = "exp(score)" if model.link == "exp" else "score"
+            note = "/* The prediction that belongs to a score. */"
+            return f"\n{note}\ndouble steepest_value(double score) {{ return {link}; }}\n"
+        labels = array("char *const", "steepest_classes", (quoted(str(c)) for c in model.classes), len(model.classes))
+        found = ["", labels.replace("static const", "const", 1), ""]
+        if model.several:
+            found.append("/* Whether each label is given, from the scores. */")
+            found.append("void steepest_labels(const double *scores, int *given) {")
+            found.append("  int k, best = 0, any = 0;")
+            found.append("  for (k = 0; k < N_SCORES; ++k) {")
+            found.append("    any |= given[k] = scores[k] > 0;")
+            found.append("    if (scores[k] > scores[best]) best = k;")
+            found.append("  }")
+            found.append("  (void)any;\n}" if model.bare else "  if (!any) given[best] = 1;\n}")
+        else:
+            found.append("/* The number of the predicted class in steepest_classes, from the scores. */")
+            found.append("int steepest_class(const double *scores) {")
+            if model.n_scores == 1:
+                found.append("  return scores[0] > 0;\n}")
+            else:
+                found.append("  int k, best = 0;")
+                found.append("  for (k = 1; k < N_SCORES; ++k)")
+                found.append("    if (scores[k] > scores[best]) best = k;")
+                found.append("  return best;\n}")
+        return "\n".join(found) + "\n" + self._probabilities()
+
+    def _probabilities(self) -> str:
+        model = self.model
+        if model.link == "none":
+            return ""
+        head = "\n/* Probabilities of the classes from their scores, STEEPEST_N_CLASSES of them. */\n"
+        opening = "void steepest_probabilities(const double *scores, double *p) {\n"
+        if model.link == "softmax":
+            body = f"""  double top = scores[0], total = 0;
+  int k;
+  for (k = 1; k < N_SCORES; ++k) top = scores[k] > top ? scores[k] : top;
+  for (k = 0; k < N_SCORES; ++k) total += p[k] = exp((scores[k] - top) * {real(model.slope)});
+  for (k = 0; k < N_SCORES; ++k) p[k] /= total;
+}}
+"""
+            return head + opening + body
+        if model.link == "clip":
+            one = "  const double p = (score + 1) / 2;\n  return p < 0 ? 0 : p > 1 ? 1 : p;"
+        else:
+            one = (
+                f"  const double z = {real(model.slope)} * score + {real(model.shift)}, e = exp(-fabs(z));\n"
+                "  return (z < 0 ? e : 1.0) / (1.0 + e);"
+            )
+        first = f"\nstatic double probability(double score) {{\n{one}\n}}\n"
+        if model.several:
+            body = "  int k;\n  for (k = 0; k < N_SCORES; ++k) p[k] = probability(scores[k]);\n}\n"
+        elif model.n_scores == 1:
+            body = "  p[1] = probability(scores[0]);\n  p[0] = 1 - p[1];\n}\n"
+        else:
+            body = """  double total = 0;
+  int k;
+  for (k = 0; k < N_SCORES; ++k) total += p[k] = probability(scores[k]);
+  for (k = 0; k < N_SCORES; ++k) p[k] = total > 0 ? p[k] / total : 1.0 / N_SCORES;
+}
+"""
+        return first + head + opening + body
+
+    # ------------------------------------------------------------------------------------------------ the test
+
+    def _test(self) -> str:
+        if not self.rows:
+            return ""
+        n = len(self.rows)
+        scores = [real(score) for row in self.rows for score in row.scores]
+        found = ["\n#ifdef STEEPEST_TEST", "#include <stdio.h>", ""]
+        found.append(array("double", "expected", scores, f"{n}][N_SCORES"))
+        if self.model.hashing:
+            found.append("static const steepest_input test_rows[] = {")
+            found += [f"    {{{self._initialiser(row.given)}}}," for row in self.rows]
+            found.append("};")
+        else:
+            starts = np.cumsum([0] + [len(row.given) for row in self.rows])
+            indices = [str(j) for row in self.rows for j in row.given] or ["0"]
+            values = [short_real(x) for row in self.rows for x in row.given.values()] or ["0"]
+            found.append(array("uint32_t", "test_starts", map(str, starts.tolist()), n + 1))
+            found.append(array("uint32_t", "test_index", indices, len(indices)))
+            found.append(array("float", "test_value", values, len(values)))
+        found += ["", "int main(void) {"]
+        if self.model.hashing:
+            found.append("  static steepest_row room;")
+            call = "steepest_scores(&test_rows[i], &room, scores)"
+        else:
+            begin = "test_starts[i]"
+            call = f"steepest_scores(test_index + {begin}, test_value + {begin}, test_starts[i + 1] - {begin}, scores)"
+        found.append(MAIN.replace("@N@", str(n)).replace("@CALL@", call))
+        return "\n".join(found)
+
+    def _initialiser(self, given: Any) -> str:
+        h = self.model.hashing
+        assert h is not None
+        row = given if isinstance(given, dict) else {h.columns[0].name: given}
+        return ", ".join(literal(row.get(column.name), column.kind) for column in h.columns)
+
+
+MAIN = """  double scores[STEEPEST_N_SCORES], worst = 0;
+  int i, k, same = 0, faults = 0;
+  for (i = 0; i < @N@; ++i) {
+    faults += @CALL@ != 0;
+    for (k = 0; k < STEEPEST_N_SCORES; ++k) {
+      const double off = fabs(scores[k] - expected[i][k]) / (1 + fabs(expected[i][k]));
+      same += memcmp(&scores[k], &expected[i][k], sizeof scores[k]) == 0;
+      if (!(off <= 1e-6)) ++faults;
+      if (off > worst) worst = off;
+    }
+  }
+  printf("%d rows, %d of %d scores bit-identical, largest difference %.3g, %d faults\\n", @N@, same,
+         @N@ * STEEPEST_N_SCORES, worst, faults);
+  return faults != 0;
+}
+#endif
+"""
+
+
+class _Factors:
+    """The file of a factor model."""
+
+    def __init__(self, model: FactorPairs, packed: Sequence[Packed], rows: Sequence[TestRow]) -> None:
+        self.model, self.packed, self.rows = model, packed, rows
+        self.sides = (("user", model.user_ids), ("item", model.item_ids))
+
+    def text(self, heading: str) -> str:
+        model = self.model
+        kinds = {"text_ids" if ids and isinstance(ids[0], str) else "number_ids" for _, ids in self.sides}
+        parts = kinds | ({"sigmoid"} if model.link == "sigmoid" else set())
+        size = sum(packed.n_bytes for packed in self.packed)
+        note = f" * Tables: {size:,} bytes of flash ({self.packed[0].precision}) and the ids; no room is needed."
+        pieces = {
+            "HEADING": heading,
+            "NOTES": note,
+            "DATA": self._data(),
+            "FIND": self._find(),
+            "ANSWERS": self._test(),
+        }
+        return fill_template("factors.c", parts, pieces)
+
+    def _data(self) -> str:
+        model = self.model
+        found = [f"#define STEEPEST_N_USERS {len(model.user_ids)}", f"#define STEEPEST_N_ITEMS {len(model.item_ids)}"]
+        found.append(f"#define RANK {model.rank}u")
+        for name, value in (("OFFSET", model.offset), ("SCALE", model.scale), ("MEAN", model.mean)):
+            found.append(f"#define {name} {real(value)}")
+        if model.link != "sigmoid":
+            found += [f"#define LOWEST {real(model.low)}", f"#define HIGHEST {real(model.high)}"]
+        found.append("")
+        for side, packed in zip(("user", "item"), self.packed, strict=True):
+            text = short_real if packed.precision == "float32" else str
+            n, width = packed.codes.shape
+            flat = map(text, packed.codes.ravel().tolist())
+            found.append(array(TYPES[packed.precision], f"{side}_rows", flat, f"{n}][{width}"))
+            if packed.precision == "int8":
+                found.append(array("float", f"{side}_scales", map(short_real, packed.scales.tolist()), n))
+        for side, ids in self.sides:
+            found += self._ids(side, ids)
+        return "\n".join(found) + "\n"
+
+    def _ids(self, side: str, ids: tuple[Any, ...]) -> list[str]:
+        if ids and isinstance(ids[0], str):
+            coded = [text.encode() for text in ids]
+            order = sorted(range(len(ids)), key=lambda k: coded[k])
+            blob = b"".join(coded[k] + b"\0" for k in order)
+            starts = np.cumsum([0] + [len(coded[k]) + 1 for k in order])[:-1]
+            letters = (str(byte - 256 * (byte > 127)) for byte in blob)
+            return [
+                array("signed char", f"{side}_bytes", letters, len(blob)),
+                array("uint32_t", f"{side}_starts", map(str, starts.tolist()), len(ids)),
+                array("uint32_t", f"{side}_order", map(str, order), len(ids)),
+            ]
+        order = sorted(range(len(ids)), key=lambda k: ids[k])
+        values = (f"INT64_C({ids[k]})" if ids[k] > -(2**63) else "INT64_MIN" for k in order)
+        return [
+            array("int64_t", f"{side}_ids", values, len(ids)),
+            array("uint32_t", f"{side}_order", map(str, order), len(ids)),
+        ]
+
+    def _find(self) -> str:
+        found = [HALF] if self.packed[0].precision == "float16" else []
+        for (side, ids), packed in zip(self.sides, self.packed, strict=True):
+            at = f"{side}_rows[row][k]"
+            if packed.precision == "float16":
+                at = f"half({at})"
+            elif packed.precision == "int8":
+                at = f"(float)((float){at} * {side}_scales[row])"
+            found.append(f"static float {side}_at(int32_t row, uint32_t k) {{ return {at}; }}\n")
+            text = bool(ids) and isinstance(ids[0], str)
+            given = "const char *id" if text else "int64_t id"
+            looked = f"find_number({side}_ids, {side}_order, {len(ids)}, id)"
+            if text:
+                looked = f"find_text((const char *){side}_bytes, {side}_starts, {side}_order, {len(ids)}, id)"
+            found.append(f"/* The row of a {side}, or -1. */")
+            found.append(f"int32_t steepest_find_{side}({given}) {{\n  return {looked};\n}}\n")
+        return "\n".join(found)
+
+    def _test(self) -> str:
+        if not self.rows:
+            return ""
+        pairs = []
+        for row in self.rows:
+            shown = [quoted(str(i)) if isinstance(i, str) else f"INT64_C({i})" for i in row.given]
+            pairs.append(f"    check({shown[0]}, {shown[1]}, {real(row.answer)});")
+        kinds = ["const char *" if ids and isinstance(ids[0], str) else "int64_t " for _, ids in self.sides]
+        return "\n".join(
+            [
+                "\n#ifdef STEEPEST_TEST",
+                "#include <stdio.h>",
+                "",
+                "static int same, faults;",
+                "static double worst;",
+                "",
+                f"static void check({kinds[0]}user, {kinds[1]}item, double expected) {{",
+                "  const double found = steepest_predict(steepest_find_user(user), steepest_find_item(item));",
+                "  const double off = fabs(found - expected) / (1 + fabs(expected));",
+                "  same += memcmp(&found, &expected, sizeof found) == 0;",
+                "  if (!(off <= 1e-6)) ++faults;",
+                "  if (off > worst) worst = off;",
+                "}",
+                "",
+                "int main(void) {",
+                *(line[2:] for line in pairs),
+                f'  printf("{len(pairs)} pairs, %d bit-identical, largest difference %.3g, %d faults\\n", same, worst,',
+                "         faults);",
+                "  return faults != 0;",
+                "}",
+                "#endif",
+                "",
+            ]
+        )
+
+
+# ------------------------------------------------------------------------------------------------------ C as text
+
+
+def fill_template(name: str, parts: set[str], pieces: dict[str, str]) -> str:
+    """The template with the parts chosen and the pieces put in."""
+    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+    kept, shown = [], [True]
+    for line in text.splitlines():
+        word = line.strip()
+        if word.startswith("//@ if "):
+            shown.append(word.removeprefix("//@ if ") in parts)
+        elif word == "//@ else":
+            shown[-1] = not shown[-1]
+        elif word == "//@ end":
+            shown.pop()
+        elif all(shown):
+            kept.append(line)
+    text = "\n".join(kept) + "\n"
+    for piece, content in pieces.items():
+        text = text.replace(f"@{piece}@", content)
+    return text
+
+
+def array(kind: str, name: str, values: Iterable[str], size: int | str, *, rows: int = 0) -> str:
+    """A constant table; `size` may have several dimensions, "3][4", whose braces are left out or put in by `rows`."""
+    listed = list(values)
+    if isinstance(size, str):
+        width = int(size.rpartition("[")[2]) if size.rpartition("[")[2].isdigit() else rows
+        if width:
+            listed = ["{" + ", ".join(listed[k : k + width]) + "}" for k in range(0, len(listed), width)]
+        else:  # N_SCORES is a number of the file
+            per = len(listed) // int(size.partition("]")[0])
+            listed = ["{" + ", ".join(listed[k : k + per]) + "}" for k in range(0, len(listed), per)]
+    lines, line = [], "   "
+    for value in listed:
+        if len(line) + len(value) > WIDTH and line.strip():
+            lines.append(line)
+            line = "   "
+        line += f" {value},"
+    return f"static const {kind} {name}[{size}] = {{\n" + "\n".join([*lines, line]) + "\n};"
+
+
+def real(value: float) -> str:
+    """A 64-bit number that reads back as the same bits."""
+    text = repr(float(value))
+    return text if any(letter in text for letter in ".en") else text + ".0"
+
+
+def short_real(value: float) -> str:
+    """A 32-bit number that reads back as the same bits."""
+    text = f"{value:.9g}"
+    return text + "f" if any(letter in text for letter in ".e") else text + ".0f"
+
+
+def u64(value: int) -> str:
+    """An unsigned 64-bit constant."""
+    return f"UINT64_C(0x{value:016X})"
+
+
+def quoted(text: str | bytes) -> str:
+    """A string literal, in ASCII."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    found = ""
+    for byte in data:
+        plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
+        found += chr(byte) if plain else f"\\{byte:03o}"
+    return f'"{found}"'
+
+
+def literal(value: Any, kind: str) -> str:
+    """A value of a column as an initialiser."""
+    missing = value is None or value != value
+    if kind == NUMBER:
+        return "NAN" if missing else real(float(value))
+    if missing:
+        return "{NULL, 0}"
+    text = value if isinstance(value, str | bytes) else str(value)
+    size = len(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
+    return f"{{{quoted(text)}, {size}}}"
+
+
+def comment(text: str) -> str:
+    """A name that cannot end a comment."""
+    return "".join(c if c.isprintable() else " " for c in text).replace("*/", "* /") or "the text"
+
+
+def field_names(names: Sequence[str]) -> list[str]:
+    """A name in C for each column, no two alike."""
+    found: list[str] = []
+    for place, name in enumerate(names):
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name) or "text"
+        plain = f"column_{plain}" if plain[0].isdigit() or plain in KEYWORDS or plain.startswith("_") else plain
+        found.append(f"{plain}_{place}" if plain in found else plain)
+    return found

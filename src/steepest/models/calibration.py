@@ -1,0 +1,190 @@
+"""What held-out rows show about a model: how to turn its scores into probabilities, and how far it can be off.
+
+Two classes: P = 1 / (1 + exp(-(slope z + shift))) of the score z (Platt 1999), or with shift 0 (a temperature). More
+classes: P_k in proportion to p_k^slope of the model's own probabilities p. Which of these, or none, is decided by log
+loss on parts of the rows that the map was not fitted on; the model's own probabilities stay unless a map is better by
+more than the standard error of the difference. Intervals and sets are split conformal (Vovk, Gammerman and Shafer,
+2005): with n held-out residuals, the interval reaches as far as the ceil((n + 1) coverage)-th smallest of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.errors import DataError, ParameterError
+
+FOLDS = 5
+STEPS = 50
+STORED = 2000  # residuals in a model file: coverage is off by less than 1 / 2000
+LEAST_ROWS = 20
+TINY = 1e-15
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A map from scores to probabilities, and the residuals of held-out rows."""
+
+    kind: str = "none"  # "none", "temperature" or "platt"
+    slope: float = 1.0
+    shift: float = 0.0
+    rows: int = 0
+    loss_before: float | None = None  # log loss of the held-out rows, of the model's own probabilities
+    loss_after: float | None = None
+    residuals: tuple[float, ...] = ()  # ascending: |y - prediction|, or 1 - P of the true class
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a model file."""
+        return {**asdict(self), "residuals": list(self.residuals)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
+        """What `as_dict` gave."""
+        known = {**values, "residuals": tuple(float(r) for r in values["residuals"])}
+        if known["kind"] not in ("none", "temperature", "platt") or not math.isfinite(known["slope"] + known["shift"]):
+            raise ValueError("a calibration that is not one")
+        return cls(**known)
+
+    def sigmoid(self, scores: Array) -> Array:
+        """P of the second class."""
+        return _sigmoid(self.slope * np.asarray(scores, np.float64) + self.shift)
+
+    def powers(self, probabilities: Array) -> Array:
+        """P of every class from the model's own probabilities."""
+        return _powers(np.log(np.maximum(probabilities, TINY)), self.slope)
+
+    def reach(self, coverage: float) -> float:
+        """The residual that a share `coverage` of new rows does not exceed; infinity if there are too few rows."""
+        if not 0 < coverage < 1:
+            raise ParameterError(f"coverage={coverage!r} must be between 0 and 1, 0.9 for example")
+        if not self.residuals:
+            raise DataError("no held-out rows were seen, so nothing is known of errors; call calibrate_on(X, y) first")
+        # Of many residuals only some are stored, evenly spaced in rank.
+        place = math.ceil((self.rows + 1) * coverage)
+        if place > self.rows:
+            return math.inf
+        return self.residuals[min(len(self.residuals), math.ceil(place * len(self.residuals) / self.rows)) - 1]
+
+
+def stored_residuals(residuals: Array) -> tuple[float, ...]:
+    """Residuals in ascending order, at most `STORED` of them."""
+    ordered = np.sort(np.asarray(residuals, np.float64))
+    if len(ordered) > STORED:
+        ordered = ordered[np.ceil(np.arange(1, STORED + 1) * len(ordered) / STORED).astype(np.int64) - 1]
+    return tuple(ordered.tolist())
+
+
+def calibrate_two(scores: Array, positive: Array, own: Array | None, weight: Array) -> Calibration:
+    """The map of two classes; `own`: the model's own probabilities of the second one, None if it has none."""
+    y = positive.astype(np.float64)
+    before = None if own is None else _two_losses(np.asarray(own, np.float64), y)
+    maps = {"temperature": False, "platt": True}
+
+    def losses(shifted: bool) -> Array:
+        found = np.empty(len(y))
+        for fold in range(FOLDS):
+            held = np.arange(len(y)) % FOLDS == fold
+            slope, shift = fit_sigmoid(scores[~held], y[~held], weight[~held], shifted)
+            found[held] = _two_losses(_sigmoid(slope * scores[held] + shift), y[held])
+        return found
+
+    kind, after = _choose(before, {name: losses(shifted) for name, shifted in maps.items()}, weight)
+    slope, shift = (1.0, 0.0) if kind == "none" else fit_sigmoid(scores, y, weight, maps[kind])
+    return Calibration(kind, slope, shift, len(y), _mean(before, weight), after)
+
+
+def calibrate_many(own: Array, true: Array, weight: Array) -> Calibration:
+    """The power of the model's own probabilities; `true`: numbers of the classes."""
+    logs = np.log(np.maximum(own, TINY))
+    rows = np.arange(len(true))
+    before = -np.log(np.maximum(own[rows, true], TINY))
+    found = np.empty(len(true))
+    for fold in range(FOLDS):
+        held = rows % FOLDS == fold
+        slope = fit_power(logs[~held], true[~held], weight[~held])
+        found[held] = -np.log(np.maximum(_powers(logs[held], slope)[np.arange(held.sum()), true[held]], TINY))
+    kind, after = _choose(before, {"temperature": found}, weight)
+    slope = 1.0 if kind == "none" else fit_power(logs, true, weight)
+    return Calibration(kind, slope, 0.0, len(true), _mean(before, weight), after)
+
+
+def fit_sigmoid(scores: Array, y: Array, weight: Array, shifted: bool) -> tuple[float, float]:
+    """(slope, shift) of least log loss by Newton's method; targets are drawn in as by one more row of each class."""
+    scale = max(float(np.sqrt(np.average(scores**2, weights=weight))), TINY)
+    z = scores / scale
+    n1, n0 = float(weight @ y), float(weight @ (1 - y))
+    target = np.where(y > 0, (n1 + 1) / (n1 + 2), 1 / (n0 + 2))
+    w = np.array([1.0, 0.0])
+
+    def loss(w: Array) -> float:
+        s = w[0] * z + w[1]
+        return float(weight @ (np.logaddexp(0, s) - target * s))
+
+    here = loss(w)
+    for _ in range(STEPS):
+        p = _sigmoid(w[0] * z + w[1])
+        g, h = weight * (p - target), weight * np.maximum(p * (1 - p), 1e-12)
+        gradient = np.array([g @ z, g.sum() if shifted else 0.0])
+        cross = float(h @ z) if shifted else 0.0
+        hessian = np.array([[h @ (z * z), cross], [cross, h.sum()]]) + 1e-9 * np.eye(2)
+        step = np.linalg.solve(hessian, gradient)
+        size = 1.0
+        while (there := loss(w - size * step)) > here and size > 1e-6:
+            size /= 2
+        if here - there <= 1e-10 * abs(here):
+            break
+        w, here = w - size * step, there
+    return float(max(w[0], 0.0)) / scale, float(w[1])
+
+
+def fit_power(logs: Array, true: Array, weight: Array) -> float:
+    """The power of least log loss, which is convex in it: a bracket of its logarithm is narrowed."""
+    rows = np.arange(len(true))
+
+    def loss(log_power: float) -> float:
+        s = logs * math.exp(log_power)
+        top = s.max(axis=1)
+        totals = top + np.log(np.exp(s - top[:, None]).sum(axis=1))
+        return float(weight @ (totals - s[rows, true]))
+
+    low, high, golden = -4.0, 4.0, (5**0.5 - 1) / 2
+    while high - low > 1e-3:
+        a, b = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, b) if loss(a) < loss(b) else (a, high)
+    return math.exp((low + high) / 2)
+
+
+def _choose(before: Array | None, maps: Mapping[str, Array], weight: Array) -> tuple[str, float | None]:
+    """(the map to use, its mean loss): the best one, if it is better than none by more than noise."""
+    name = min(maps, key=lambda k: float(weight @ maps[k]))
+    if before is not None:
+        gain = before - maps[name]
+        mean = float(np.average(gain, weights=weight))
+        noise = math.sqrt(float(np.average((gain - mean) ** 2, weights=weight)) / max(1, len(gain)))
+        if mean <= noise:
+            return "none", _mean(before, weight)
+    return name, _mean(maps[name], weight)
+
+
+def _mean(losses: Array | None, weight: Array) -> float | None:
+    return None if losses is None else float(np.average(losses, weights=weight))
+
+
+def _two_losses(p: Array, y: Array) -> Array:
+    right = np.where(y > 0, p, 1 - p)
+    return np.asarray(-np.log(np.maximum(right, TINY)))
+
+
+def _sigmoid(z: Array) -> Array:
+    e = np.exp(-np.abs(z))
+    return np.asarray(np.where(z < 0, e, 1.0) / (1.0 + e))
+
+
+def _powers(logs: Array, slope: float) -> Array:
+    e = np.exp((logs - logs.max(axis=1, keepdims=True)) * slope)
+    return np.asarray(e / e.sum(axis=1, keepdims=True))

@@ -1,0 +1,224 @@
+"""Probabilities that can be trusted, and intervals and sets that cover what they promise."""
+
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+import steepest as st
+from steepest.metrics import ProbabilityMetrics, RocMetrics
+from steepest.models.calibration import calibrate_two, fit_sigmoid, stored_residuals
+
+
+def noisy(n_rows, seed, n_features=30, n_classes=2):
+    """Labels drawn with probabilities that a linear model can express; its weights are the same for every seed."""
+    W = np.random.default_rng(99).standard_normal((n_features, n_classes)) * 0.5
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_rows, n_features)).astype(np.float32)
+    z = X @ W
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return X, (p.cumsum(axis=1) < rng.random((n_rows, 1))).sum(axis=1)
+
+
+@pytest.fixture(scope="module")
+def overfitted():
+    """A model that has learned 150 rows of 30 features by heart, so that it is far too sure."""
+    X, y = noisy(150, 0)
+    return st.LinearClassifier("log", alpha=1e-7, epochs=200, random_state=0).fit(X, y)
+
+
+def measured(model, X, y):
+    return model.evaluate_stream(st.from_arrays(X, y))
+
+
+def test_calibration_lowers_the_loss_of_a_model_that_is_too_sure_and_can_be_turned_off(overfitted):
+    X, y = noisy(50_000, 1)  # of 5,000, even the true probabilities show an ECE of up to 0.017
+    before = measured(overfitted, X, y)
+    own = overfitted.predict_proba(X)
+    overfitted.calibrate_on(*noisy(2000, 2))
+    after = measured(overfitted, X, y)
+    assert overfitted.calibration_.kind in ("temperature", "platt")
+    assert overfitted.calibration_.slope < 0.8
+    assert after["log_loss"] < 0.9 * before["log_loss"]
+    assert before["ece"] > 0.05
+    assert after["ece"] < 0.02
+    assert after["accuracy"] == pytest.approx(before["accuracy"])
+    np.testing.assert_array_equal(overfitted.predict_proba(X, calibrated=False), own)
+
+
+def test_a_model_that_is_right_already_keeps_its_own_probabilities():
+    X, y = noisy(20_000, 3)
+    model = st.LinearClassifier("log", solver="lbfgs", alpha=1e-6, random_state=0).fit(X, y)
+    kinds = []
+    for seed in range(5):
+        model.calibrate_on(*noisy(1000, 10 + seed))
+        kinds.append(model.calibration_.kind)
+        assert measured(model, *noisy(5000, 50))["log_loss"] < 0.51
+    assert kinds.count("none") >= 3
+
+
+def test_rows_held_out_by_early_stopping_calibrate_and_cover():
+    X, y = noisy(4000, 4)
+    model = st.LinearClassifier("log", early_stopping=True, epochs=3, random_state=0).fit(X, y)
+    assert model.calibration_.rows == pytest.approx(400, abs=80)
+    assert model.predict_set(X[:5]).shape == (5, 2)
+    assert st.LinearClassifier("log", random_state=0).fit(X, y).calibration_ is None
+
+
+def test_hinge_loss_has_probabilities_once_it_is_calibrated():
+    X, y = noisy(3000, 5)
+    model = st.LinearClassifier("hinge", random_state=0).fit(X, y)
+    assert not hasattr(model, "predict_proba")
+    model.calibrate_on(*noisy(3000, 6))
+    found = measured(model, *noisy(5000, 7))
+    assert found["ece"] < 0.03
+    assert found["log_loss"] < 0.65
+
+
+def test_more_classes_share_one_temperature_and_keep_their_order():
+    X, y = noisy(200, 8, n_classes=4)
+    model = st.LinearClassifier("log", multi_class="softmax", epochs=100, alpha=1e-7, random_state=0).fit(X, y)
+    X2, y2 = noisy(4000, 9, n_classes=4)
+    before, labels = measured(model, X2, y2), model.predict(X2)
+    model.calibrate_on(*noisy(2000, 11, n_classes=4))
+    after = measured(model, X2, y2)
+    assert after["log_loss"] < before["log_loss"]
+    assert after["ece"] < 0.04
+    np.testing.assert_array_equal(model.classes_[model.predict_proba(X2).argmax(axis=1)], labels)
+
+
+@pytest.fixture(scope="module")
+def four_classes():
+    X, y = noisy(2000, 12, n_classes=4)
+    return st.LinearClassifier("log", random_state=0).fit(X, y).calibrate_on(*noisy(20_000, 13, n_classes=4))
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
+def test_sets_cover_what_they_promise_within_a_point(four_classes, coverage):
+    model = four_classes
+    X2, y2 = noisy(40_000, 14, n_classes=4)
+    sets = model.predict_set(X2, coverage)
+    assert sets[np.arange(len(y2)), y2].mean() == pytest.approx(coverage, abs=0.01)
+    labels, same = model.predict(X2[:100], uncertainty=coverage)
+    np.testing.assert_array_equal(same, sets[:100])
+    np.testing.assert_array_equal(labels, model.predict(X2[:100]))
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
+def test_intervals_cover_what_they_promise_within_a_point(coverage):
+    rng = np.random.default_rng(15)
+    X = rng.standard_normal((62_000, 10)).astype(np.float32)
+    y = X @ np.arange(10.0) + rng.standard_t(3, len(X))
+    model = st.LinearRegressor(random_state=0).fit(X[:2000], y[:2000]).calibrate_on(X[2000:22_000], y[2000:22_000])
+    low, high = model.predict_interval(X[22_000:], coverage).T
+    assert ((low <= y[22_000:]) & (y[22_000:] <= high)).mean() == pytest.approx(coverage, abs=0.01)
+    middle, both = model.predict(X[:10], uncertainty=True)
+    np.testing.assert_array_equal(both, model.predict_interval(X[:10], 0.9))
+    np.testing.assert_array_equal(middle, model.predict(X[:10]))
+
+
+def test_text_classifiers_have_sets_too():
+    texts = ["cheap pills now", "lunch at noon", "cheap cash", "see you at lunch"] * 20
+    model = st.TextClassifier(n_bits=12, epochs=10, random_state=0).fit(texts, ["spam", "ham"] * 40)
+    model.calibrate_on(texts, ["spam", "ham"] * 40)
+    assert model.predict_set(["cheap pills now"], 0.9).shape == (1, 2)
+
+
+def test_calibration_and_residuals_are_in_the_model_file(overfitted, tmp_path):
+    overfitted.calibrate_on(*noisy(2000, 2))
+    overfitted.save(tmp_path / "m.steepest")
+    back = st.load(tmp_path / "m.steepest")
+    X, _ = noisy(50, 16)
+    assert back.calibration_ == overfitted.calibration_
+    np.testing.assert_array_equal(back.predict_proba(X), overfitted.predict_proba(X))
+    np.testing.assert_array_equal(back.predict_set(X), overfitted.predict_set(X))
+    rng = np.random.default_rng(0)
+    numbers = st.LinearRegressor(random_state=0).fit(X, rng.random(50)).calibrate_on(X, rng.random(50))
+    numbers.save(tmp_path / "r.steepest")
+    np.testing.assert_array_equal(st.load(tmp_path / "r.steepest").predict_interval(X), numbers.predict_interval(X))
+
+
+def test_a_new_fit_forgets_what_was_held_out_before(overfitted):
+    X, y = noisy(500, 17)
+    model = st.LinearClassifier("log", random_state=0).fit(X, y).calibrate_on(*noisy(500, 18))
+    assert model.calibration_ is not None
+    assert model.fit(X, y).calibration_ is None
+
+
+def test_a_threshold_gives_the_precision_or_the_recall_that_was_asked_for():
+    X, y = noisy(3000, 19)
+    model = st.LinearClassifier("log", random_state=0).fit(X, y)
+    p = model.predict_proba(X)[:, 1]
+    found = model.threshold_for(X, y, precision=0.9)
+    chosen = p >= found.value
+    assert sk.precision_score(y, chosen) == pytest.approx(found.precision)
+    assert sk.recall_score(y, chosen) == pytest.approx(found.recall)
+    assert found.precision >= 0.9
+    assert model.threshold_for(X, y, recall=0.9, label=0).recall >= 0.9
+    hinge = st.LinearClassifier("hinge", random_state=0).fit(X, y)
+    assert hinge.threshold_for(X, y, recall=0.5).rows < len(y)
+    for options, match in (({}, "give one"), ({"precision": 0.9, "label": 7}, "label=7")):
+        with pytest.raises(st.ParameterError, match=match):
+            model.threshold_for(X, y, **options)
+    with pytest.raises(st.DataError, match="no row has the label"):
+        model.threshold_for(X[y == 0], y[y == 0], recall=0.5)
+
+
+def test_nothing_is_claimed_without_rows_that_were_held_out(overfitted):
+    X, y = noisy(300, 20)
+    model = st.LinearClassifier(random_state=0).fit(X, y)
+    with pytest.raises(st.DataError, match="calibrate_on"):
+        model.predict_set(X)
+    with pytest.raises(st.DataError, match="calibrate_on"):
+        st.LinearRegressor(random_state=0).fit(X, y).predict_interval(X)
+    overfitted.calibrate_on(X, y)
+    for bad in (0.0, 1.0, 2.0):
+        with pytest.raises(st.ParameterError, match="coverage"):
+            overfitted.predict_set(X, bad)
+
+
+def test_areas_and_errors_agree_with_scikit_learn():
+    rng = np.random.default_rng(21)
+    y = rng.integers(0, 2, 4000)
+    scores = np.round(rng.standard_normal(4000) + y, 1)  # with ties
+    weight = rng.integers(1, 4, 4000).astype(float)
+    p = 1 / (1 + np.exp(-scores))
+    roc, shares = RocMetrics(), ProbabilityMetrics()
+    for part in np.array_split(np.arange(4000), 7):
+        roc.add(y[part] == 1, scores[part], weight[part])
+        shares.add(y[part], np.column_stack([1 - p, p])[part], weight[part])
+    found = {**roc.result(), **shares.result()}
+    assert found["auc"] == pytest.approx(sk.roc_auc_score(y, scores, sample_weight=weight))
+    assert found["pr_auc"] == pytest.approx(sk.average_precision_score(y, scores, sample_weight=weight))
+    assert found["log_loss"] == pytest.approx(sk.log_loss(y, p, sample_weight=weight))
+    assert found["brier"] == pytest.approx(sk.brier_score_loss(y, p, sample_weight=weight))
+
+
+def test_areas_of_many_rows_are_close_in_constant_memory(monkeypatch):
+    monkeypatch.setattr(RocMetrics, "EXACT_ROWS", 1000)
+    rng = np.random.default_rng(22)
+    y = rng.integers(0, 2, 50_000)
+    scores = rng.standard_normal(50_000) + y
+    roc = RocMetrics()
+    for part in np.array_split(np.arange(50_000), 9):
+        roc.add(y[part] == 1, scores[part], np.ones(len(part)))
+    assert roc.result()["auc"] == pytest.approx(sk.roc_auc_score(y, scores), abs=1e-3)
+    assert roc.result()["pr_auc"] == pytest.approx(sk.average_precision_score(y, scores), abs=2e-3)
+
+
+def test_the_sigmoid_is_that_of_logistic_regression_and_maps_that_do_not_help_are_left():
+    rng = np.random.default_rng(23)
+    z = 100 * rng.standard_normal(20_000)
+    y = (rng.random(20_000) < 1 / (1 + np.exp(-(0.02 * z + 0.5)))).astype(float)
+    slope, shift = fit_sigmoid(z, y, np.ones(len(y)), True)
+    assert slope == pytest.approx(0.02, rel=0.05)
+    assert shift == pytest.approx(0.5, abs=0.05)
+    own = 1 / (1 + np.exp(-(0.02 * z + 0.5)))
+    assert calibrate_two(z, y > 0, own, np.ones(len(y))).kind == "none"
+
+
+def test_many_residuals_are_stored_as_few():
+    residuals = np.random.default_rng(24).random(100_001)
+    kept = stored_residuals(residuals)
+    assert len(kept) == 2000
+    assert kept[-1] == residuals.max()
