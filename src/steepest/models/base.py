@@ -29,7 +29,9 @@ from steepest.engine.monitor import PrintMonitor
 from steepest.engine.stopping import Plan
 from steepest.errors import DataError, ParameterError
 from steepest.learners.base import State, join_words, split_words
+from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import refuse_bad_row
+from steepest.learners.waiting import WaitingRows, finished
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
 from steepest.parameters import at_least, choice, inside, whole
 
@@ -309,6 +311,11 @@ class Model:
         if learner.rows_learned == 0:
             raise DataError("the data holds no rows; nothing can be learned from it")
 
+    def _refuse_overflow(self, learner: Any) -> None:
+        """Whatever is shown or saved is finite, with the rows that wait."""
+        waits = isinstance(getattr(learner, "waiting", None), WaitingRows)
+        refuse_overflow((finished(learner) if waits else learner).state)
+
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner is."""
         if not hasattr(self, "learner_"):
@@ -323,6 +330,7 @@ class Model:
 
     def adopt(self, learner: Any, history: History, source: Source) -> None:
         """Takes a learner that was fitted; names that follow from it are shown."""
+        self._refuse_overflow(learner)
         self.learner_ = learner
         self.recipe_ = source.recipe
         self._target_names = self._names_of_targets(source)
@@ -465,6 +473,7 @@ class Model:
     def save(self, path: str | Path) -> Any:
         """Writes the model to one file: complete, checked and free of code; an old file stays if writing fails."""
         self._check_fitted()
+        self._refuse_overflow(self.learner_)
         header, arrays = self._file_parts()
         model_file.write(path, {"kind": "model", "class": type(self).__name__, **header}, arrays)
 

@@ -48,6 +48,9 @@ from steepest.parameters import choice, whole
 
 LARGEST_SEED = 0x7FFFFFFFFFFF
 
+# Of the values of a matrix: beyond these float32 overflows; losses that take them as they are divide by them, too.
+SMALLEST_VALUE, LARGEST_VALUE = 1e-30, 1e30
+
 
 class MatrixFactorization(Model):
     """Factors of users and items: score(u, i) = mean + b_u + b_i + p_u·q_i.
@@ -369,6 +372,7 @@ class MatrixFactorization(Model):
         self, learner: FactorLearner, users: IdBook, items: IdBook, entries: Entries, history: History
     ) -> None:
         """Takes a learner that was fitted, the ids of its rows, and the entries that users have seen."""
+        self._refuse_overflow(learner)
         self.learner_, self._users, self._items = learner, users, items
         self.history_ = history
         self._ready = None
@@ -434,6 +438,9 @@ class MatrixFactorization(Model):
 
     def check_targets(self, values: Array) -> None:
         """Refuses ratings that the loss cannot learn."""
+        largest = float(np.abs(values).max(initial=0.0))
+        if largest > LARGEST_VALUE or (self.loss not in CENTRED and 0 < largest < SMALLEST_VALUE):
+            raise DataError(f"the largest value to learn is {largest:g}, where float32 fails; scale the values")
         if self.loss in WHOLE and (values < 0).any():
             bad = float(values[values < 0][0])
             raise DataError(f"loss={self.loss!r} is for counts, but a value is {bad:g}; give values from 0 on")

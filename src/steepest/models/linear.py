@@ -212,6 +212,10 @@ class LinearModel(Model):
         n_shards = self.flat_params()["n_shards"]
         return lambda state: MixedState.restored(restore(state), state, n_shards)
 
+    def _refuse_overflow(self, learner: LinearLearner) -> None:
+        super()._refuse_overflow(learner)
+        learner.refuse_overflow()
+
     def _finish(self, learner: LinearLearner, history: History, executor: Any) -> None:
         reason = self._parallel[1]
         if self._memory is not None and self._memory.reason not in history.events:

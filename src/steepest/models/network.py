@@ -24,6 +24,7 @@ from steepest.learners.network.graph import Graph
 from steepest.learners.network.network import NetworkLearner
 from steepest.learners.network.network_settings import INITS, SCHEDULES, SOLVERS, NetworkSettings
 from steepest.learners.penalties import Penalty, check_alpha
+from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import checked_class_weight
 from steepest.models.base import Model, Run, to_plain
 from steepest.models.options import (
@@ -39,7 +40,7 @@ from steepest.models.options import (
     Restarts,
 )
 from steepest.models.supervised import Classifier, Regressor
-from steepest.parameters import at_least, choice, more_than, number, whole
+from steepest.parameters import at_least, choice, number, step_size, whole
 
 # First steps that neither crawl nor jump on standardised features; momentum multiplies its own by ten.
 ETA0 = {"sgd": 0.1, "momentum": 0.02, "adagrad": 0.05, "adam": 0.003}
@@ -92,6 +93,10 @@ class NetworkModel(Model):
         self.adopt(learner, history, source)
         return self
 
+    def _refuse_overflow(self, learner: Any) -> None:
+        super()._refuse_overflow(learner)
+        refuse_overflow(learner.parameters())
+
     def _finish(self, learner: Any, history: History, executor: Any) -> None:
         super()._finish(learner, history, executor)
         learner.keep_good_state()  # goes back if the very last step overflowed
@@ -123,7 +128,7 @@ class NetworkModel(Model):
             solver=solver,
             momentum=_share("momentum", params["momentum"]),
             schedule=schedule,
-            eta0=ETA0[solver] if self.eta0 == "auto" else more_than("eta0", self.eta0, 0.0),
+            eta0=ETA0[solver] if self.eta0 == "auto" else step_size("eta0", self.eta0),
             planned_rows=max(planned, 1.0),
             l1=l1,
             l2=l2,

@@ -23,11 +23,12 @@ from steepest.learners.network.network import NetworkLearner
 from steepest.learners.network.network_settings import SCHEDULES, SOLVERS, NetworkSettings
 from steepest.learners.network.radial import RadialLearner, RadialSettings, median_distance
 from steepest.learners.penalties import check_alpha
+from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import checked_class_weight
 from steepest.models.base import Model, Run
 from steepest.models.options import EarlyStopping
 from steepest.models.supervised import Classifier, Regressor
-from steepest.parameters import choice, more_than, number, whole
+from steepest.parameters import choice, more_than, number, step_size, whole
 
 INITS = ("k-means", "sample", "all")
 VOTES = ("closed_form", "backprop", "fixed")
@@ -83,7 +84,7 @@ class RBFModel(Model):
             loss="softmax" if self.task == "classify" else "squared",
             solver=solver,
             schedule=("constant" if rows is None else "linear") if schedule == "auto" else schedule,
-            eta0=0.01 if self.eta0 == "auto" else more_than("eta0", self.eta0, 0.0),
+            eta0=0.01 if self.eta0 == "auto" else step_size("eta0", self.eta0),
             planned_rows=math.inf if rows is None else max(rows, 1.0),
             l2=alpha,
             batch_size=size if n_rows is None else max(1, min(size, n_rows)),
@@ -141,6 +142,11 @@ class RBFModel(Model):
         return RadialLearner.from_state(RadialSettings.from_dict(plain), state)
 
     # --------------------------------------------------------------------------------------------- looking inside
+
+    def _refuse_overflow(self, learner: Any) -> None:
+        super()._refuse_overflow(learner)
+        if isinstance(learner, NetworkLearner):
+            refuse_overflow(learner.parameters())
 
     @property
     def centers_(self) -> Array:

@@ -620,6 +620,7 @@ class TextClassifier(Classifier):
         well, and printed if `verbose` is set.
         """
         self._check_fitted()
+        self._refuse_overflow(self.learner_)
         header, arrays = self._file_parts()
         if quantize or size is not None:
             arrays = _smaller(header, arrays, size)

@@ -37,7 +37,7 @@ from steepest.learners.linear.linear_settings import ACCUMULATORS, AVERAGES, CLO
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.schedules import step_size_by_code
-from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite
+from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
 from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
@@ -218,6 +218,11 @@ class LinearLearner(TargetLearner):
         elif not self.good.is_recent(self.rows_learned, self.n_outputs):
             self.good.keep(arrays, self.rows_learned, self.n_outputs, packed=WIDE, n_threads=self.n_threads)
 
+    def refuse_overflow(self) -> None:
+        """Raises if a weight is not finite though all of the state is: some solvers' weights are quotients of it."""
+        if not math.isfinite(self._table_norms()[0]):
+            raise overflow("the weights are", self.settings.dtype)
+
     def roll_back(self, progress: Progress) -> None:
         """Scores ran out of range: back to the last good state with half the step."""
         self.eta0 = self.good.halve_step(self.eta0 or 0.0, self.rows_learned, progress)
@@ -239,7 +244,8 @@ class LinearLearner(TargetLearner):
         """Weights found elsewhere, by a batch solver, become this learner's."""
         self.slots, self.may_have_slots = None, False
         self.arrays = self._new_arrays(self.n_features)
-        self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
+        with np.errstate(over="ignore"):  # refused when the learner is adopted
+            self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
         self.arrays["bias"][...] = bias
         self._forget_shown()
 
