@@ -27,16 +27,19 @@ from steepest.engine.history import History
 from steepest.engine.loop import Epochs, Executor, Monitor, train
 from steepest.engine.monitor import PrintMonitor
 from steepest.engine.stopping import Plan
-from steepest.errors import DataError, ParameterError
+from steepest.errors import DataError, ModelFileError, ParameterError
 from steepest.learners.base import State, join_words, split_words
+from steepest.learners.losses import LOSSES
 from steepest.learners.snapshot import refuse_overflow
+from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import refuse_bad_row
-from steepest.learners.waiting import WaitingRows, finished
+from steepest.learners.waiting import finished
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
 from steepest.parameters import at_least, choice, inside, whole
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
 NAMES = 10_000  # kept by the hasher that raw data gets if none is given
+MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
 PATIENCE = 2  # epochs without improvement before `tol` ends training
 
 
@@ -313,8 +316,10 @@ class Model:
 
     def _refuse_overflow(self, learner: Any) -> None:
         """Whatever is shown or saved is finite, with the rows that wait."""
-        waits = isinstance(getattr(learner, "waiting", None), WaitingRows)
-        refuse_overflow((finished(learner) if waits else learner).state)
+        shown: Any = learner
+        if isinstance(learner, TargetLearner):
+            shown = finished(shown)
+        refuse_overflow(shown.state)
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner is."""
@@ -337,6 +342,10 @@ class Model:
         self.history_ = history
         self.n_iter_ = len(history)
         self._refresh()
+
+    def _loss_name(self) -> str:
+        """The loss of one score."""
+        return str(getattr(self, "loss", ""))
 
     def _names_of_targets(self, source: Source) -> list[Any] | None:
         """What the columns of a multi-label target stand for, where that is known."""
@@ -517,6 +526,8 @@ class Model:
             model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
         model._take_header(header)
         model._refresh()
+        if model.kind == "regressor" and model._loss_name() not in LOSSES:
+            raise ValueError(f"the loss is {model._loss_name()!r}"[:200])
         return model
 
     def _whole_state(self) -> State:
@@ -544,16 +555,41 @@ def load(path: str | Path) -> Any:
     LinearRegressor()
     """
     header, arrays = model_file.read(path)
-    name = header.get("class")
-    if header.get("kind") != "model" or name not in registry.MODELS:
-        kind = header.get("kind")
-        raise DataError(f"{path} holds no model that this version of steepest knows (kind {kind!r}, class {name!r})")
+    kind, name = header.get("kind"), header.get("class")
+    if kind != "model" or not isinstance(name, str) or name not in registry.MODELS:
+        known = f"(kind {kind!r}, class {name!r})"[:200]
+        raise ModelFileError(f"{path} holds no model that this version of steepest knows {known}")
     try:
+        _check_header(header)
         return registry.find(name).from_file_parts(header, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise DataError(
-            f"{path} is not a complete {name} ({type(error).__name__}: {error}); take a fresh copy"
-        ) from None
+    except MemoryError:
+        raise ModelFileError(f"{path} needs more memory than there is; load it on a larger machine") from None
+    except Exception as error:  # whatever a forged file brings about: checks come first, this is the net below them
+        said = f"{type(error).__name__}: {error}"[:300]
+        raise ModelFileError(f"{path} is not a complete {name} ({said}); take a fresh copy") from None
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    """The plain values that every model has are of the types that `save` writes."""
+    for part in ("params", "settings", "history", "recipe"):
+        if not isinstance(header[part], dict):
+            raise ValueError(f"{part} is not an object")
+    if type(header["n_iter"]) is not int or not 0 <= header["n_iter"] < 1 << 53:
+        raise ValueError(f"n_iter is {header['n_iter']!r}")
+    if not isinstance(header.get("hasher"), dict | None):
+        raise ValueError("hasher is not an object")
+    if type(header["params"].get("n_jobs")) not in (int, type(None)):
+        raise ValueError("n_jobs is not a number")
+    stop_words = ((header.get("hasher") or {}).get("params") or {}).get("stop_words")
+    if isinstance(stop_words, list) and not all(isinstance(word, str) for word in stop_words):
+        raise ValueError("a stop word is not a text")
+    if not isinstance(stop_words, list | str | None):
+        raise ValueError("stop words are not texts")
+    words = header.get("words", {})
+    if not isinstance(words, dict) or not all(isinstance(value, list) for value in words.values()):
+        raise ValueError("words are not lists")
+    if not all(isinstance(word, str | int | float) for value in words.values() for word in value):
+        raise ValueError("a word is not a text")
 
 
 def to_plain(value: Any) -> Any:
@@ -590,7 +626,7 @@ def threads(n_jobs: int | None) -> int:
     """How many threads `n_jobs` asks for; None for one, -1 for all cores."""
     if n_jobs is None:
         return 1
-    return int(n_jobs) if n_jobs > 0 else os.cpu_count() or 1
+    return min(int(n_jobs), MOST_THREADS) if n_jobs > 0 else os.cpu_count() or 1
 
 
 def target_names(source: Source) -> list[Any] | None:

@@ -722,7 +722,9 @@ class MatrixFactorization(Model):
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         """The model that `save` took apart."""
         estimator = cls(**{name: from_plain(value) for name, value in header["params"].items()})
-        learner = FactorLearner(FactorSettings(**header["settings"]))
+        settings = FactorSettings.from_dict(header["settings"])
+        FactorLearner.check_file(settings, arrays)
+        learner = FactorLearner(settings)
         learner.restore_numbers(arrays["numbers"].tolist())
         books = {}
         for side in ("users", "items"):
@@ -731,9 +733,10 @@ class MatrixFactorization(Model):
             table = parts["table"] if "table" in parts else np.concatenate(
                 [parts["factors"].astype(np.float32), parts["tail"]], axis=1
             )  # fmt: skip
-            if table.ndim != 2 or table.shape[1] != learner.padded + TAIL:
+            if table.ndim != 2 or table.shape[1] != learner.padded + TAIL or len(table) > len(books[side]):
                 raise ValueError(f"{side} have rows of another length")
             setattr(learner, side, table)
+        FactorLearner.check_seen(arrays, len(books["users"]), len(books["items"]))
         learner.user_counts, learner.item_counts = arrays["user_counts"], arrays["item_counts"]
         history = History.from_dict(header["history"])
         estimator.adopt_factors(learner, books["users"], books["items"], Entries.none(), history)

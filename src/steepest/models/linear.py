@@ -607,6 +607,7 @@ class LinearModel(Model):
     @classmethod
     def _restore(cls, settings: Any, state: State) -> LinearLearner:
         known = settings if isinstance(settings, LinearSettings) else LinearSettings.from_dict(settings)
+        LinearLearner.check_state(known, state)
         return LinearLearner.from_state(known, state)
 
 

@@ -186,6 +186,7 @@ class NetworkModel(Model):
     @classmethod
     def _restore(cls, settings: Any, state: State) -> NetworkLearner:
         known = settings if isinstance(settings, NetworkSettings) else NetworkSettings.from_dict(settings)
+        NetworkLearner.check_state(known, state)
         return NetworkLearner.from_state(known, state)
 
     # --------------------------------------------------------------------------------------------- looking inside

@@ -138,8 +138,12 @@ class RBFModel(Model):
     def _restore(cls, settings: Any, state: State) -> Learner:
         plain = settings.as_dict() if not isinstance(settings, dict) else settings
         if "graph" in plain:
-            return NetworkLearner.from_state(NetworkSettings.from_dict(plain), state)
-        return RadialLearner.from_state(RadialSettings.from_dict(plain), state)
+            network = NetworkSettings.from_dict(plain)
+            NetworkLearner.check_state(network, state)
+            return NetworkLearner.from_state(network, state)
+        radial = RadialSettings.from_dict(plain)
+        RadialLearner.check_state(radial, state)
+        return RadialLearner.from_state(radial, state)
 
     # --------------------------------------------------------------------------------------------- looking inside
 

@@ -12,6 +12,7 @@ bits.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -341,6 +342,7 @@ class TextClassifier(Classifier):
     @classmethod
     def _restore(cls, settings: Any, state: State) -> EmbeddingLearner:
         known = settings if isinstance(settings, EmbeddingSettings) else EmbeddingSettings.from_dict(settings)
+        EmbeddingLearner.check_state(known, state)
         return EmbeddingLearner.from_state(known, state)
 
     def settings_for(self, n_rows: int | None) -> EmbeddingSettings:
@@ -645,8 +647,13 @@ class TextClassifier(Classifier):
         super()._take_state(settings, {**state, "table": unpack_rows(dict(state))} if "codes" in state else state)
 
     def _take_header(self, header: Mapping[str, Any]) -> None:
+        self.pretrained = None  # a path in a file is never opened
         self.temperature_ = float(header["temperature"])
+        if not 1e-6 <= self.temperature_ <= 1e6:
+            raise ValueError(f"the temperature is {self.temperature_}")
         if header["label_kind"] is not None:
+            if not re.fullmatch("[<>|=]?[biufU][0-9]{1,6}", str(header["label_kind"])):
+                raise ValueError(f"labels are of type {header['label_kind']!r}"[:200])
             self._label_dtype = np.dtype(header["label_kind"])
 
 

@@ -38,6 +38,7 @@ from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.schedules import step_size_by_code
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
+from steepest.learners.state_check import check_counters
 from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
@@ -117,6 +118,40 @@ class LinearLearner(TargetLearner):
         if not self.shared:  # room for more outputs is not a part of what was learned
             state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         return state | super().state
+
+    @classmethod
+    def check_state(cls, s: LinearSettings, state: State) -> None:
+        """Raises ValueError unless a learner with these settings could have had this state."""
+        check, (n_features, eta0, bias_scale, rows, rollbacks) = check_counters(state, 5)
+        n, shared = check.features(n_features), s.table_bits > 0
+        check.step_size(eta0)
+        check.inside("the scale of the bias", bias_scale, -1.0)
+        check.rows(rows)
+        check.rollbacks(rollbacks)
+        k = check.targets(s.task, column_per_class=shared)
+        for name in BIASES:
+            check.doubles(name, [k])
+        check.doubles("clock", [len(CLOCK)])
+        shape: list[int | None] = [None, ACCUMULATORS[s.solver], k] if s.is_adaptive else [None, k]
+        if shared:
+            entries = (1 << s.table_bits) + kernels.class_window - 1
+            shape = [2, entries] if s.is_adaptive else [entries]
+        for name in WIDE if s.average != "no" else WIDE[:1]:
+            if check.array(name, "f", shape).dtype != s.dtype:
+                raise ValueError(f"{name} is not of type {s.dtype}")
+        n_rows = len(state["v"])
+        if s.shrinks_lazily:
+            check.doubles("shrunk", [n_rows])
+        if s.task == "classify" and not state["targets"][1] and rows and not len(state["labels"]):
+            raise ValueError("a classifier that has learned rows has no labels")
+        if "owners" in state:
+            owners = check.array("owners", "i", [n_rows])
+            check.codes(owners, n, "owners")
+            if shared or len(np.unique(owners)) != n_rows:
+                raise ValueError("a feature has two rows")
+        elif not shared and n_rows < n:
+            raise ValueError(f"{n_rows} rows of weights for {n} features")
+        check.waiting(n)
 
     @classmethod
     def from_state(cls, settings: LinearSettings, state: State) -> Self:
