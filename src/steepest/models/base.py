@@ -7,13 +7,15 @@ hasher that a model owns is a copy of the one given, learns with the model and t
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
@@ -22,7 +24,7 @@ from steepest.data.chunk import Array, Chunk
 from steepest.data.raw import cache_of, encoded, first_columns, is_raw, stored_encoder
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.data.store.row_store import store_rows
-from steepest.engine.checkpoint import Checkpoints
+from steepest.engine.checkpoint import EVERY, Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Epochs, Executor, Monitor, train
 from steepest.engine.monitor import PrintMonitor
@@ -50,10 +52,36 @@ class Run:
     monitor: Monitor
     checkpoint: str | Path | None = None
     resume: bool = False
+    every: str = EVERY
 
     def part(self, name: str) -> Run:
         """The same for a part of the fit that saves its state by itself."""
         return replace(self, checkpoint=None if self.checkpoint is None else Path(self.checkpoint) / name)
+
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+_learning: dict[int, int] = {}  # by the estimator that is being fitted, the thread that does it
+
+
+def _alone(fit: Fit) -> Fit:
+    """A method that learns, and refuses to do so while another thread teaches the same estimator."""
+
+    @functools.wraps(fit)
+    def guarded(self: Any, *args: Any, **options: Any) -> Any:
+        own = threading.get_ident()
+        outermost = id(self) not in _learning
+        if _learning.setdefault(id(self), own) != own:  # one step: of two threads one finds the other
+            raise ParameterError(
+                f"another thread is fitting this {type(self).__name__}; give every thread an estimator of its own, "
+                "for example sklearn.base.clone(estimator)"
+            )
+        try:
+            return fit(self, *args, **options)
+        finally:
+            if outermost:
+                _learning.pop(id(self), None)
+
+    return cast("Fit", guarded)
 
 
 class Model:
@@ -77,6 +105,12 @@ class Model:
     n_iter_: int
     learner_: Any
     _target_names: list[Any] | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("fit", "partial_fit"):
+            if name in vars(cls):
+                setattr(cls, name, _alone(vars(cls)[name]))
 
     # ------------------------------------------------------------------------------------------------- parameters
 
@@ -139,6 +173,7 @@ class Model:
 
     # -------------------------------------------------------------------------------------------------- learning
 
+    @_alone
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
 
@@ -148,6 +183,7 @@ class Model:
         self._plan_for_arrays(X, y)
         return self._fit(self.source_of(X, y, sample_weight))
 
+    @_alone
     def fit_stream(
         self,
         source: Source,
@@ -156,15 +192,17 @@ class Model:
         monitor: Monitor | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
+        checkpoint_every: str = EVERY,
     ) -> Self:
         """Learns from a source of chunks, `epochs` times over it.
 
-        `validation` is measured after every epoch. `checkpoint` names a directory in which the state is saved now and
-        then; `resume=True` goes on from there, to the same bits as if nothing had happened.
+        `validation` is measured after every epoch. `checkpoint` names a directory in which the state is saved every so
+        often, `checkpoint_every` "30s" or "100000-rows"; `resume=True` goes on from there, to the same bits as if
+        nothing had happened. If the newest checkpoint is damaged, the one before is taken.
         """
         vars(self).pop("hasher_", None)
         self._plan_for_stream(source)
-        return self._fit(source, validation, Run(monitor or self.monitor(), checkpoint, resume))
+        return self._fit(source, validation, Run(monitor or self.monitor(), checkpoint, resume, checkpoint_every))
 
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
         """THE way from an estimator to a fitted learner: rows are hashed, held out, ordered, stored and learned."""
@@ -227,7 +265,9 @@ class Model:
                 **self._fingerprint(plan),
             }
             restore = self._restorer(learner)
-            checkpoints = Checkpoints(run.checkpoint, restore, fingerprint, source=source, resume=run.resume)
+            checkpoints = Checkpoints(
+                run.checkpoint, restore, fingerprint, source=source, resume=run.resume, every=run.every
+            )
         learner, history = train(executor, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints)
         self._finish(learner, history, executor)
         self.adopt(learner, history, source)

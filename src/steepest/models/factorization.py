@@ -220,7 +220,7 @@ class MatrixFactorization(Model):
         fingerprint = {"settings": settings.as_dict(), "entries": checksum, "n_blocks": self.n_blocks}
         assert run.checkpoint is not None
         restore = partial(FactorLearner.from_state, settings)
-        return Checkpoints(run.checkpoint, restore, fingerprint, resume=run.resume)
+        return Checkpoints(run.checkpoint, restore, fingerprint, resume=run.resume, every=run.every)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """One more pass over new ratings, in the order given; users and items may be new.

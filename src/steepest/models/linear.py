@@ -268,7 +268,7 @@ class LinearModel(Model):
                 "plan": [plan.epochs, tol, tol_on],
                 "data": source.fingerprint(),
             }
-            checkpoints = Checkpoints(run.checkpoint, Weights.restored, fingerprint, resume=run.resume)
+            checkpoints = Checkpoints(run.checkpoint, Weights.restored, fingerprint, resume=run.resume, every=run.every)
         found, history = train(executor, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints)
         learner.take_weights(found.w[:-1], found.w[-1])
         self.adopt(learner, history, source)
