@@ -69,9 +69,15 @@ def is_quick(item):
     return False
 
 
-def pytest_collection_modifyitems(items):
+ON_DEMAND = ("hostile", "forged", "kills", "faults")
+
+
+def pytest_collection_modifyitems(config, items):
     for item in filter(is_quick, items):
         item.add_marker("quick")
+    for name in ON_DEMAND:
+        if name not in config.option.markexpr:
+            items[:] = [item for item in items if item.get_closest_marker(name) is None]
 
 
 def sparse_problem(n_rows=600, n_features=200, n_classes=2, density=0.06, noise=0.05, seed=0):

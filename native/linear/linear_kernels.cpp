@@ -135,7 +135,8 @@ static Outcome learn(const Rows& rows, const LinearChoices& c, const LinearState
       }
       if (mass == 0) continue;
       for (int64_t i = 0; i < n; ++i) {
-        solver.add(get_row(rows, row_at(rows, q + i)), gradients + i * K);
+        const Row row = get_row(rows, row_at(rows, q + i));
+        if (!solver.add(row, gradients + i * K)) return stop(q + i, kNotFinite);
         for (int64_t o = 0; o < K; ++o) move_bias(c, s, o, gradients[i * K + o], solver.eta);
       }
       solver.end(mass);

@@ -157,7 +157,8 @@ static inline void move_bias(const LinearChoices& c, const LinearState& s, int64
     return;
   }
   s.bias_square[k] += gradient * gradient;
-  s.bias[k] -= c.bias_scale * gradient / sqrt(s.bias_square[k]);
+  if (s.bias_square[k] > 0)
+    s.bias[k] -= c.bias_scale * gradient / sqrt(s.bias_square[k]);  // else it vanished
 }
 
 }  // namespace STEEPEST_ISA

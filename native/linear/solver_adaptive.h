@@ -80,48 +80,56 @@ struct Adaptive {
     });
     return add_biases(K, 1.0, s.bias, scores);
   }
-  void add(const Row& row, const double* gradients) const {
+  // Whether all sums are still finite.
+  bool add(const Row& row, const double* gradients) const {
+    W zero = 0;
     if (!kMany) {
       const W gradient = static_cast<W>(gradients[0]);
       W* sums = static_cast<W*>(s.v);
       for (int64_t e = 0; gradient != 0 && e < row.n; ++e) {
         W* sum = sums + 2 * static_cast<int64_t>(row.index[e]);
-        grow(sum[0], sum[1], gradient * static_cast<W>(row.value[e]));
+        zero += grow(sum[0], sum[1], gradient * static_cast<W>(row.value[e]));
       }
-      return;
+      return zero == 0;
     }
     for (int64_t first = 0; first < K; first += kWindow)
-      add_to(row, first, gradients + first, smaller(kWindow, K - first));
+      zero += add_to(row, first, gradients + first, smaller(kWindow, K - first));
+    return zero == 0;
   }
-  // The n outputs from `first` on, all in one window.
-  void add_to(const Row& row, int64_t first, const double* gradients, int64_t n) const {
+  // The n outputs from `first` on, all in one window; zero, or NaN if a sum has overflowed.
+  W add_to(const Row& row, int64_t first, const double* gradients, int64_t n) const {
     W gradient[kWindow];
     int64_t n_active = 0;
     for (int64_t o = 0; o < n; ++o) {
       gradient[o] = static_cast<W>(gradients[o]);
       n_active += gradients[o] != 0;
     }
-    if (n_active == 0) return;
+    if (n_active == 0) return 0;
+    W zeros[kWindow] = {};
     layout.each<W>(row, first / kWindow, [&](const Spots<W>& spots) {
       for (int64_t i = 0; i < spots.n; ++i) {
         W* sum = static_cast<W*>(s.v) + spots.at[i];
         W* squares = sum + layout.second;
         if (n_active * 4 > n) {
-          for (int64_t o = 0; o < n; ++o) grow(sum[o], squares[o], gradient[o] * spots.x[i]);
+          for (int64_t o = 0; o < n; ++o) zeros[o] += grow(sum[o], squares[o], gradient[o] * spots.x[i]);
         } else {
           for (int64_t o = 0; o < n; ++o)
-            if (gradient[o] != 0) grow(sum[o], squares[o], gradient[o] * spots.x[i]);
+            if (gradient[o] != 0) zeros[o] += grow(sum[o], squares[o], gradient[o] * spots.x[i]);
         }
       }
     });
+    W zero = 0;
+    for (int64_t o = 0; o < n; ++o) zero += zeros[o];
+    return zero;
   }
-  // The two sums of a weight take in the gradient g.
-  void grow(W& sum, W& square, W g) const {
+  // The two sums of a weight take in the gradient g; zero, or NaN if one of them has overflowed.
+  W grow(W& sum, W& square, W g) const {
     const W grown = square + g * g;
-    // sigma = (sqrt(grown) - sqrt(square)) / eta, written so that nothing cancels
-    const W sigma = kProximal && g != 0 ? g * g / (root(grown) + root(square)) * weight.per_eta : 0;
+    // sigma = (sqrt(grown) - sqrt(square)) / eta, written so that nothing cancels; g^2 may vanish beside g
+    const W sigma = kProximal && grown != 0 ? g * g / (root(grown) + root(square)) * weight.per_eta : 0;
     sum += kProximal ? g - sigma * weight(sum, square) : g;
     square = grown;
+    return (sum + square) * 0;
   }
   void end(double mass) const {
     s.clock->t += mass;

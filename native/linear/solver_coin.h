@@ -44,15 +44,19 @@ struct Coin {
     for (int64_t o = 0; o < K; ++o) finite = finite && isfinite(scores[o]);
     return finite;
   }
-  void add(const Row& row, const double* gradients) const {
+  // Whether all coins are still finite.
+  bool add(const Row& row, const double* gradients) const {
+    W zero = 0;
     for (int64_t e = 0; e < row.n; ++e) {
       W* coin = coins(row, e);
       for (int64_t o = 0; o < K; ++o)
-        if (gradients[o] != 0) toss(coin + o, static_cast<W>(gradients[o]) * row.value[e]);
+        if (gradients[o] != 0) zero += toss(coin + o, static_cast<W>(gradients[o]) * row.value[e]);
     }
+    return zero == 0;
   }
-  void toss(W* coin, W g) const {
-    if (g == 0) return;
+  // Zero, or NaN if one of the numbers has overflowed.
+  W toss(W* coin, W g) const {
+    if (g == 0) return 0;
     const int64_t next = s.shape.width;
     const W w = bet(coin);
     g += static_cast<W>(c.l2) * w;
@@ -61,6 +65,7 @@ struct Coin {
     coin[next] += size;
     coin[2 * next] = larger(coin[2 * next], size);
     coin[3 * next] = larger(coin[3 * next] - w * g, W{0});
+    return (coin[0] + coin[next] + coin[3 * next]) * 0;
   }
   void end(double mass) const {
     s.clock->t += mass;

@@ -226,7 +226,8 @@ struct Sgd {
       scores[0] = dot<kPaired ? 2 : 1>(v, row);
     return add_biases(kMany ? s.shape.n_outputs : 1, s.clock->scale, s.bias, scores);
   }
-  void add(const Row& row, const double* gradients) const {
+  // Whether the step is finite; weights that overflow show in the scores, or at the end of the epoch.
+  bool add(const Row& row, const double* gradients) const {
     W* v = static_cast<W*>(s.v);
     W* u = static_cast<W*>(s.average);
     if (kMany) {
@@ -240,7 +241,9 @@ struct Sgd {
         add_to_both(v, u, row, own, average_step);
       else
         add_row(v, row, own);
+      return isfinite(own);
     }
+    return true;
   }
   void end(double mass) const { advance<W>(c, s, eta, mass); }
 };

@@ -1,8 +1,8 @@
 """The one safe write: a path holds a complete old file, a complete new file, or none, whatever happens meanwhile.
 
 The new file grows under another name in the same directory, is forced to the disk and then renamed, which is one step.
-A writer that fails or is interrupted removes its unfinished file; one that was killed leaves it, and the next writer of
-the same name removes it, since the lock of a dead process is gone. Left out: writing in place, appending.
+A writer that fails or is interrupted removes its unfinished file; one that was killed leaves it, and the next writer in
+the same directory removes it, since the lock of a dead process is gone. Left out: writing in place, appending.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 import glob
 import os
 import stat
+import time
 from collections.abc import Iterator
 from typing import IO
 
@@ -25,6 +26,9 @@ except ImportError:  # Windows, where the files of a living process cannot be re
 # Letters of the target's name in the unfinished file's: a long name with more behind it would not be allowed.
 _SHOWN_NAME = 40
 _NEW_FILE = 0o666  # less the umask
+_ENDING = f".{'[0-9a-f]' * 16}.part"  # of unfinished files
+# Unfinished files of other names are left alone while they are younger: their writer may be about to lock them.
+_YOUNG_SECONDS = 60.0
 
 
 @contextlib.contextmanager
@@ -69,6 +73,21 @@ def writing(
         raise error(f"{what}{name} cannot be written ({said}); {_remedy(reason)}") from reason
 
 
+def check_target(path: str | os.PathLike[str], what: str = "", error: type[DataError] = DataError) -> None:
+    """Raises what `writing` would raise now, without changing anything: for programs that write after hours."""
+    name = os.fsdecode(path)
+    try:
+        target = os.path.realpath(name)
+        mode = _mode_of(target)
+        if mode is not None and not stat.S_ISREG(mode):
+            raise error(f"{what}{name} cannot be written: something that is not a file has this name; choose another")
+        with _unfinished(target, mode):
+            pass
+    except OSError as reason:
+        said = reason.strerror or type(reason).__name__
+        raise error(f"{what}{name} cannot be written ({said}); {_remedy(reason)}") from reason
+
+
 def write_text(path: str | os.PathLike[str], text: str, what: str = "") -> None:
     """Writes a whole text in UTF-8."""
     with writing(path, what) as file:
@@ -90,7 +109,7 @@ def _unfinished(target: str, mode: int | None) -> Iterator[IO[bytes]]:
     """A new file beside the target, locked while its writer lives; removed unless it was renamed."""
     directory, name = os.path.split(target)
     prefix = os.path.join(directory, f".{name[:_SHOWN_NAME]}.")
-    _remove_leftovers(prefix)
+    _remove_leftovers(directory, prefix)
     permissions = _NEW_FILE if mode is None else 0o600
     path = f"{prefix}{os.urandom(8).hex()}.part"
     file = open(path, "xb", opener=lambda path, flags: os.open(path, flags, permissions))  # noqa: SIM115
@@ -106,15 +125,17 @@ def _unfinished(target: str, mode: int | None) -> Iterator[IO[bytes]]:
             os.unlink(path)
 
 
-def _remove_leftovers(prefix: str) -> None:
-    """Unfinished files of this name whose writers were killed."""
-    for path in glob.glob(f"{glob.escape(prefix)}{'[0-9a-f]' * 16}.part"):
-        with contextlib.suppress(OSError), open(path, "rb") as file:
-            if fcntl is not None:
-                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the writer lives
+def _remove_leftovers(directory: str, prefix: str) -> None:
+    """Unfinished files in this directory whose writers were killed."""
+    for path in glob.glob(os.path.join(glob.escape(directory), f".*{_ENDING}")):
+        with contextlib.suppress(OSError):
+            if not path.startswith(prefix) and time.time() - os.stat(path).st_mtime < _YOUNG_SECONDS:
+                continue
+            if fcntl is None:
                 os.unlink(path)
-        if fcntl is None:
-            with contextlib.suppress(OSError):
+                continue
+            with open(path, "rb") as file:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the writer lives
                 os.unlink(path)
 
 

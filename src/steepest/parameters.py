@@ -8,6 +8,8 @@ from typing import Any
 
 from steepest.errors import ParameterError
 
+SMALLEST_STEP, LARGEST_STEP = 1e-30, 1e30
+
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """One of a few words."""
@@ -57,3 +59,11 @@ def whole(name: str, value: Any, least: int) -> int:
     if result != int(result):
         raise ParameterError(f"{name}={value!r} must be a whole number")
     return int(result)
+
+
+def step_size(name: str, value: Any) -> float:
+    """A first step size: beyond these bounds products with it would vanish or overflow."""
+    result = more_than(name, value, 0.0)
+    if not SMALLEST_STEP <= result <= LARGEST_STEP:
+        raise ParameterError(f"{name}={value!r} must lie between {SMALLEST_STEP:g} and {LARGEST_STEP:g}")
+    return result

@@ -1,11 +1,13 @@
 """The command line: one function a verb. Results go to stdout, progress to stderr.
 
-Errors are one sentence: exit status 2 for bad usage or input, 1 for failure; `--debug` shows the traceback.
+Errors are one sentence: exit status 2 for bad usage or input, 1 for failure, 130 after Ctrl-C; `--debug` shows the
+traceback.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -99,7 +101,7 @@ def _guarded(options: argparse.Namespace) -> int:
             raise
         from steepest import DataError, ParameterError
 
-        known = isinstance(error, DataError | ParameterError)
+        known = isinstance(error, DataError | ParameterError) and not _is_full(error.__cause__)
         print(f"steepest: {_one_line(error)}", file=sys.stderr)
         return 2 if known else 1
     except (OSError, MemoryError) as error:
@@ -120,6 +122,12 @@ def _say_warnings() -> None:
             usual(message, category, *where, **more)
 
     warnings.showwarning = show
+
+
+def _is_full(reason: BaseException | None) -> bool:
+    """Whether the system failed, and not the user: a disk that is full or broken."""
+    failures = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    return isinstance(reason, OSError) and reason.errno in failures
 
 
 def _one_line(error: BaseException) -> str:

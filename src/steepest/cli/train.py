@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import steepest as st
+from steepest.atomic import check_target
 from steepest.cli import columns, flags
 from steepest.cli.data import (
     KINDS,
@@ -24,6 +25,7 @@ from steepest.cli.data import (
     takes_hasher,
     tell_skipped,
 )
+from steepest.cli.interrupt import interruptible
 from steepest.cli.progress import choose_monitor
 from steepest.data.groups import holdout_groups
 from steepest.data.source import Source
@@ -56,6 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help="share of rows to measure on")
     parser.add_argument("--checkpoint", metavar="DIR", help="save the state there now and then")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    parser.add_argument(
+        "--checkpoint-every", metavar="30s|100000-rows", default="60s", help="how often the state is saved (60s)"
+    )
+    parser.add_argument(
+        "--on-interrupt",
+        choices=("save", "discard"),
+        help="after Ctrl-C: save what was learned so far, the default with --checkpoint, or discard it",
+    )
     parser.add_argument(
         "--spark", metavar="MASTER", help="learn on Spark: local[*], spark://HOST:7077, sc://HOST, yarn"
     )
@@ -116,14 +126,34 @@ def run(options: argparse.Namespace) -> int:
         hold_out = holdout_groups if options.task == "rank" else type(source).holdout
         source, validation = hold_out(source, options.holdout, int(estimator.random_state or 0))
     monitor = choose_monitor(options.json, options.quiet)
-    with _all_cores(estimator, options):
-        estimator.fit_stream(source, validation, monitor=monitor, checkpoint=options.checkpoint, resume=options.resume)
+    with _all_cores(estimator, options), interruptible(monitor) as interrupt:
+        estimator.fit_stream(
+            source,
+            validation,
+            monitor=monitor,
+            checkpoint=options.checkpoint,
+            resume=options.resume,
+            checkpoint_every=options.checkpoint_every,
+        )
+    if interrupt.requested:
+        return _end_interrupted(estimator, options)
     told = _save(estimator, options, source, validation)
     if options.report is not None:
         _report(estimator, options, validation)
     tell_skipped(source)
     _summarise(estimator, options, time.perf_counter() - started, told)
     return 0
+
+
+def _end_interrupted(estimator: Any, options: argparse.Namespace) -> int:
+    """After Ctrl-C: what was learned so far is saved or discarded, and the line says which; exit status 130."""
+    resume = "; go on with --resume" if options.checkpoint else ""
+    if (options.on_interrupt or ("save" if options.checkpoint else "discard")) == "discard":
+        print(f"steepest: interrupted; nothing was overwritten{resume}", file=sys.stderr)
+        return 130
+    estimator.save(options.model)
+    print(f"steepest: interrupted; {options.model} holds what was learned until then{resume}", file=sys.stderr)
+    return 130
 
 
 @contextlib.contextmanager
@@ -292,14 +322,15 @@ def _hasher(options: argparse.Namespace) -> st.Hasher | None:
 
 
 def check_writable(file: str | None) -> None:
-    """Better to stumble now than after hours of training."""
+    """Finds out before hours of training, and not after, that a file cannot be written."""
     if file is None:
         return
-    folder = Path(file).absolute().parent
-    if not folder.is_dir():
-        raise st.DataError(f"the folder {folder} for {Path(file).name} does not exist; make it first")
+    directory = Path(file).absolute().parent
+    if not directory.is_dir():
+        raise st.DataError(f"the directory {directory} for {Path(file).name} does not exist; make it first")
     if Path(file).is_dir():
-        raise st.DataError(f"{file} is a folder; give the name of a file")
+        raise st.DataError(f"{file} is a directory; give the name of a file")
+    check_target(file)
 
 
 def _report(estimator: Model, options: argparse.Namespace, validation: Any) -> None:

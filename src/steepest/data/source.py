@@ -438,6 +438,9 @@ def as_targets(y: Any) -> Array:
     return targets
 
 
+LARGEST_WEIGHT = 1e30  # of all rows; it, or one over it, times a gradient is still a number
+
+
 def as_weights(sample_weight: Any, n_rows: int) -> Array:
     """Row weights as float64, checked."""
     weight = np.ascontiguousarray(sample_weight, np.float64)
@@ -451,6 +454,8 @@ def as_weights(sample_weight: Any, n_rows: int) -> Array:
         raise DataError(f"sample_weight of row {row} is {weight[row]}; weights must be finite and not negative")
     if n_rows and not weight.any():
         raise DataError("sample_weight is zero in every row; nothing can be learned from that")
+    if n_rows and not 1 / LARGEST_WEIGHT <= (largest := float(weight.max())) <= LARGEST_WEIGHT:
+        raise DataError(f"the largest sample_weight is {largest:g}, in row {weight.argmax()}; divide all by their mean")
     return weight
 
 
@@ -471,12 +476,10 @@ def _from_csr(matrix: Any) -> tuple[Array, Array, Array, int]:
         if matrix.data.dtype.kind == "c":
             raise DataError("Complex data not supported: X holds complex numbers; give real ones")
         raise DataError(f"X holds values of type {matrix.data.dtype}; give numbers")
-    return (
-        np.ascontiguousarray(matrix.indptr, np.int64),
-        np.ascontiguousarray(matrix.indices, np.int32),
-        np.ascontiguousarray(matrix.data, np.float32),
-        n_features,
-    )
+    with np.errstate(over="ignore"):  # a value beyond float32 is infinite, and its row refused by its number
+        values = np.ascontiguousarray(matrix.data, np.float32)
+    indptr, indices = np.ascontiguousarray(matrix.indptr, np.int64), np.ascontiguousarray(matrix.indices, np.int32)
+    return indptr, indices, values, n_features
 
 
 def _from_dense(X: Any) -> tuple[Array, Array, Array, int]:

@@ -7,7 +7,9 @@ order of rows is a function of the seed and the epoch, and saving happens betwee
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -20,10 +22,12 @@ from steepest.data.raw import rereading_encoder
 from steepest.data.source import Source
 from steepest.engine.history import History
 from steepest.engine.stopping import Watch
-from steepest.errors import DataError
+from steepest.errors import DataError, ModelFileError, ParameterError
 from steepest.learners.base import Progress, join_words, split_words
 
 FILE_NAME = "checkpoint.steepest"
+EARLIER_NAME = "checkpoint.earlier.steepest"  # the one before, should the newest be damaged
+EVERY = "60s"
 ENCODER = "encoder: "  # marks the arrays of what a hasher has learned
 BEST = "best epoch: "  # marks the arrays of the learner that early stopping would return to
 
@@ -39,7 +43,7 @@ class Place:
 
 
 class Checkpoints:
-    """Writes one file in a directory, at most every `seconds`, and finds it again.
+    """Writes a file in a directory, `every` so many seconds or rows, keeps the one before, and finds them again.
 
     Raw rows that are hashed anew in every epoch: what their hasher has learned in the first one is saved from then on;
     before that, it is learned again from the rows that a resumed run skips.
@@ -53,24 +57,30 @@ class Checkpoints:
         *,
         source: Source | None = None,
         resume: bool = False,
-        seconds: float = 60.0,
+        every: str = EVERY,
     ) -> None:
         self.path = Path(directory) / FILE_NAME
+        self.earlier = Path(directory) / EARLIER_NAME
         self.restore = restore
         self.fingerprint = json.loads(json.dumps(fingerprint))  # as it will be read back
         self.source = source
         self.wanted = resume
-        self.seconds = seconds
+        self.seconds, self.rows = parse_every(every)
         self._last = time.monotonic()
+        self._last_rows: int | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"the checkpoint directory {directory} cannot be made ({error.strerror})") from None
 
-    def maybe_save(self, learner: Any, history: History, place: Place, watch: Watch) -> None:
-        """Saves if the last time is long enough ago."""
-        if time.monotonic() - self._last >= self.seconds:
-            self.save(learner, history, place, watch)
+    def maybe_save(self, learner: Callable[[], Any], history: History, place: Place, watch: Watch) -> None:
+        """Saves if the last time is long enough ago, in seconds or in rows."""
+        rows = place.rows + sum(int(record["rows"]) for record in history) if self.rows < math.inf else 0
+        if self._last_rows is None:
+            self._last_rows = 0 if rows <= self.rows else rows
+        if time.monotonic() - self._last >= self.seconds or rows - self._last_rows >= self.rows:
+            self.save(learner(), history, place, watch)
+            self._last_rows = rows
 
     def save(self, learner: Any, history: History, place: Place, watch: Watch) -> None:
         """Saves now; the file is complete or the old one stays."""
@@ -90,14 +100,16 @@ class Checkpoints:
             "words": words,
             "encoder": learned,
         }
+        if self.path.exists():
+            os.replace(self.path, self.earlier)
         model_file.write(self.path, header, arrays)
         self._last = time.monotonic()
 
     def resume(self) -> tuple[Any, History, Place, Watch] | None:
         """What the last checkpoint holds, or None to start anew."""
-        if not self.wanted or not self.path.exists():
+        if not self.wanted or not (self.path.exists() or self.earlier.exists()):
             return None
-        header, arrays = model_file.read(self.path)
+        header, arrays = self._read()
         if header.get("kind") != "checkpoint" or header.get("fingerprint") != self.fingerprint:
             raise DataError(
                 f"{self.path} belongs to a run with other data or parameters; "
@@ -112,7 +124,25 @@ class Checkpoints:
         place = Place(**header["place"], progress=progress)
         return self.restore(state), History.from_dict(header["history"]), place, watch
 
+    def _read(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """The newest checkpoint, or the one before if it is damaged or was never finished."""
+        try:
+            return model_file.read(self.path)
+        except ModelFileError:
+            if not self.earlier.exists():
+                raise
+            return model_file.read(self.earlier)
+
     def clear(self) -> None:
         """The run is complete: nothing is left to resume."""
-        if self.path.exists():
-            os.unlink(self.path)
+        self.path.unlink(missing_ok=True)
+        self.earlier.unlink(missing_ok=True)
+
+
+def parse_every(every: str) -> tuple[float, float]:
+    """(seconds, rows) between two checkpoints, from "30s" or "100000-rows"; the other one is infinite."""
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*-?\s*(s|rows)\s*", str(every))
+    if found is None:
+        raise ParameterError(f"checkpoint_every={every!r} is unknown; give seconds, such as '30s', or '100000-rows'")
+    number = float(found[1])
+    return (number, math.inf) if found[2] == "s" else (math.inf, max(1.0, number))

@@ -47,6 +47,10 @@ class Monitor:
     def choice(self, text: str) -> None:
         """What "auto" chose."""
 
+    def wants_stop(self) -> bool:
+        """Asked after every chunk and round: whether training should end with what was learned so far."""
+        return False
+
 
 class Log:
     """The history of a run and the monitor that follows it."""
@@ -125,9 +129,35 @@ def train(
         log.monitor.event(executor.resume(learner, place, log.history))
 
     def save(place: Place) -> None:
+        if log.monitor.wants_stop():
+            raise _StoppedError(place)
         if checkpoints is not None:
-            checkpoints.maybe_save(executor.learner, log.history, place, watch)
+            checkpoints.maybe_save(lambda: executor.learner, log.history, place, watch)
 
+    try:
+        _run_rounds(executor, plan, validation, log, watch, save)
+    except _StoppedError as stopped:
+        if checkpoints is not None:
+            checkpoints.save(executor.learner, log.history, stopped.place, watch)
+        if hasattr(executor.learner, "finish"):  # rows that wait are a part of what was learned
+            log.take(executor.learner.finish(), Progress())
+        log.event(f"stopped as requested after {len(log.history)} {executor.unit}s and {stopped.place.rows:,} rows")
+    else:
+        if checkpoints is not None:
+            checkpoints.clear()
+    best = executor.learner if watch.best_learner is None else watch.best_learner
+    return executor.result(best), log.history
+
+
+class _StoppedError(Exception):
+    """The monitor wants training to end; between two chunks or rounds."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+
+def _run_rounds(executor: Executor, plan: Plan, validation: Source | None, log: Log, watch: Watch, save: Save) -> None:
+    """Until there is reason to stop."""
     while not executor.finished(plan):
         record = executor.run_round(log, save)
         if validation is not None:
@@ -147,10 +177,6 @@ def train(
     else:
         if (shortfall := executor.fell_short()) is not None:
             log.event(shortfall)
-    if checkpoints is not None:
-        checkpoints.clear()
-    best = executor.learner if watch.best_learner is None else watch.best_learner
-    return executor.result(best), log.history
 
 
 def _stalled(watch: Watch, plan: Plan, unit: str, number: int) -> str | None:

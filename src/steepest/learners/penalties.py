@@ -32,11 +32,18 @@ def soft_threshold(w: Any, amount: float | Array) -> Array:
     return np.copysign(np.maximum(np.abs(x) - amount, 0.0), x)
 
 
+SMALLEST_ALPHA, LARGEST_ALPHA = 1e-100, 1e30
+
+
 def check_alpha(alpha: float) -> float:
     """The strength of a penalty, if it is one."""
     alpha = float(alpha)
     if not 0 <= alpha < math.inf:
         raise ParameterError(f"alpha={alpha} is not a strength of a penalty; give a finite number that is not negative")
+    if alpha > LARGEST_ALPHA or 0 < alpha < SMALLEST_ALPHA:
+        raise ParameterError(
+            f"alpha={alpha} must be 0 or lie between {SMALLEST_ALPHA:g} and {LARGEST_ALPHA:g}; else sums overflow"
+        )
     return alpha
 
 

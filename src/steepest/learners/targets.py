@@ -29,6 +29,7 @@ from steepest.parameters import at_least
 
 # How kernels read y: a number per output, the number of a class (one against the rest), or of one soft maximum.
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
+LARGEST_TARGET = 1e100
 
 
 class Targets:
@@ -201,7 +202,10 @@ class Targets:
             raise DataError(f"y has {n_columns} columns where {self.n_outputs} were learned; keep their number")
         if self.loss.kind == "count" and len(y) and y.min() < 0:
             raise DataError(f"the target {y.min():g} is negative; loss={self.loss.name!r} needs counts")
-        return np.where(y > 0, 1.0, -1.0) if self.task == "classify" else y
+        if self.task == "classify":
+            return np.where(y > 0, 1.0, -1.0)
+        refuse_huge_targets(y)
+        return y
 
     def _weigh_in_turn(self, rows: Chunk, codes: Array) -> Array | None:
         """Weights of the block's rows; "balanced" counts the classes up to and including each row visited."""
@@ -372,6 +376,12 @@ def weights_from_pairs(plain: Any) -> Any:
 
 
 # ----------------------------------------------------------------------------------------------------------- bad rows
+
+
+def refuse_huge_targets(y: Array) -> None:
+    """Raises if squares of targets, and sums of them, would overflow."""
+    if len(y) and (largest := float(np.abs(y).max())) > LARGEST_TARGET:
+        raise DataError(f"the target {largest:g} is too large; scale the targets to at most {LARGEST_TARGET:g}")
 
 
 def refuse_bad_row(rows: Chunk, visit: int, n_columns: int | None = None) -> None:

@@ -7,13 +7,15 @@ hasher that a model owns is a copy of the one given, learns with the model and t
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
@@ -22,19 +24,24 @@ from steepest.data.chunk import Array, Chunk
 from steepest.data.raw import cache_of, encoded, is_raw, sample_columns, stored_encoder
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.data.store.row_store import store_rows
-from steepest.engine.checkpoint import Checkpoints
+from steepest.engine.checkpoint import EVERY, Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Epochs, Executor, Monitor, train
 from steepest.engine.monitor import PrintMonitor
 from steepest.engine.stopping import Plan
-from steepest.errors import DataError, ParameterError
+from steepest.errors import DataError, ModelFileError, ParameterError
 from steepest.learners.base import State, join_words, split_words
+from steepest.learners.losses import LOSSES
+from steepest.learners.snapshot import refuse_overflow
+from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import refuse_bad_row
+from steepest.learners.waiting import finished
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
 from steepest.parameters import at_least, choice, inside, whole
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
 NAMES = 10_000  # kept by the hasher that raw data gets if none is given
+MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
 PATIENCE = 2  # epochs without improvement before `tol` ends training
 
 
@@ -45,10 +52,36 @@ class Run:
     monitor: Monitor
     checkpoint: str | Path | None = None
     resume: bool = False
+    every: str = EVERY
 
     def part(self, name: str) -> Run:
         """The same for a part of the fit that saves its state by itself."""
         return replace(self, checkpoint=None if self.checkpoint is None else Path(self.checkpoint) / name)
+
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+_learning: dict[int, int] = {}  # by the estimator that is being fitted, the thread that does it
+
+
+def _alone(fit: Fit) -> Fit:
+    """A method that learns, and refuses to do so while another thread teaches the same estimator."""
+
+    @functools.wraps(fit)
+    def guarded(self: Any, *args: Any, **options: Any) -> Any:
+        own = threading.get_ident()
+        outermost = id(self) not in _learning
+        if _learning.setdefault(id(self), own) != own:  # one step: of two threads one finds the other
+            raise ParameterError(
+                f"another thread is fitting this {type(self).__name__}; give every thread an estimator of its own, "
+                "for example sklearn.base.clone(estimator)"
+            )
+        try:
+            return fit(self, *args, **options)
+        finally:
+            if outermost:
+                _learning.pop(id(self), None)
+
+    return cast("Fit", guarded)
 
 
 class Model:
@@ -72,6 +105,12 @@ class Model:
     n_iter_: int
     learner_: Any
     _target_names: list[Any] | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ("fit", "partial_fit"):
+            if name in vars(cls):
+                setattr(cls, name, _alone(vars(cls)[name]))
 
     # ------------------------------------------------------------------------------------------------- parameters
 
@@ -139,6 +178,7 @@ class Model:
 
     # -------------------------------------------------------------------------------------------------- learning
 
+    @_alone
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
 
@@ -167,6 +207,7 @@ class Model:
             source.labels = np.union1d(source.labels, np.unique(targets[held]))
         return source, ArraySource(chunk)
 
+    @_alone
     def fit_stream(
         self,
         source: Source,
@@ -175,15 +216,17 @@ class Model:
         monitor: Monitor | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
+        checkpoint_every: str = EVERY,
     ) -> Self:
         """Learns from a source of chunks, `epochs` times over it.
 
-        `validation` is measured after every epoch. `checkpoint` names a directory in which the state is saved now and
-        then; `resume=True` goes on from there, to the same bits as if nothing had happened.
+        `validation` is measured after every epoch. `checkpoint` names a directory in which the state is saved every so
+        often, `checkpoint_every` "30s" or "100000-rows"; `resume=True` goes on from there, to the same bits as if
+        nothing had happened. If the newest checkpoint is damaged, the one before is taken.
         """
         vars(self).pop("hasher_", None)
         self._plan_for_stream(source)
-        return self._fit(source, validation, Run(monitor or self.monitor(), checkpoint, resume))
+        return self._fit(source, validation, Run(monitor or self.monitor(), checkpoint, resume, checkpoint_every))
 
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
         """THE way from an estimator to a fitted learner: rows are hashed, held out, ordered, stored and learned."""
@@ -259,7 +302,9 @@ class Model:
                 **self._fingerprint(plan),
             }
             restore = self._restorer(learner)
-            checkpoints = Checkpoints(run.checkpoint, restore, fingerprint, source=source, resume=run.resume)
+            checkpoints = Checkpoints(
+                run.checkpoint, restore, fingerprint, source=source, resume=run.resume, every=run.every
+            )
         learner, history = train(executor, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints)
         self._finish(learner, history, executor)
         self.adopt(learner, history, source)
@@ -346,6 +391,13 @@ class Model:
         if learner.rows_learned == 0:
             raise DataError("the data holds no rows; nothing can be learned from it")
 
+    def _refuse_overflow(self, learner: Any) -> None:
+        """Whatever is shown or saved is finite, with the rows that wait."""
+        shown: Any = learner
+        if isinstance(learner, TargetLearner):
+            shown = finished(shown)
+        refuse_overflow(shown.state)
+
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner is."""
         if not hasattr(self, "learner_"):
@@ -360,12 +412,17 @@ class Model:
 
     def adopt(self, learner: Any, history: History, source: Source) -> None:
         """Takes a learner that was fitted; names that follow from it are shown."""
+        self._refuse_overflow(learner)
         self.learner_ = learner
         self.recipe_ = source.recipe
         self._target_names = self._names_of_targets(source)
         self.history_ = history
         self.n_iter_ = len(history)
         self._refresh()
+
+    def _loss_name(self) -> str:
+        """The loss of one score."""
+        return str(getattr(self, "loss", ""))
 
     def _names_of_targets(self, source: Source) -> list[Any] | None:
         """What the columns of a multi-label target stand for, where that is known."""
@@ -509,6 +566,7 @@ class Model:
     def save(self, path: str | Path) -> Any:
         """Writes the model to one file: complete, checked and free of code; an old file stays if writing fails."""
         self._check_fitted()
+        self._refuse_overflow(self.learner_)
         header, arrays = self._file_parts()
         model_file.write(path, {"kind": "model", "class": type(self).__name__, **header}, arrays)
 
@@ -552,6 +610,8 @@ class Model:
             model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
         model._take_header(header)
         model._refresh()
+        if model.kind == "regressor" and model._loss_name() not in LOSSES:
+            raise ValueError(f"the loss is {model._loss_name()!r}"[:200])
         return model
 
     def _whole_state(self) -> State:
@@ -579,16 +639,41 @@ def load(path: str | Path) -> Any:
     LinearRegressor()
     """
     header, arrays = model_file.read(path)
-    name = header.get("class")
-    if header.get("kind") != "model" or name not in registry.MODELS:
-        kind = header.get("kind")
-        raise DataError(f"{path} holds no model that this version of steepest knows (kind {kind!r}, class {name!r})")
+    kind, name = header.get("kind"), header.get("class")
+    if kind != "model" or not isinstance(name, str) or name not in registry.MODELS:
+        known = f"(kind {kind!r}, class {name!r})"[:200]
+        raise ModelFileError(f"{path} holds no model that this version of steepest knows {known}")
     try:
+        _check_header(header)
         return registry.find(name).from_file_parts(header, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise DataError(
-            f"{path} is not a complete {name} ({type(error).__name__}: {error}); take a fresh copy"
-        ) from None
+    except MemoryError:
+        raise ModelFileError(f"{path} needs more memory than there is; load it on a larger machine") from None
+    except Exception as error:  # whatever a forged file brings about: checks come first, this is the net below them
+        said = f"{type(error).__name__}: {error}"[:300]
+        raise ModelFileError(f"{path} is not a complete {name} ({said}); take a fresh copy") from None
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    """The plain values that every model has are of the types that `save` writes."""
+    for part in ("params", "settings", "history", "recipe"):
+        if not isinstance(header[part], dict):
+            raise ValueError(f"{part} is not an object")
+    if type(header["n_iter"]) is not int or not 0 <= header["n_iter"] < 1 << 53:
+        raise ValueError(f"n_iter is {header['n_iter']!r}")
+    if not isinstance(header.get("hasher"), dict | None):
+        raise ValueError("hasher is not an object")
+    if type(header["params"].get("n_jobs")) not in (int, type(None)):
+        raise ValueError("n_jobs is not a number")
+    stop_words = ((header.get("hasher") or {}).get("params") or {}).get("stop_words")
+    if isinstance(stop_words, list) and not all(isinstance(word, str) for word in stop_words):
+        raise ValueError("a stop word is not a text")
+    if not isinstance(stop_words, list | str | None):
+        raise ValueError("stop words are not texts")
+    words = header.get("words", {})
+    if not isinstance(words, dict) or not all(isinstance(value, list) for value in words.values()):
+        raise ValueError("words are not lists")
+    if not all(isinstance(word, str | int | float) for value in words.values() for word in value):
+        raise ValueError("a word is not a text")
 
 
 def to_plain(value: Any) -> Any:
@@ -625,7 +710,7 @@ def threads(n_jobs: int | None) -> int:
     """How many threads `n_jobs` asks for; None for one, -1 for all cores."""
     if n_jobs is None:
         return 1
-    return int(n_jobs) if n_jobs > 0 else os.cpu_count() or 1
+    return min(int(n_jobs), MOST_THREADS) if n_jobs > 0 else os.cpu_count() or 1
 
 
 def target_names(source: Source) -> list[Any] | None:

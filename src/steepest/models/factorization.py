@@ -57,6 +57,9 @@ from steepest.parameters import choice, whole
 
 LARGEST_SEED = 0x7FFFFFFFFFFF
 
+# Of the values of a matrix: beyond these float32 overflows; losses that take them as they are divide by them, too.
+SMALLEST_VALUE, LARGEST_VALUE = 1e-30, 1e30
+
 
 class MatrixFactorization(Model):
     """Factors of users and items: score(u, i) = mean + b_u + b_i + p_u·q_i.
@@ -232,7 +235,7 @@ class MatrixFactorization(Model):
         fingerprint = {"settings": settings.as_dict(), "entries": checksum, "n_blocks": self.n_blocks}
         assert run.checkpoint is not None
         restore = partial(FactorLearner.from_state, settings)
-        return Checkpoints(run.checkpoint, restore, fingerprint, resume=run.resume)
+        return Checkpoints(run.checkpoint, restore, fingerprint, resume=run.resume, every=run.every)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """One more pass over new ratings, in the order given; users and items may be new.
@@ -389,6 +392,7 @@ class MatrixFactorization(Model):
         """
         vars(self).pop("learner_", None)
         self._rounded(learner)
+        self._refuse_overflow(learner)
         self._users, self._items = users, items
         self.history_ = history
         self._ready = None
@@ -459,6 +463,9 @@ class MatrixFactorization(Model):
 
     def check_targets(self, values: Array) -> None:
         """Refuses ratings that the loss cannot learn."""
+        largest = float(np.abs(values).max(initial=0.0))
+        if largest > LARGEST_VALUE or (self.loss not in CENTRED and 0 < largest < SMALLEST_VALUE):
+            raise DataError(f"the largest value to learn is {largest:g}, where float32 fails; scale the values")
         if self.loss in COUNTS and (values < 0).any():
             bad = float(values[values < 0][0])
             raise DataError(f"loss={self.loss!r} is for counts, but a value is {bad:g}; give values from 0 on")
@@ -763,7 +770,9 @@ class MatrixFactorization(Model):
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
         """The model that `save` took apart."""
         estimator = cls(**{name: from_plain(value) for name, value in header["params"].items()})
-        learner = FactorLearner(FactorSettings(**header["settings"]))
+        settings = FactorSettings.from_dict(header["settings"])
+        FactorLearner.check_file(settings, arrays)
+        learner = FactorLearner(settings)
         learner.restore_numbers(arrays["numbers"].tolist())
         books = {}
         for side in ("users", "items"):
@@ -772,9 +781,10 @@ class MatrixFactorization(Model):
             table = parts["table"] if "table" in parts else np.concatenate(
                 [parts["factors"].astype(np.float32), parts["tail"]], axis=1
             )  # fmt: skip
-            if table.ndim != 2 or table.shape[1] != learner.padded + TAIL:
+            if table.ndim != 2 or table.shape[1] != learner.padded + TAIL or len(table) > len(books[side]):
                 raise ValueError(f"{side} have rows of another length")
             setattr(learner, side, table)
+        FactorLearner.check_seen(arrays, len(books["users"]), len(books["items"]))
         learner.user_counts, learner.item_counts = arrays["user_counts"], arrays["item_counts"]
         history = History.from_dict(header["history"])
         estimator.adopt_factors(learner, books["users"], books["items"], Entries.none(), history)

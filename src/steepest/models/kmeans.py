@@ -249,6 +249,7 @@ class KMeans(Model):
     @classmethod
     def _restore(cls, settings: Any, state: State) -> KMeansLearner:
         known = settings if isinstance(settings, KMeansSettings) else KMeansSettings.from_dict(settings)
+        KMeansLearner.check_state(known, state)
         return KMeansLearner.from_state(known, state)
 
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:

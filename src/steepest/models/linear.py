@@ -311,6 +311,10 @@ class LinearModel(Model):
         n_shards = self.flat_params()["n_shards"]
         return lambda state: MixedState.restored(restore(state), state, n_shards)
 
+    def _refuse_overflow(self, learner: LinearLearner) -> None:
+        super()._refuse_overflow(learner)
+        learner.refuse_overflow()
+
     def _finish(self, learner: LinearLearner, history: History, executor: Any) -> None:
         reason = self._parallel[1]
         if self._memory is not None and self._memory.reason not in history.events:
@@ -374,7 +378,7 @@ class LinearModel(Model):
                 "data": source.fingerprint(),
                 "columns": data.n_features,
             }
-            checkpoints = Checkpoints(run.checkpoint, Weights.restored, fingerprint, resume=run.resume)
+            checkpoints = Checkpoints(run.checkpoint, Weights.restored, fingerprint, resume=run.resume, every=run.every)
         found, history = train(executor, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints)
         data.take_weights(found.w)
         self.adopt(learner, history, source)
@@ -743,6 +747,7 @@ class LinearModel(Model):
     @classmethod
     def _restore(cls, settings: Any, state: State) -> LinearLearner:
         known = settings if isinstance(settings, LinearSettings) else LinearSettings.from_dict(settings)
+        LinearLearner.check_state(known, state)
         return LinearLearner.from_state(known, state)
 
 

@@ -24,6 +24,7 @@ from steepest.learners.network.graph import Graph
 from steepest.learners.network.network import NetworkLearner
 from steepest.learners.network.network_settings import INITS, SCHEDULES, SOLVERS, NetworkSettings
 from steepest.learners.penalties import NORMS, Penalty, check_alpha
+from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import checked_class_weight
 from steepest.models.base import Model, Run, to_plain
 from steepest.models.options import (
@@ -39,7 +40,7 @@ from steepest.models.options import (
     Restarts,
 )
 from steepest.models.supervised import Classifier, Regressor
-from steepest.parameters import at_least, choice, more_than, number, whole
+from steepest.parameters import at_least, choice, number, step_size, whole
 
 # First steps that neither crawl nor jump on standardised features; momentum multiplies its own by ten.
 ETA0 = {"sgd": 0.1, "momentum": 0.02, "adagrad": 0.05, "adam": 0.003}
@@ -132,8 +133,12 @@ class NetworkModel(Model):
 
     def _first_step(self, solver: str, n_rows: int | None) -> float:
         if self.eta0 != "auto":
-            return more_than("eta0", self.eta0, 0.0)
+            return step_size("eta0", self.eta0)
         return TINY_ETA0 if solver == "adam" and self._is_tiny(n_rows) else ETA0[solver]
+
+    def _refuse_overflow(self, learner: Any) -> None:
+        super()._refuse_overflow(learner)
+        refuse_overflow(learner.parameters())
 
     def _finish(self, learner: Any, history: History, executor: Any) -> None:
         super()._finish(learner, history, executor)
@@ -227,6 +232,7 @@ class NetworkModel(Model):
     @classmethod
     def _restore(cls, settings: Any, state: State) -> NetworkLearner:
         known = settings if isinstance(settings, NetworkSettings) else NetworkSettings.from_dict(settings)
+        NetworkLearner.check_state(known, state)
         return NetworkLearner.from_state(known, state)
 
     # --------------------------------------------------------------------------------------------- looking inside

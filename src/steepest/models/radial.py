@@ -23,11 +23,12 @@ from steepest.learners.network.network import NetworkLearner
 from steepest.learners.network.network_settings import SCHEDULES, SOLVERS, NetworkSettings
 from steepest.learners.network.radial import RadialLearner, RadialSettings, median_distance
 from steepest.learners.penalties import check_alpha
+from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import checked_class_weight
 from steepest.models.base import Model, Run
 from steepest.models.options import EarlyStopping
 from steepest.models.supervised import Classifier, Regressor
-from steepest.parameters import choice, more_than, number, whole
+from steepest.parameters import choice, more_than, number, step_size, whole
 
 INITS = ("k-means", "sample", "all")
 VOTES = ("closed_form", "backprop", "fixed")
@@ -85,7 +86,7 @@ class RBFModel(Model):
             loss="softmax" if self.task == "classify" else "squared",
             solver=solver,
             schedule=("constant" if rows is None else "linear") if schedule == "auto" else schedule,
-            eta0=0.01 if self.eta0 == "auto" else more_than("eta0", self.eta0, 0.0),
+            eta0=0.01 if self.eta0 == "auto" else step_size("eta0", self.eta0),
             planned_rows=math.inf if rows is None else max(rows, 1.0),
             l2=alpha,
             batch_size=size if n_rows is None else max(1, min(size, n_rows)),
@@ -143,10 +144,19 @@ class RBFModel(Model):
     def _restore(cls, settings: Any, state: State) -> Learner:
         plain = settings.as_dict() if not isinstance(settings, dict) else settings
         if "graph" in plain:
-            return NetworkLearner.from_state(NetworkSettings.from_dict(plain), state)
-        return RadialLearner.from_state(RadialSettings.from_dict(plain), state)
+            network = NetworkSettings.from_dict(plain)
+            NetworkLearner.check_state(network, state)
+            return NetworkLearner.from_state(network, state)
+        radial = RadialSettings.from_dict(plain)
+        RadialLearner.check_state(radial, state)
+        return RadialLearner.from_state(radial, state)
 
     # --------------------------------------------------------------------------------------------- looking inside
+
+    def _refuse_overflow(self, learner: Any) -> None:
+        super()._refuse_overflow(learner)
+        if isinstance(learner, NetworkLearner):
+            refuse_overflow(learner.parameters())
 
     @property
     def centers_(self) -> Array:

@@ -12,6 +12,7 @@ bits.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -342,6 +343,7 @@ class TextClassifier(Classifier):
     @classmethod
     def _restore(cls, settings: Any, state: State) -> EmbeddingLearner:
         known = settings if isinstance(settings, EmbeddingSettings) else EmbeddingSettings.from_dict(settings)
+        EmbeddingLearner.check_state(known, state)
         return EmbeddingLearner.from_state(known, state)
 
     def settings_for(self, n_rows: int | None) -> EmbeddingSettings:
@@ -646,6 +648,7 @@ class TextClassifier(Classifier):
         well, and printed if `verbose` is set.
         """
         self._check_fitted()
+        self._refuse_overflow(self.learner_)
         header, arrays = self._file_parts()
         if quantize or size is not None:
             arrays = _smaller(header, arrays, size)
@@ -671,8 +674,13 @@ class TextClassifier(Classifier):
 
     def _take_header(self, header: Mapping[str, Any]) -> None:
         super()._take_header(header)
+        self.pretrained = None  # a path in a file is never opened
         self.temperature_ = float(header["temperature"])
+        if not 1e-6 <= self.temperature_ <= 1e6:
+            raise ValueError(f"the temperature is {self.temperature_}")
         if header["label_kind"] is not None:
+            if not re.fullmatch("[<>|=]?[biufU][0-9]{1,6}", str(header["label_kind"])):
+                raise ValueError(f"labels are of type {header['label_kind']!r}"[:200])
             self._label_dtype = np.dtype(header["label_kind"])
 
 

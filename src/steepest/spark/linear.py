@@ -474,7 +474,7 @@ def mixtures(rounds: RoundCheckpoints, learner: LinearLearner, n_shards: int) ->
     def restore(state: Mapping[str, Array]) -> MixedState:
         return MixedState.restored(LinearLearner.from_state(learner.settings, state), state, n_shards)
 
-    return Checkpoints(rounds.directory, restore, rounds.fingerprint, resume=rounds.resume, seconds=0.0)
+    return Checkpoints(rounds.directory, restore, rounds.fingerprint, resume=rounds.resume, every="0s")
 
 
 def _refuse_mixing(estimator: Any, method: str | None) -> None:

@@ -24,15 +24,29 @@ def map_ahead(
 ) -> Generator[Result, None, None]:
     """function(item) for each item, of which up to `ahead` wait finished while `threads` are in the making."""
     pipeline = _Pipeline(function, items, ahead + threads)
-    workers = [threading.Thread(target=pipeline.work, name="steepest-reader", daemon=True) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
+    workers = _started(pipeline, threads)
+    if not workers:
+        yield from map(function, items)
+        return
     try:
         yield from pipeline.results()
     finally:
         pipeline.stop()
         for worker in workers:
             worker.join(PATIENCE_SECONDS)
+
+
+def _started(pipeline: _Pipeline[Item, Result], threads: int) -> list[threading.Thread]:
+    """As many workers as the system has threads and memory for, maybe none."""
+    workers: list[threading.Thread] = []
+    for _ in range(threads):
+        worker = threading.Thread(target=pipeline.work, name="steepest-reader", daemon=True)
+        try:
+            worker.start()
+        except (RuntimeError, MemoryError):  # "can't start new thread"
+            break
+        workers.append(worker)
+    return workers
 
 
 class _Pipeline(Generic[Item, Result]):

@@ -73,6 +73,8 @@ def _unpack_isal(raw: Any, isal: Any) -> Iterator[bytes]:
         packed = unpacker.unused_data or raw.read(_PACKED_BYTES)  # another part may follow
         while packed and not (packed := packed.lstrip(b"\0")):  # or zeros, which fill up a tape
             packed = raw.read(_PACKED_BYTES)
+        if packed and not packed.startswith(b"\x1f\x8b"[: len(packed)]):
+            raise gzip.BadGzipFile("other bytes follow the end of what gzip has packed")
 
 
 def _unpack_zstd(raw: Any, name: str) -> Iterator[bytes]:

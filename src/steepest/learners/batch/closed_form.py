@@ -17,7 +17,7 @@ from steepest.errors import DataError
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.solvers import SolverOptions, Step
 from steepest.learners.resumable import Resumable
-from steepest.learners.targets import ONE_VS_REST
+from steepest.learners.targets import ONE_VS_REST, refuse_bad_rows
 
 LARGEST_SIDE = 20_000  # of the matrix: 3 GB
 BLOCK_ROWS = 4096  # of which products are added up: a fixed number, so that chunks do not matter
@@ -125,6 +125,7 @@ class ClosedForm(Resumable):
         from scipy.sparse import csr_matrix
 
         n, d = chunk.n_rows, self.objective.n_features
+        refuse_bad_rows(chunk, d)
         stops = chunk.indptr[1:]
         values = np.insert(chunk.values.astype(np.float64), stops, 1.0)
         indices = np.insert(chunk.indices, stops, d)

@@ -25,10 +25,11 @@ from steepest.data.chunk import Array, Chunk
 from steepest.data.source import mix
 from steepest.errors import DataError
 from steepest.learners.base import Progress, State
-from steepest.learners.embedding.label_tree import LabelTree
+from steepest.learners.embedding.label_tree import LabelTree, check_tree
 from steepest.learners.labels import LabelBook
 from steepest.learners.settings import PlainSettings
 from steepest.learners.snapshot import LastGoodState
+from steepest.learners.state_check import check_counters
 from steepest.learners.targets import refuse_bad_row
 from steepest.learners.waiting import WaitingRows
 
@@ -216,6 +217,29 @@ class EmbeddingLearner:
         if self.label_counts is not None:
             state["label_counts"] = self.label_counts
         return state | self.waiting.state()
+
+    @classmethod
+    def check_state(cls, settings: EmbeddingSettings, state: State) -> None:
+        """Raises ValueError unless a learner with these settings could have had this state."""
+        check, (n_features, eta0, learned, rollbacks, several, root) = check_counters(state, 6)
+        n, dim = check.features(n_features), settings.dim
+        check.step_size(eta0)
+        check.rows(learned)
+        check.rollbacks(rollbacks)
+        check.flag("several", several)
+        n_labels = check.labels()
+        rows = check.array("rows", "i", [None])
+        check.codes(rows, n, "rows")
+        check.array("table", "f", [len(rows), dim])
+        check.array("end", "f", [dim])
+        n_outputs = max(0, n_labels - 1) if settings.loss == "hs" else n_labels
+        check.array("head", "f", [n_outputs, dim])
+        if "label_counts" in state and (check.array("label_counts", "f", [n_labels]) < 0).any():
+            raise ValueError("label_counts are negative")
+        children = check.array("children", "i", [n_outputs if settings.loss == "hs" else 0, 2])
+        check.whole("the root of the tree of labels", root, 0, max(0, len(children) - 1))
+        check_tree(children, int(root), n_labels)
+        check.waiting(n)
 
     @classmethod
     def from_state(cls, settings: EmbeddingSettings, state: State) -> EmbeddingLearner:

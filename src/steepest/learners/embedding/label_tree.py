@@ -79,3 +79,17 @@ class LabelTree:
         self.node = np.array([node for way in ways for node, _ in way], np.int32)
         self.side = np.array([side for way in ways for _, side in way], np.float32)
         self.top_down = np.array(order, np.int32)
+
+
+def check_tree(children: Array, root: int, n_labels: int) -> None:
+    """Raises ValueError unless every node and every label is the child of exactly one node, and the root of none.
+
+    With n - 1 nodes and n labels this leaves no room for a circle that the root can reach.
+    """
+    if not len(children):
+        return
+    nodes = np.sort(children[children >= 0])
+    labels = np.sort(-1 - children[children < 0])
+    others = np.delete(np.arange(len(children)), root)
+    if not np.array_equal(nodes, others) or not np.array_equal(labels, np.arange(n_labels)):
+        raise ValueError("the tree of labels has a node or a label twice, or not at all")

@@ -8,8 +8,9 @@ from typing import Any
 from steepest.data.entries import Entries
 from steepest.errors import ParameterError
 from steepest.learners.losses import get_loss
+from steepest.learners.penalties import check_alpha
 from steepest.learners.settings import PlainSettings
-from steepest.parameters import at_least, choice, more_than, whole
+from steepest.parameters import at_least, choice, more_than, number, step_size, whole
 
 # The kernels' name of each loss on single entries; `None` has kernels of its own.
 LOSSES = {
@@ -91,11 +92,11 @@ def resolve_settings(p: dict[str, Any], seed: int) -> FactorSettings:
         raise ParameterError("solver='lbfgs' knows no floor; use nonnegative=True with solver='sgd' or 'als'")
     weighting = choice("weighting", p["weighting"], WEIGHTINGS)
     usual = ALPHA.get(loss, (IMPLICIT_ALPHA if loss == "implicit" else EXPLICIT_ALPHA)[weighting])
-    alpha = usual if p["alpha"] == "auto" else at_least("alpha", p["alpha"], 0)
+    alpha = usual if p["alpha"] == "auto" else check_alpha(number("alpha", p["alpha"]))
     if loss == "kl" and alpha:
         raise ParameterError(f"alpha={p['alpha']!r} has no meaning for loss='kl'; use l1, or alpha=0")
     first = CONSTANT_ETA if step != "adagrad" else FULL_ETA if loss == "full" else ETA
-    eta = first if p["eta0"] == "auto" else more_than("eta0", p["eta0"], 0)
+    eta = first if p["eta0"] == "auto" else step_size("eta0", p["eta0"])
     return FactorSettings(
         rank=whole("n_factors", p["n_factors"], 1),
         loss=loss,

@@ -25,6 +25,7 @@ from steepest.learners.base import Progress, State
 from steepest.learners.factors.factor_settings import CENTRED, SCALED, FactorSettings
 from steepest.learners.factors.strata import Strata, one_block
 from steepest.learners.resumable import Resumable
+from steepest.learners.state_check import StateCheck
 
 TAIL = 8
 BIAS, SQUARES, BIAS_SQUARES, SHRINK, BIAS_SHRINK = range(5)
@@ -98,6 +99,49 @@ class FactorLearner(Resumable):
         waiting = {name.removeprefix(WAITING): np.array(a) for name, a in state.items() if name.startswith(WAITING)}
         learner.waiting = Entries.from_arrays(waiting) if waiting else None
         return learner
+
+    @classmethod
+    def check_file(cls, settings: FactorSettings, arrays: State) -> None:
+        """Raises ValueError unless a model with these settings could have written these arrays of a file."""
+        check = StateCheck(arrays)
+        check.refuse_overflow(but=("numbers",))
+        mean, scale, low, high, started, eta, level, best = check.numbers("numbers", len(cls.state_numbers))
+        for what, number in (("the mean", mean), ("the level", level)):
+            check.inside(what, number, -1e300)
+        check.inside("the scale", scale, 1e-300)
+        check.inside("eta", eta, 0.0)
+        check.flag("started", started)
+        if not low <= high:
+            raise ValueError(f"ratings lie between {low} and {high}")
+        if math.isnan(best):
+            raise ValueError("the best loss is not a number")
+        n_users = len(check.array("user_counts", "iuf", [None]))
+        n_items = len(check.array("item_counts", "iuf", [None]))
+        for name, n in (("users", n_users), ("items", n_items)):
+            for part, kind in (("numbers", "i"), ("bytes", "u"), ("ends", "iu")):
+                if f"{name}.{part}" in arrays:
+                    check.array(f"{name}.{part}", kind, [None])
+            for part in ("table", "factors", "tail"):
+                if f"{name}.{part}" in arrays:
+                    check.array(f"{name}.{part}", "f", [n, None])
+
+    @classmethod
+    def check_seen(cls, arrays: State, n_users: int, n_items: int) -> None:
+        """Raises ValueError unless the entries in a file are of so many users and items."""
+        check = StateCheck(arrays)
+        indptr, items = check.array("seen.indptr", "i", [None]), check.array("seen.items", "i", [None])
+        if len(indptr) > n_users + 1:
+            raise ValueError("seen.indptr has more rows than there are users")
+        check.pointers(indptr, len(items), "seen.indptr")
+        check.codes(items, n_items, "seen.items")
+        for name in ("seen.values", "seen.weights"):
+            if name in arrays:
+                check.array(name, "f", [len(items)])
+        if "waiting.users" in arrays:
+            waiting = check.array("waiting.users", "i", [None])
+            check.codes(waiting, n_users, "waiting.users")
+            check.codes(check.array("waiting.items", "i", [len(waiting)]), n_items, "waiting.items")
+            check.array("waiting.values", "f", [len(waiting)])
 
     def clone(self) -> FactorLearner:
         """An independent copy."""

@@ -46,7 +46,7 @@ class Centres:
             squares = np.einsum("jc,jc->c", table[:, :k], table[:, :k], dtype=np.float64)
         whole_scale, norm = np.ones(stride, np.float32), np.zeros(stride, np.float32)
         if scale is not None:
-            whole_scale[:k] = scale
+            whole_scale[:k] = np.minimum(scale, np.finfo(np.float32).max)  # of centres that weigh next to nothing
         # A centre so long that float32 cannot hold its square is then nearest to no row, and the search says so.
         with np.errstate(over="ignore"):
             norm[:k] = squares if scale is None else squares * scale**2

@@ -25,6 +25,7 @@ from steepest.learners.kmeans.kmeans_start import choose_rows, compact, weights_
 from steepest.learners.kmeans.lloyd import Clustering, Lloyd
 from steepest.learners.resumable import Resumable
 from steepest.learners.settings import PlainSettings
+from steepest.learners.state_check import check_counters
 from steepest.learners.targets import refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
@@ -148,6 +149,25 @@ class KMeansLearner(Resumable):
     def state(self) -> dict[str, Array]:
         """Everything that was learned or is needed to go on, as arrays."""
         return super().state | {"table": self.table[: self.n_features]} | self.waiting.state()
+
+    @classmethod
+    def check_state(cls, settings: KMeansSettings, state: State) -> None:
+        """Raises ValueError unless a learner with these settings could have had this state."""
+        names = cls.state_numbers
+        check, numbers = check_counters(state, len(names))
+        found = dict(zip(names, numbers, strict=True))
+        n = check.features(found["n_features"])
+        check.rows(found["rows_learned"])
+        for name, number in found.items():
+            check.inside(name, number, 0.0)
+        table = check.array("table", "f", [None, None])
+        if table.dtype != np.float32 or (table.size and (len(table) < n or table.shape[1] < settings.k)):
+            raise ValueError(f"table has the shape {table.shape} for {n} features and {settings.k} centres")
+        for name in cls.state_arrays:
+            array = check.array(name, "f", [None])
+            if table.size and len(array) != settings.k:
+                raise ValueError(f"{name} has another length than there are centres")
+        check.waiting(n)
 
     @classmethod
     def from_state(cls, settings: KMeansSettings, state: State) -> KMeansLearner:

@@ -40,7 +40,8 @@ from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import Penalty
 from steepest.learners.schedules import schedule_code, step_size_by_code
-from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite
+from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
+from steepest.learners.state_check import check_counters
 from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
@@ -154,6 +155,46 @@ class LinearLearner(TargetLearner):
         kept = np.flatnonzero(used)
         kept = kept[np.argsort(state["owners"][kept])]
         return state | {name: state[name][kept] for name in (*BY_FEATURE, "owners") if name in state}
+
+    @classmethod
+    def check_state(cls, s: LinearSettings, state: State) -> None:
+        """Raises ValueError unless a learner with these settings could have had this state."""
+        n_counters = 5 if len(state["counters"]) == 5 else 6  # files from before there were sizes have one less
+        check, (n_features, eta0, bias_scale, rows, rollbacks, *_) = check_counters(state, n_counters)
+        n, shared = check.features(n_features), s.table_bits > 0
+        check.step_size(eta0)
+        check.inside("the scale of the bias", bias_scale, -1.0)
+        check.rows(rows)
+        check.rollbacks(rollbacks)
+        k = check.targets(s.task, column_per_class=shared)
+        for name in BIASES:
+            check.doubles(name, [k])
+        check.doubles("clock", [len(CLOCK)])
+        shape: list[int | None] = [None, ACCUMULATORS[s.solver], k] if s.is_adaptive else [None, k]
+        if shared:
+            entries = (1 << s.table_bits) + kernels.class_window - 1
+            shape = [2, entries] if s.is_adaptive else [entries]
+        for name in WIDE if s.average != "no" else WIDE[:1]:
+            if check.array(name, "f", shape).dtype != s.dtype:
+                raise ValueError(f"{name} is not of type {s.dtype}")
+        n_rows = len(state["v"])
+        if s.shrinks_lazily:
+            check.doubles("shrunk", [n_rows])
+        if s.task == "classify" and not state["targets"][1] and rows and not len(state["labels"]):
+            raise ValueError("a classifier that has learned rows has no labels")
+        if "owners" in state:
+            owners = check.array("owners", "i", [n_rows])
+            check.codes(owners, n, "owners")
+            if shared or len(np.unique(owners)) != n_rows:
+                raise ValueError("a feature has two rows")
+        elif not shared and n_rows < n:
+            raise ValueError(f"{n_rows} rows of weights for {n} features")
+        if "size" in state:
+            for name in ("centre", "size"):
+                check.doubles(name, [None])
+            if len(state["centre"]) != len(state["size"]) or not (state["size"] > 0).all():
+                raise ValueError("the sizes of features are not positive numbers, one per centre")
+        check.waiting(n)
 
     @classmethod
     def from_state(cls, settings: LinearSettings, state: State) -> Self:
@@ -277,6 +318,11 @@ class LinearLearner(TargetLearner):
         elif not self.good.is_recent(self.rows_learned, self.n_outputs):
             self.good.keep(arrays, self.rows_learned, self.n_outputs, packed=WIDE, n_threads=self.n_threads)
 
+    def refuse_overflow(self) -> None:
+        """Raises if a weight is not finite though all of the state is: some solvers' weights are quotients of it."""
+        if not math.isfinite(self._table_norms()[0]):
+            raise overflow("the weights are", self.settings.dtype)
+
     def roll_back(self, progress: Progress) -> None:
         """Scores ran out of range: back to the last good state with half the step."""
         self.eta0 = self.good.halve_step(self.eta0 or 0.0, self.rows_learned, progress)
@@ -298,7 +344,8 @@ class LinearLearner(TargetLearner):
         """Weights found elsewhere, by a batch solver, become this learner's; rows are slots if these are given."""
         self.slots, self.may_have_slots = slots, False
         self.arrays = self._new_arrays(len(weights))
-        self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
+        with np.errstate(over="ignore"):  # refused when the learner is adopted
+            self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
         self.arrays["bias"][...] = bias
         self._forget_shown()
 

@@ -20,7 +20,7 @@ from steepest.learners.penalties import NORMS, Penalty, check_alpha
 from steepest.learners.schedules import schedule_code, typical_eta0
 from steepest.learners.settings import PlainSettings
 from steepest.learners.targets import checked_class_weight
-from steepest.parameters import choice, more_than, number, whole
+from steepest.parameters import choice, more_than, number, step_size, whole
 
 STOCHASTIC_SOLVERS = ("sgd", "asgd", "adagrad", "ftrl", "truncated", "coin")
 # Solvers with several numbers per weight, and how many.
@@ -214,7 +214,7 @@ def _average(params: Mapping[str, Any], solver: str, l1: float, loss: str) -> st
 def _eta0(params: Mapping[str, Any], schedule: str, loss: str, alpha: float) -> float | None:
     eta0 = params["eta0"]
     if not isinstance(eta0, str):
-        return more_than("eta0", eta0, 0.0)
+        return step_size("eta0", eta0)
     choice("eta0", eta0, ("auto",))
     if loss == "perceptron":
         return 1.0  # without a penalty its step size only scales the weights

@@ -191,7 +191,28 @@ class Graph:
         graph = cls()
         graph.nodes = {str(node[0]): Node(*node) for node in plain["nodes"]}
         graph.edges = [(str(source), str(target)) for source, target in plain["edges"]]
+        graph._refuse_forged()
         return graph
+
+    def _refuse_forged(self) -> None:
+        """Raises ValueError unless all names are known, all sizes possible, and no edge leads back."""
+        kinds = {("dot", link) for link in LINKS} | {("distance", "identity")}
+        for name, node in self.nodes.items():
+            free = name in (INPUT, OUTPUT)
+            sized = node.size is None if free else type(node.size) is int and 0 < node.size < 1 << 24
+            if not sized or (node.kind, node.link) not in kinds or node.name != name:
+                raise ValueError(f"the node {name!r} of the network is {node}")
+        if (
+            not {INPUT, OUTPUT} <= self.nodes.keys()
+            or not {name for e in self.edges for name in e} <= self.nodes.keys()
+        ):
+            raise ValueError("an edge of the network leads to a node that is not there")
+        left, edges = set(self.nodes), set(self.edges)
+        while free_nodes := {name for name in left if not any(target == name for _, target in edges)}:
+            left -= free_nodes
+            edges = {edge for edge in edges if edge[0] not in free_nodes}
+        if left or len(set(self.edges)) != len(self.edges):
+            raise ValueError("the network has a circle, or an edge twice")
 
 
 def _svg_node(place: tuple[int, int], name: str, what: str) -> str:

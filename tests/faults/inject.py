@@ -1,0 +1,86 @@
+"""Runs under the shim: the n-th write, fsync, read, thread start or large allocation fails, for n = 1, 2, 3, ...
+
+Each operation is repeated with the next call failing until it passes untouched, in one process. It may end in an error
+of one sentence, never in another one; and the model file is then complete, the old one or the new one.
+Called by test_faults.py with the library as argument; prints one line per operation and kind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import steepest as st
+
+KINDS = {"write": 1, "fsync": 2, "read": 3, "thread": 4, "malloc": 5}
+FEW = (st.DataError, st.ParameterError, MemoryError, OSError)
+
+
+def main(library: str, most: int) -> int:
+    """Exit status 1 if an operation failed in another way, or spoiled a file."""
+    shim = ctypes.CDLL(library)
+    shim.fault_arm.argtypes = (ctypes.c_int, ctypes.c_long)
+    place = Path(tempfile.mkdtemp())
+    rng = np.random.default_rng(0)
+    lines = (f"{i % 2} {1 + i % 2}:1 {rng.integers(3, 2000)}:1\n" for i in range(3000))
+    data, model = place / "rows.svm", place / "m"
+    data.write_text("".join(lines))
+    trained = st.LinearClassifier(random_state=0).fit_stream(st.scan(data))
+    trained.save(model)
+
+    def train(**options: object) -> None:
+        fresh = st.LinearClassifier(random_state=0, epochs=2, n_jobs=2)
+        fresh.fit_stream(st.scan(data), **options)
+
+    def checkpoint() -> None:
+        train(checkpoint=place / "c", checkpoint_every="1000-rows")
+
+    def cache() -> None:
+        for path in place.glob("rows.cache*"):
+            path.unlink()
+        for _ in st.scan(data).cache(place / "rows.cache"):
+            pass
+
+    operations = {
+        "train": train,
+        "save": lambda: trained.save(model),
+        "load": lambda: st.load(model),
+        "checkpoint": checkpoint,
+        "cache": cache,
+    }
+    faults = 0
+    for name, operation in operations.items():
+        operation()
+        for kind, code in KINDS.items():
+            ends = {"ended well": 0, "sentence": 0}
+            for n in range(1, most + 1):
+                shim.fault_arm(code, n)
+                try:
+                    operation()
+                    end = "ended well"
+                except FEW:
+                    end = "sentence"
+                except BaseException as error:
+                    end = f"{type(error).__name__}: {error}"
+                happened = shim.fault_disarm()
+                if end not in ends:
+                    faults += 1
+                    print(f"FAULT {name}, {kind} {n}: {end}", flush=True)
+                else:
+                    ends[end] += 1
+                if end == "ended well" and not happened:
+                    break
+                st.load(model)
+                if left := list(place.rglob("*.part")):
+                    faults += 1
+                    print(f"FAULT {name}, {kind} {n}: left {left}", flush=True)
+            print(f"{name}, {kind}: {n} calls, {ends}", flush=True)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,83 @@
+"""Model files with a valid checksum that no model has written: refused in a sentence, or harmless."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import steepest as st
+from forged import run
+from promises.estimators import CASES
+from steepest import model_file
+
+
+def forged(tmp_path, name, header=None, arrays=None):
+    """A saved model of this case with some values changed; `header` maps ways, such as "settings.k", to values."""
+    case = CASES[name]
+    path = tmp_path / "m"
+    case.make().fit(*case.data.head(200).all).save(path)
+    head, stored = model_file.read(path)
+    for way, value in (header or {}).items():
+        *outer, last = way.split(".")
+        spot = head
+        for key in outer:
+            spot = spot[key]
+        spot[last] = value
+    model_file.write(path, head, {**stored, **{k: v(np.array(stored[k])) for k, v in (arrays or {}).items()}})
+    return path
+
+
+def set_to(place, value):
+    def change(array):
+        array.reshape(-1)[place] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "arrays"),
+    [
+        ("text/hs", {}, {"children": set_to(0, 1)}),  # the root is its own child
+        ("linear/batches-two", {"settings.batch_size": -1}, {}),
+        ("linear/sgd-two", {}, {"counters": set_to(3, np.inf)}),
+        ("linear/sgd-two", {}, {"counters": set_to(0, np.nan)}),
+        ("linear/sgd-two", {}, {"v": set_to(5, np.nan)}),
+        ("k-means/minibatch-blobs", {"settings.k": 2**31}, {}),
+        ("k-means/minibatch-blobs", {"settings.k": 2**20}, {}),
+        ("linear/sgd-two", {"class": [1, 2, 3]}, {}),
+        ("linear/sgd-two", {"class": "Hasher"}, {}),
+        ("linear/sgd-two", {}, {"targets": set_to(4, 12345.0)}),
+        ("network/adam-four", {"settings.graph": {"nodes": [["x", None], ["y", None]], "edges": [["y", "y"]]}}, {}),
+        ("network/adam-four", {}, {"learned x>h1": lambda array: array[:3]}),
+        ("linear/hashed-four", {"settings.table_bits": 30}, {}),
+        ("factors/sgd", {}, {"seen.items": set_to(0, 10**6)}),
+        ("factors/sgd", {}, {"seen.indptr": set_to(1, 2**40)}),
+        ("factors/sgd", {"settings.rank": 2**15}, {}),
+    ],
+)
+def test_a_forged_file_is_refused_in_a_sentence(tmp_path, name, header, arrays):
+    with pytest.raises(st.ModelFileError) as refusal:
+        st.load(forged(tmp_path, name, header, arrays))
+    assert "\n" not in str(refusal.value)
+
+
+def test_no_path_in_a_model_file_is_ever_opened(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("password 1 2 3 4 5 6 7 8\n")
+    model = st.load(forged(tmp_path, "text/softmax", {"params.pretrained": str(secret)}))
+    assert model.pretrained is None
+    data = CASES["text/softmax"].data
+    model.fit(*data.head(50).all)  # used to read the file, and to show its first word
+
+
+def test_some_hundred_forged_files_are_refused_or_harmless(tmp_path):
+    counts, faults = run(400, tmp_path, seed=1)
+    assert not faults, "\n".join(faults)
+    assert counts["refused"] > 100
+
+
+@pytest.mark.forged
+def test_ten_thousand_forged_files_are_refused_or_harmless(tmp_path):
+    _, faults = run(10_000, tmp_path)
+    assert not faults, "\n".join(faults)
