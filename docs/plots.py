@@ -1,4 +1,4 @@
-"""Draws img/losses.svg and img/penalties.svg from the very functions that the package uses.
+"""Draws img/losses.svg, img/norms.svg and img/penalties.svg from the very functions that the package uses.
 
 Run it from anywhere, with matplotlib installed: python docs/plots.py
 """
@@ -12,7 +12,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 
-from steepest.learners.losses import LOSSES
+import steepest as st
 from steepest.learners.penalties import Penalty
 
 IMAGES = Path(__file__).parent / "img"
@@ -24,27 +24,6 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))
 def save(figure: Any, name: str) -> None:
     """Writes the figure without its date."""
     figure.savefig(IMAGES / name, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
-
-
-def draw_losses() -> None:
-    """Losses of a row with target +1 (classes), 0 (numbers) and 2 (counts), each over its own range."""
-    figure, (classes, numbers) = plt.subplots(1, 2, figsize=(9, 3.6))
-    binary = [loss for loss in LOSSES.values() if loss.kind == "binary"]
-    others = [loss for loss in LOSSES.values() if loss.kind != "binary"]
-    for axes, losses in ((classes, binary), (numbers, others)):
-        for loss, style in zip(losses, LINES, strict=False):
-            target = {"binary": 1.0, "real": 0.0, "count": 2.0}[loss.kind]
-            parameter = {"epsilon": 0.5, "quantile": 0.8}.get(loss.parameter or "", 0.0)
-            score = np.linspace(*loss.plot_range, 73)
-            name = loss.name + {"epsilon": " (0.5)", "quantile": " (0.8)"}.get(loss.parameter or "", "")
-            name += ", y = 2" if loss.kind == "count" else ""
-            axes.plot(score, loss.value(score, target, parameter), linestyle=style, label=name)
-        axes.set(ylim=(-0.1, 8 if axes is classes else 5), xlabel="score", ylabel="loss")
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="upper right" if axes is classes else "upper center")
-    classes.set_title("classes, y = +1")
-    numbers.set_title("numbers, y = 0")
-    save(figure, "losses.svg")
 
 
 def draw_penalties() -> None:
@@ -69,5 +48,6 @@ def draw_penalties() -> None:
 
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
-    draw_losses()
+    save(st.plot.losses(), "losses.svg")
+    save(st.plot.norms(), "norms.svg")
     draw_penalties()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from functools import partial
 
 import benchmarks
 import numpy as np
 import pytest
-from benchmarks import compare, generate, kmeans, linear
+from benchmarks import compare, generate, kmeans, linear, rcv1
 from benchmarks.compare import Job, Settings, Target
 from sklearn.datasets import load_svmlight_file
+from sklearn.svm import LinearSVC
 
 TINY = Settings(rows=600, text_rows=300, large_rows=500, launches=1)
 
@@ -206,3 +208,60 @@ def test_every_target_of_k_means_names_runners_of_its_job():
     for job in kmeans.JOBS.values():
         made = {"seconds": 1.0, "inertia": 1.0}
         assert all("not measured" not in t.verdict(dict.fromkeys(job.runners, made)) for t in job.targets)
+
+
+# ---------------------------------------------------------------------------------------- the lecture's table on RCV1
+
+
+def _lyrl_files(directory, X, y):
+    """Rows in the form in which RCV1 was published: numbers of documents as labels, topics apart."""
+    parts = {"lyrl2004_vectors_test_pt0.dat.gz": (0, 300), "lyrl2004_vectors_test_pt1.dat.gz": (300, 500),
+             "lyrl2004_vectors_train.dat": (500, 600)}  # fmt: skip
+    for name, (start, stop) in parts.items():
+        lines = "".join(
+            f"{2286 + i}  " + " ".join(f"{j + 1}:{v}" for j, v in zip(X[i].indices, X[i].data, strict=True)) + "\n"
+            for i in range(start, stop)
+        )
+        data = lines.encode()
+        (directory / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    topics = "".join(f"{'CCAT' if y[i] > 0 else 'ECAT'} {2286 + i} 1\nGCAT {2286 + i} 1\n" for i in range(600))
+    (directory / "rcv1-v2.topics.qrels").write_text(topics)
+
+
+def test_published_files_of_rcv1_are_found_and_read(tmp_path, sample):
+    X, y, _ = sample
+    _lyrl_files(tmp_path, X[:600], y[:600])
+    rows = rcv1.load(tmp_path, 0)
+    np.testing.assert_array_equal(rows.y, y[:500])
+    np.testing.assert_array_equal(rows.test_y, y[500:600])
+    width = rows.X.shape[1]
+    np.testing.assert_allclose(rows.X.toarray(), X[:500, :width].toarray(), rtol=1e-6)
+    assert rcv1.load(tmp_path, 200).X.shape[0] == 200
+
+
+def test_the_lectures_table_has_its_three_solvers_and_a_gap_from_the_optimum(tmp_path, sample, capsys):
+    X, y, _ = sample
+    _lyrl_files(tmp_path, X[:600], y[:600])
+    rcv1.main(["--data", str(tmp_path), "--standard-rows", "0", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    by_name = {row["name"]: row for row in found["table"]}
+    assert list(by_name) == ["standard SVM", "fast SVM", "SGD"]
+    assert all(row["gap"] > -1e-9 for row in found["table"])
+    assert by_name["standard SVM"]["gap"] < 0.01
+    assert by_name["fast SVM"]["gap"] < 0.01
+    svc = LinearSVC(loss="hinge", C=1 / (1e-4 * 500), tol=1e-8, max_iter=200_000, intercept_scaling=100).fit(
+        X[:500], y[:500]
+    )
+    margins = y[:500] * svc.decision_function(X[:500])
+    least = np.maximum(0, 1 - margins).mean() + 0.5e-4 * (svc.coef_**2).sum()
+    assert by_name["fast SVM"]["objective"] < 1.01 * least
+    assert [c["rows"] for c in found["curves"] if c["solver"] == "cg"] == [500]
+    rcv1.main(["--data", str(tmp_path)])
+    assert "23,642.0  0.2275" in capsys.readouterr().out
+
+
+def test_a_directory_without_rcv1_is_one_sentence(tmp_path):
+    with pytest.raises(SystemExit, match="holds neither"):
+        rcv1.load(tmp_path, 0)
+    with pytest.raises(SystemExit, match="is not a directory"):
+        rcv1.load(tmp_path / "nothing", 0)

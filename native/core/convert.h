@@ -27,18 +27,39 @@ struct OwnedRows {
   int64_t n;
 };
 
-// The rows visited, their features numbered by slots: a table of many outputs then has a row for each feature
-// that was seen, one behind the other, and not for each that could be. number[j] is the slot of feature j
-// plus one, or 0. With `owners` a feature without a slot takes the next one, and n_slots grows; without, it
-// is left out, unless its value is not finite, which the scores must show. Ends before the first row with an
-// index out of range.
-inline OwnedRows place_features(const Rows& rows, int32_t* number, int32_t* owners, int64_t& n_slots) {
+// The slot of each feature: tables then have a row for each feature that was seen, one behind the other, and
+// not for each that could be. slot[j] is the slot of feature j plus one, or 0; a feature without a slot takes
+// the next one, and n_slots grows. An index out of range stays out of range: it is -1.
+inline void number_features(const int32_t* indices, int64_t n, int32_t* slot, int64_t n_features,
+                            int32_t* owners, int64_t& n_slots, int32_t* placed) {
+  constexpr int64_t kAhead = 16;  // slots may be anywhere in memory
+  const auto fits = [&](int64_t k) { return indices[k] >= 0 && indices[k] < n_features; };
+  for (int64_t k = 0; k < n; ++k) {
+    if (k + kAhead < n && fits(k + kAhead)) PREFETCH(slot + indices[k + kAhead]);
+    if (!fits(k)) {
+      placed[k] = -1;
+      continue;
+    }
+    int32_t& own = slot[indices[k]];
+    if (own == 0) {
+      owners[n_slots] = indices[k];
+      own = static_cast<int32_t>(++n_slots);
+    }
+    placed[k] = own - 1;
+  }
+}
+
+// The rows visited with slots for indices. A feature without one is left out, or, if `keep`, stays with the
+// value 0: it adds nothing either way, but only then the sums of a row keep their order of additions. A value
+// that is not finite stays as it is, since scores must show it. Ends before the first row with an index out
+// of range.
+inline OwnedRows place_features(const Rows& rows, const int32_t* slots, bool keep) {
   OwnedRows out(rows.n, entries_in(rows));
-  // Whether the indices of a row are in range; their numbers, which may be anywhere, are fetched on the way.
+  // Whether the indices of a row are in range; their slots, which may be anywhere, are fetched on the way.
   const auto check = [&](int64_t q) {
     const Row row = row_in_turn(rows, q);
     if (!indices_fit(row, rows.n_features)) return false;
-    for (int64_t k = 0; k < row.n; ++k) PREFETCH(number + row.index[k]);
+    for (int64_t k = 0; k < row.n; ++k) PREFETCH(slots + row.index[k]);
     return true;
   };
   int64_t filled = 0, q = 0;
@@ -47,14 +68,11 @@ inline OwnedRows place_features(const Rows& rows, int32_t* number, int32_t* owne
     fits = q + 1 == rows.n || check(q + 1);
     const Row row = row_in_turn(rows, q);
     for (int64_t k = 0; k < row.n; ++k) {
-      int32_t& slot = number[row.index[k]];
-      if (slot == 0 && owners) {
-        owners[n_slots] = row.index[k];
-        slot = static_cast<int32_t>(++n_slots);
-      }
+      const int32_t slot = slots[row.index[k]];
+      const bool finite = std::isfinite(row.value[k]);
       out.indices[filled] = slot ? slot - 1 : 0;
-      out.values[filled] = row.value[k];
-      filled += slot != 0 || !std::isfinite(row.value[k]);
+      out.values[filled] = slot || !finite ? row.value[k] : 0;
+      filled += keep || slot != 0 || !finite;
     }
     out.indptr[q + 1] = filled;
   }

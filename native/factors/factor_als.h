@@ -128,7 +128,8 @@ static bool fetch_known(const FactorSide& side, int64_t row) {
 }
 
 // The normal equations A x = b of one row. Explicit: A = sum w x x' + ridge, b = sum w v x. Implicit:
-// A = gram + sum v x x' + ridge, b = sum (1 + v) x.
+// A = gram + sum v x x' + ridge, b = sum (1 + v) x. Zeros: A = gram + ridge, b = sum v x, the same A for all
+// rows.
 struct Equations {
   const AlsChoices& c;
   const float *other, *gram;
@@ -153,8 +154,9 @@ struct Equations {
   ALWAYS_INLINE float weight_of(int64_t t) const { return weight ? weight[t] : 1.0f; }
   ALWAYS_INLINE float square_weight(int64_t t) const { return gram ? value[t] : weight_of(t); }
   ALWAYS_INLINE float target_weight(int64_t t) const {
-    return gram ? 1.0f + value[t] : value[t] * weight_of(t);
+    return c.zeros ? value[t] : gram ? 1.0f + value[t] : value[t] * weight_of(t);
   }
+  ALWAYS_INLINE int64_t n_squares() const { return c.zeros ? 0 : n; }  // entries that change A
 
   void right_side(float* b) const {
     memset(b, 0, sizeof(float) * padded);
@@ -167,10 +169,11 @@ struct Equations {
       memcpy(matrix, gram, sizeof(float) * padded * padded);
     else
       memset(matrix, 0, sizeof(float) * padded * padded);
-    for (int64_t t = 0; t < n; t += 4) {
+    const int64_t n_known = n_squares();
+    for (int64_t t = 0; t < n_known; t += 4) {
       const float* rows[4];
       float weights[4];
-      const int64_t m = n - t < 4 ? n - t : 4;
+      const int64_t m = n_known - t < 4 ? n_known - t : 4;
       for (int64_t k = 0; k < m; ++k) {
         rows[k] = row(t + k);
         weights[k] = square_weight(t + k);
@@ -189,7 +192,7 @@ struct Equations {
       const float* rows[4] = {row, row + padded, row + 2 * padded, row + 3 * padded};
       add_four(out, rows, x + j, padded);
     }
-    for (int64_t t = 0; t < n; t += 4) {
+    for (int64_t t = 0; t < n_squares(); t += 4) {
       const float* rows[4];
       float scales[4];
       for (int64_t m = 0; m < 4; ++m) rows[m] = row(t + m < n ? t + m : t);
@@ -201,15 +204,19 @@ struct Equations {
   }
 };
 
-static bool solve_exactly(const Equations& a, float* x, float* scratch) {
-  a.left_side(scratch);
+// `ready` is the ridge whose matrix is factorised in scratch already, if no entry changes the matrix.
+static bool solve_exactly(const Equations& a, float* x, float* scratch, float* ready) {
   a.right_side(x);
-  if (!factorise(scratch, a.c.rank, a.padded)) return false;
+  if (!a.c.zeros || *ready != a.ridge) {
+    a.left_side(scratch);
+    if (!factorise(scratch, a.c.rank, a.padded)) return false;
+    *ready = a.ridge;
+  }
   substitute(scratch, x, a.c.rank, a.padded);
   return true;
 }
 
-static bool solve_by_gradients(const Equations& a, float* x, float* scratch) {
+static bool solve_by_gradients(const Equations& a, float* x, float* scratch, float*) {
   const int64_t padded = a.padded;
   float *residual = scratch, *direction = scratch + padded, *image = scratch + 2 * padded;
   a.right_side(residual);
@@ -232,7 +239,7 @@ static bool solve_by_gradients(const Equations& a, float* x, float* scratch) {
 }
 
 // Coordinate descent on the normal equations: each unknown to its best value, but not below zero.
-static bool solve_above_zero(const Equations& a, float* x, float* scratch) {
+static bool solve_above_zero(const Equations& a, float* x, float* scratch, float*) {
   const int64_t padded = a.padded;
   float* gradient = scratch + padded * padded;  // A x - b
   a.left_side(scratch);
@@ -255,9 +262,10 @@ static bool solve_above_zero(const Equations& a, float* x, float* scratch) {
 static int64_t als(const AlsTask& task, int64_t first, int64_t last, float* scratch) {
   const AlsChoices& c = task.choices;
   const auto solve = c.nonnegative ? solve_above_zero : c.cg_steps > 0 ? solve_by_gradients : solve_exactly;
+  float ready = -1;
   for (int64_t i = first; i < last; ++i)
     if (!fetch_known(task.side, i) ||
-        !solve(Equations(task, i), task.side.solved + i * task.side.padded, scratch))
+        !solve(Equations(task, i), task.side.solved + i * task.side.padded, scratch, &ready))
       return i;
   return last;
 }

@@ -85,13 +85,14 @@ struct AlsChoices {
   int32_t bias_at;   // which unknown is a bias, or -1
   float bias_ridge;  // of that one
   bool nonnegative;  // coordinate descent with a floor at zero instead
+  bool zeros;        // with a gram: unknown cells are zeros of the same weight, values are targets
 };
 
 struct AlsTask {
   FactorSide side;
   AlsChoices choices;
   const float* ridge;  // one per row
-  const float* gram;   // implicit feedback: padded x padded, where the normal matrix starts; else null
+  const float* gram;   // where all cells count: padded x padded, where the normal matrix starts; else null
 };
 
 struct KlTask {

@@ -39,13 +39,21 @@ auto released(const Work& work) {
   return work();
 }
 
-Arrays<int64_t> place(const RowArrays& block, const Out<int32_t>& number,
-                      const std::optional<Out<int32_t>>& owners, int64_t n_slots) {
-  const Rows rows = block.view(size_of(number));
-  require(!owners || owners->size() >= number.size(), "owners is too short");
-  int32_t* const to = owners ? owners->data() : nullptr;
-  OwnedRows placed = released([&] { return place_features(rows, number.data(), to, n_slots); });
-  return arrays_of(std::move(placed), n_slots);
+Arrays<> place(const RowArrays& block, const In<int32_t>& slots, bool keep) {
+  const Rows rows = block.view(size_of(slots));
+  return arrays_of(released([&] { return place_features(rows, slots.data(), keep); }));
+}
+
+std::pair<NumpyArray<int32_t>, int64_t> number_by_slots(const In<int32_t>& indices, const Out<int32_t>& slots,
+                                                        const Out<int32_t>& owners, int64_t n_slots) {
+  const int64_t n = size_of(indices);
+  require(n_slots >= 0 && size_of(owners) >= std::min(size_of(slots), n_slots + n), "owners is too short");
+  std::unique_ptr<int32_t[]> placed(new int32_t[n + 1]);
+  released([&] {
+    number_features(indices.data(), n, slots.data(), size_of(slots), owners.data(), n_slots, placed.get());
+    return 0;
+  });
+  return {numpy_array(std::move(placed), n), n_slots};
 }
 
 std::pair<NumpyArray<int32_t>, int64_t> number(const In<int32_t>& indices) {
@@ -174,8 +182,9 @@ void bind_core(nb::module_& module) {
            "order"_a = nb::none())
       .def_prop_ro("n_rows", &RowArrays::n_rows, "Rows of the block.")
       .def_prop_ro("n_visits", &RowArrays::n_visits, "Rows to visit, in their order.");
-  module.def("place_features", &place, "rows"_a, "number"_a.noconvert(), "owners"_a.noconvert().none(),
-             "n_slots"_a);
+  module.def("place_features", &place, "rows"_a, "slots"_a.noconvert(), "keep"_a = false);
+  module.def("number_features", &number_by_slots, "indices"_a.noconvert(), "slots"_a.noconvert(),
+             "owners"_a.noconvert(), "n_slots"_a);
   module.def("number_columns", &number, "indices"_a.noconvert());
   module.def("sparse_rows", &from_dense<float>, "matrix"_a.noconvert());
   module.def("sparse_rows", &from_dense<double>, "matrix"_a.noconvert());

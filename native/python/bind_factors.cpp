@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python names for the factorization kernels. Results never depend on how many threads there are: blocks that
-// share a row or column are learned in the order given, and everything else is computed row by row. Sizes are
-// checked here; numbers of rows are checked by the kernels. Structs of Python hold pointers into arrays,
-// which `keep_alive` keeps; arrays are taken as they are, since a converted copy would not be kept.
+// Python names for the factorization kernels. But for factor_hogwild, results never depend on how many
+// threads there are: blocks that share a row or column are learned in the order given, and everything else is
+// computed row by row. Sizes are checked here; numbers of rows are checked by the kernels. Structs of Python
+// hold pointers into arrays, which `keep_alive` keeps; arrays are taken as they are, since a converted copy
+// would not be kept.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -94,10 +95,49 @@ ItemLists lists_of(const In<int64_t>& indptr, const In<int32_t>& items, int64_t 
   return {indptr.data(), items.data()};
 }
 
+using Liked = std::optional<std::tuple<In<int64_t>, In<int32_t>, uint64_t>>;
+
+// Learns all entries of a single block by pieces of `size`, in this order, every piece by whichever thread is
+// free: threads share the tables without locks (Niu et al. 2011), so that results of several threads differ
+// from run to run, and those of one thread do not. Losses come by the place in the order.
+int32_t learn_hogwild(const FactorBlocks& blocks, In<int32_t> order, int64_t size, Table<float> users,
+                      Table<float> items, const FactorChoices& choices, Out<double> losses, int64_t n_threads,
+                      Liked liked) {
+  const FactorTables tables = tables_of(users, items);
+  const Entries& all = blocks.entries;
+  require(blocks.d == 1, "threads without locks need the entries in one block");
+  require(choices.rank > 0 && choices.rank <= tables.padded, "the rank does not fit the tables");
+  require(!choices.block_steps, "threads without locks take steps at every visit");
+  require(blocks.user_bounds[1] <= tables.n_users && blocks.item_bounds[1] <= tables.n_items,
+          "the bounds of the stripes do not fit");
+  require(size > 0 && losses.size() == order.size(), "losses needs one place per piece");
+  for (int64_t at = 0; at < size_of(order); ++at)
+    require(0 <= order.data()[at] && order.data()[at] * size < all.n,
+            "the order names a piece that is not there");
+  ItemLists lists = {};
+  if (liked) lists = lists_of(std::get<0>(*liked), std::get<1>(*liked), tables.n_users);
+  std::atomic<int32_t> status{kAllFine};
+  nb::gil_scoped_release release;
+  parallel_for(size_of(order), std::max<int64_t>(n_threads, 1), [&](int64_t at, int64_t) {
+    if (status != kAllFine) return;
+    const int64_t piece = order.data()[at], first = piece * size;
+    FactorBlock block = blocks.block(0);
+    block.entries = {all.users + first, all.items + first, all.values + first,
+                     all.weights ? all.weights + first : nullptr, std::min(size, all.n - first)};
+    if (liked) {
+      block.liked = &lists;
+      block.seed = splitmix64(std::get<2>(*liked) ^ splitmix64(static_cast<uint64_t>(piece)));
+    }
+    const FactorOutcome outcome = factor_kernels().learn(block, tables, choices);
+    losses.data()[at] = outcome.loss_sum;
+    if (outcome.status != kAllFine) status = outcome.status;
+  });
+  return status;
+}
+
 // Learns the blocks of a schedule; losses come by the place in it. Returns the worst status.
 int32_t learn(const FactorBlocks& blocks, In<int32_t> schedule, Table<float> users, Table<float> items,
-              const FactorChoices& choices, Out<double> losses, int64_t n_threads,
-              std::optional<std::tuple<In<int64_t>, In<int32_t>, uint64_t>> liked) {
+              const FactorChoices& choices, Out<double> losses, int64_t n_threads, Liked liked) {
   const FactorTables tables = tables_of(users, items);
   require(choices.rank > 0 && choices.rank <= tables.padded, "the rank does not fit the tables");
   require(!choices.block_steps || !choices.proximal(), "steps of a block allow no l1 and no floor at zero");
@@ -175,6 +215,7 @@ int64_t solve_als(const FactorSide& side, In<float> ridge, std::optional<In<floa
   require(0 < choices.rank && choices.rank <= side.padded, "the rank does not fit the factors");
   require(-1 <= choices.bias_at && choices.bias_at < choices.rank, "the bias is not one of the unknowns");
   require(size_of(ridge) == side.n, "ridge needs one number per row");
+  require(gram || !choices.zeros, "where zeros count, the gram must be given");
   const AlsTask task = {side, choices, ridge.data(),
                         data_of(gram, side.padded * side.padded, "gram does not fit the factors")};
   nb::gil_scoped_release release;
@@ -272,11 +313,10 @@ void bind_factors(nb::module_& module) {
   nb::class_<AlsChoices>(module, "AlsChoices")
       .def(
           "__init__",
-          [](AlsChoices* self, int rank, int cg_steps, int bias_at, float bias_ridge, bool nonnegative) {
-            *self = {rank, cg_steps, bias_at, bias_ridge, nonnegative};
-          },
+          [](AlsChoices* self, int rank, int cg_steps, int bias_at, float bias_ridge, bool nonnegative,
+             bool zeros) { *self = {rank, cg_steps, bias_at, bias_ridge, nonnegative, zeros}; },
           nb::kw_only(), "rank"_a, "cg_steps"_a = 0, "bias_at"_a = -1, "bias_ridge"_a = 0.0f,
-          "nonnegative"_a = false);
+          "nonnegative"_a = false, "zeros"_a = false);
   nb::class_<FactorBlocks>(module, "FactorBlocks")
       .def("__init__", &make_blocks, "users"_a.noconvert(), "items"_a.noconvert(), "values"_a.noconvert(),
            "weights"_a.noconvert().none(), "offsets"_a.noconvert(), "user_bounds"_a.noconvert(),
@@ -293,6 +333,9 @@ void bind_factors(nb::module_& module) {
              "item_stripes"_a, "seed"_a, "before"_a = 0);
   module.def("factor_learn", &learn, "blocks"_a, "schedule"_a, "users"_a.noconvert(), "items"_a.noconvert(),
              "choices"_a, "losses"_a.noconvert(), "n_threads"_a, "liked"_a.none() = nb::none());
+  module.def("factor_hogwild", &learn_hogwild, "blocks"_a, "order"_a, "size"_a, "users"_a.noconvert(),
+             "items"_a.noconvert(), "choices"_a, "losses"_a.noconvert(), "n_threads"_a,
+             "liked"_a.none() = nb::none());
   module.def("factor_pairs", &score_pairs, "users"_a, "items"_a, "user_table"_a, "item_table"_a, "mean"_a,
              "scores"_a.noconvert(), "n_threads"_a);
   module.def("factor_als", &solve_als, "side"_a, "ridge"_a, "gram"_a.none(), "choices"_a, "n_threads"_a);

@@ -163,16 +163,24 @@ void check(const HashOptions& options) {
   check_range(options.character_low, options.character_high);
 }
 
-// Each column is (kind, name, prefix).
-void make_recipe(Recipe* self, const std::vector<std::tuple<int32_t, std::string, std::string>>& columns,
-                 const Crosses& crosses, const std::vector<std::string>& stop_words,
-                 const HashOptions& options) {
+// Each column is (kind, name, prefix, separators, (centre, scale), knots, names of the knots).
+typedef std::tuple<int32_t, std::string, std::string, std::string, std::pair<double, double>,
+                   std::vector<double>, std::vector<std::string>>
+    ColumnParts;
+
+void make_recipe(Recipe* self, const std::vector<ColumnParts>& columns, const Crosses& crosses,
+                 const std::vector<std::string>& stop_words, const HashOptions& options) {
   check(options);
   require(!columns.empty(), "there must be a column");
   std::vector<Column> known;
-  for (const auto& [kind, name, prefix] : columns) {
-    require(kind >= kText && kind <= kNumber, "unknown kind of column");
-    known.push_back({kind, name, prefix});
+  for (const auto& [kind, name, prefix, separators, size, knots, knot_names] : columns) {
+    require(kind >= kText && kind <= kList, "unknown kind of column");
+    require(std::isfinite(size.first) && std::isfinite(size.second) && size.second > 0,
+            "a column's scale must be positive");
+    require(knots.size() == knot_names.size(), "each knot needs a name");
+    for (size_t k = 0; k < knots.size(); ++k)
+      require(std::isfinite(knots[k]) && (k == 0 || knots[k - 1] < knots[k]), "knots must increase");
+    known.push_back({kind, name, prefix, separators, size.first, size.second, knots, knot_names});
   }
   const int32_t n_columns = static_cast<int32_t>(known.size());
   for (const auto& pair : crosses)
@@ -229,18 +237,18 @@ nb::tuple hash_rows_of(const Recipe& recipe, nb::list columns, std::optional<Out
                         to_numpy(rows.values, rows.size()));
 }
 
-// Slots for indices, as place_features finds them; features without one are left out, unless their value is
-// not finite, which the scores must show.
-void take_slots(HashedRows& rows, const int32_t* slots) {
+// Slots for indices, as place_features finds them.
+void take_slots(HashedRows& rows, const int32_t* slots, bool keep) {
   int32_t* const index = rows.indices.data();
   float* const x = rows.values.data();
   int64_t k = 0, filled = 0;
   for (int64_t& end : rows.indptr) {
     for (; k < end; ++k) {
       const int32_t slot = slots[index[k]];
+      const bool finite = std::isfinite(x[k]);
       index[filled] = slot ? slot - 1 : 0;
-      x[filled] = x[k];
-      filled += slot != 0 || !std::isfinite(x[k]);
+      x[filled] = slot || !finite ? x[k] : 0;
+      filled += keep || slot != 0 || !finite;
     }
     end = filled;
   }
@@ -276,7 +284,7 @@ std::optional<Result<double>> score_rows(const Recipe& recipe, nb::list columns,
   {
     nb::gil_scoped_release release;
     HashedRows rows = hash_rows(task, hashing_threads);
-    if (slots) take_slots(rows, slots->data());
+    if (slots) take_slots(rows, slots->data(), bias.size() == 1);
     good = score_hashed(rows, table, scores.data(), n_threads);
   }
   if (!good) return std::nullopt;

@@ -120,20 +120,35 @@ TextNamer<F> named(F text) {
   return {text};
 }
 
-// The features of one column in one row. They all have the same value: 1, or the number in the column.
+// The features of one column in one row that take part in crosses. Those of a text are counts, worth 1 each.
 struct Features {
   std::vector<uint64_t> hashes;
+  std::vector<float> values;
   std::vector<std::string> names;  // only in rows that are read into the book of names
-  float value = 1;
-  bool is_number = false;
+  bool is_text = false;
 
   void clear() {
     hashes.clear();
+    values.clear();
     names.clear();
-    value = 1;
-    is_number = false;
+    is_text = false;
   }
 };
+
+// How people write that a category is missing, in lower case; an empty value is, too.
+inline bool is_missing_mark(Span value) {
+  constexpr const char* kMarks[] = {"?", "-", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"};
+  constexpr int64_t kLongest = 4;
+  if (value.size == 0) return true;
+  if (value.size > kLongest) return false;
+  char lower[kLongest];
+  for (int64_t k = 0; k < value.size; ++k)
+    lower[k] =
+        static_cast<char>(value.data[k] >= 'A' && value.data[k] <= 'Z' ? value.data[k] + 32 : value.data[k]);
+  for (const char* mark : kMarks)
+    if (static_cast<int64_t>(strlen(mark)) == value.size && !memcmp(mark, lower, strlen(mark))) return true;
+  return false;
+}
 
 class RowHasher {
  public:
@@ -142,13 +157,16 @@ class RowHasher {
         options_(recipe.options),
         words_(options_.lowercase, static_cast<uint32_t>(options_.min_letters)),
         features_(recipe.readers.size()),
-        row_(options_.n_bits, options_.is_signed) {}
+        copy_value_(static_cast<float>(1 / sqrt(static_cast<double>(options_.copies)))),
+        row_(options_.n_bits, options_.is_signed),
+        block_(options_.n_bits, options_.is_signed) {}
 
   // Rows of this plan follow, with about so many features in all.
   void begin(const Plan& plan, size_t likely) {
     plan_ = &plan;
     touched_.assign(plan.task.book ? NameBook::kSampledBuckets / 64 : 0, 0);
     row_.expect(likely);
+    if (!recipe_.is_one_text()) block_.expect(likely);
     rows_.reserve(likely);
   }
   void forget_rows() { rows_ = HashedRows(); }
@@ -158,13 +176,15 @@ class RowHasher {
     log_ = log;
     row_.clear();
     singles_.clear();
-    has_number_ = false;
-    for (size_t k = 0; k < features_.size(); ++k) read(k, row);
-    insert_singles();
-    add_crosses(false, 1);
-    write_out();
-    weigh(row);
-    if (has_number_) add_numbers();
+    single_values_.clear();
+    if (recipe_.is_one_text()) {
+      read_one_text(row);
+    } else {
+      for (size_t k = 0; k < features_.size(); ++k) read(k, row);
+      add_crosses(row);
+      insert_singles();
+      write_out();
+    }
     if (plan_->task.book) {
       const int32_t* const index = indices();
       for (size_t k = 0; k < row_.size(); ++k)
@@ -181,13 +201,28 @@ class RowHasher {
   size_t n_bytes() const {
     const size_t n_hashes =
         word_hashes_.capacity() + grams_.capacity() + singles_.capacity() + copied_.capacity();
-    return words_.n_bytes() + scratch_.capacity() + n_hashes * sizeof(uint64_t) + row_.n_bytes();
+    return words_.n_bytes() + scratch_.capacity() + n_hashes * sizeof(uint64_t) + row_.n_bytes() +
+           block_.n_bytes();
   }
 
  private:
   // Of the row that is being made.
   int32_t* indices() { return rows_.indices.data() + rows_.size(); }
   float* values() { return rows_.values.data() + rows_.size(); }
+
+  // The row is the block of its text, or the mark of a missing one.
+  void read_one_text(int64_t row) {
+    const ColumnReader& reader = recipe_.readers[0];
+    const Span value = plan_->task.fields[0].texts.at(row);
+    if (value.data) {
+      read_text(row_, reader, features_[0], value);
+    } else {
+      grams_.assign(1, reader.missing);
+      insert(row_, grams_, 1, 1, named([&](size_t) { return reader.label + kMissing; }));
+    }
+    write_out();
+    weigh(row, indices(), values(), row_.size());
+  }
 
   void read(size_t k, int64_t row) {
     const ColumnReader& reader = recipe_.readers[k];
@@ -197,12 +232,16 @@ class RowHasher {
     if (field.kind == kNumber) return read_number(reader, features, field.numbers[row]);
     const Span value = field.texts.at(row);
     if (!value.data) return read_missing(reader, features);
-    if (field.kind != kText) return read_category(reader, features, value);
-    insert_singles();
-    read_text(reader, features, value);
+    if (field.kind == kText) {
+      features.is_text = true;
+      read_text(block_, reader, features, value);
+      return close_block(row, 1);
+    }
+    if (is_missing_mark(value)) return read_missing(reader, features);
+    return field.kind == kList ? read_list(reader, features, value) : read_category(reader, features, value);
   }
 
-  void read_text(const ColumnReader& reader, Features& features, Span document) {
+  void read_text(RowSum& sum, const ColumnReader& reader, Features& features, Span document) {
     words_.read(document);
     const uint8_t* const bytes = words_.bytes();
     word_hashes_.resize(words_.count());
@@ -216,25 +255,25 @@ class RowHasher {
     }
     if (log_)
       log_->begin_page(reader.prefix, reinterpret_cast<const char*>(bytes), words_.bounds(), words_.count());
-    read_word_grams(reader, features);
-    if (options_.character_high > 0) read_character_grams(reader, features);
+    read_word_grams(sum, reader, features);
+    if (options_.character_high > 0) read_character_grams(sum, reader, features);
   }
 
   // An n-gram is the mix of the (n-1)-gram that starts with it and its last word.
-  void read_word_grams(const ColumnReader& reader, Features& features) {
+  void read_word_grams(RowSum& sum, const ColumnReader& reader, Features& features) {
     const size_t n_words = word_hashes_.size();
     grams_ = word_hashes_;
     for (size_t n = 1; n <= static_cast<size_t>(options_.word_high) && n <= n_words; ++n) {
       const size_t count = n_words - n + 1;
       for (size_t i = 0; n > 1 && i < count; ++i) grams_[i] = mix(grams_[i], word_hashes_[i + n - 1]);
       if (n < static_cast<size_t>(options_.word_low)) continue;
-      emit(reader, features, count, WordNamer{words_, reader.prefix, static_cast<uint32_t>(n)});
+      emit(sum, reader, features, count, WordNamer{words_, reader.prefix, static_cast<uint32_t>(n)});
     }
   }
 
   // All runs of low..high characters in <word>; of a word shorter than low, the whole. A mark alone is not a
   // feature.
-  void read_character_grams(const ColumnReader& reader, Features& features) {
+  void read_character_grams(RowSum& sum, const ColumnReader& reader, Features& features) {
     const uint64_t key = reader.key ^ kCharacterMark;
     const uint32_t low = static_cast<uint32_t>(options_.character_low);
     const uint32_t high = static_cast<uint32_t>(options_.character_high);
@@ -257,7 +296,7 @@ class RowHasher {
           runs.emplace_back(letters_[k], letters_[k + n] - letters_[k]);
           grams_.push_back(hash_bytes(word + runs.back().first, runs.back().second, key));
         }
-      emit(reader, features, grams_.size(), named([&](size_t k) {
+      emit(sum, reader, features, grams_.size(), named([&](size_t k) {
              const char* const text = reinterpret_cast<const char*>(word) + runs[k].first;
              return reader.prefix + "'" + std::string(text, runs[k].second) + "'";
            }));
@@ -265,86 +304,168 @@ class RowHasher {
   }
 
   void read_category(const ColumnReader& reader, Features& features, Span value) {
-    const std::string& label = reader.label;
+    emit_value(reader, features, reader.label, value, 1);
+    if (reader.separators.empty()) return;
+    find_parts(reader, value);
+    if (parts_.size() < 2) return;
+    const float share = static_cast<float>(1 / sqrt(static_cast<double>(parts_.size())));
+    for (Span part : parts_) {
+      const uint64_t hash = labelled(reader.part_label, part, reader.seed_key);
+      put(hash, share, named([&](size_t) { return name_of(reader.part_label, part); }));
+    }
+  }
+
+  void read_list(const ColumnReader& reader, Features& features, Span value) {
+    find_parts(reader, value);
+    const float share = static_cast<float>(1 / sqrt(static_cast<double>(parts_.size())));
+    for (Span part : parts_) emit_value(reader, features, reader.label, part, share);
+  }
+
+  // What is between separators, without spaces at the ends.
+  void find_parts(const ColumnReader& reader, Span value) {
+    parts_.clear();
+    for (int64_t start = 0, end; start <= value.size; start = end + 1) {
+      for (end = start; end < value.size && !reader.is_separator[value.data[end]];) ++end;
+      int64_t first = start, last = end;
+      while (first < last && value.data[first] == ' ') ++first;
+      while (first < last && value.data[last - 1] == ' ') --last;
+      if (first < last) parts_.push_back({value.data + first, last - first});
+    }
+  }
+
+  static std::string name_of(const std::string& label, Span value) {
+    return label + std::string(reinterpret_cast<const char*>(value.data), static_cast<size_t>(value.size));
+  }
+
+  uint64_t labelled(const std::string& label, Span value, uint64_t key) {
     const size_t size = label.size() + static_cast<size_t>(value.size);
     if (scratch_.size() < size + 16) scratch_.resize(size + 16);
     memcpy(scratch_.data(), label.data(), label.size());
     memcpy(scratch_.data() + label.size(), value.data, static_cast<size_t>(value.size));
-    emit_single(reader, features, hash_bytes(scratch_.data(), size, reader.seed_key), named([&](size_t) {
-                  return std::string(reinterpret_cast<const char*>(scratch_.data()), size);
-                }));
+    return hash_bytes(scratch_.data(), size, key);
   }
 
+  void emit_value(const ColumnReader& reader, Features& features, const std::string& label, Span value,
+                  float worth) {
+    const uint64_t hash = labelled(label, value, reader.seed_key);
+    emit_single(reader, features, hash, worth, named([&](size_t) { return name_of(label, value); }));
+  }
+
+  // The line, and the hats where there are knots; only these take part in crosses then.
   void read_number(const ColumnReader& reader, Features& features, double number) {
     if (isnan(number)) return read_missing(reader, features);
-    features.is_number = has_number_ = true;
-    features.value = static_cast<float>(number);
-    if (number == 0) return;
-    features.hashes.push_back(reader.number);
-    if (log_) features.names.push_back(reader.name);
+    const auto name = named([&](size_t) { return reader.name; });
+    const std::vector<double>& knots = reader.knots;
+    if (const float line = static_cast<float>((number - reader.centre) / reader.scale); line != 0) {
+      if (knots.empty())
+        emit_single(reader, features, reader.number, line, name);
+      else
+        put(reader.number, line, name);
+    }
+    if (knots.empty()) return;
+    const size_t next =
+        static_cast<size_t>(std::upper_bound(knots.begin(), knots.end(), number) - knots.begin());
+    if (next == 0) return emit_knot(reader, features, 0, 1);
+    if (next == knots.size() || number == knots[next - 1]) return emit_knot(reader, features, next - 1, 1);
+    const double t = (number - knots[next - 1]) / (knots[next] - knots[next - 1]);
+    emit_knot(reader, features, next - 1, static_cast<float>(1 - t));
+    emit_knot(reader, features, next, static_cast<float>(t));
+  }
+
+  void emit_knot(const ColumnReader& reader, Features& features, size_t knot, float worth) {
+    emit_single(reader, features, reader.knot_hashes[knot], worth,
+                named([&](size_t) { return reader.knot_names[knot]; }));
   }
 
   void read_missing(const ColumnReader& reader, Features& features) {
-    emit_single(reader, features, reader.missing, named([&](size_t) { return reader.label + kMissing; }));
+    emit_single(reader, features, reader.missing, 1, named([&](size_t) { return reader.label + kMissing; }));
   }
 
   // Hands over the first n hashes of grams_.
   template <typename Namer>
-  void emit(const ColumnReader& reader, Features& features, size_t n, const Namer& name) {
-    insert(grams_, n, 1, name);
+  void emit(RowSum& sum, const ColumnReader& reader, Features& features, size_t n, const Namer& name) {
+    insert(sum, grams_, n, 1, name);
     if (!reader.crossed) return;
     features.hashes.insert(features.hashes.end(), grams_.begin(), grams_.begin() + n);
     for (size_t i = 0; log_ && i < n; ++i) features.names.push_back(name.text(i));
   }
 
+  template <typename Namer>
+  void emit_single(const ColumnReader& reader, Features& features, uint64_t hash, float value,
+                   const Namer& name) {
+    put(hash, value, name);
+    if (!reader.crossed) return;
+    features.hashes.push_back(hash);
+    features.values.push_back(value);
+    if (log_) features.names.push_back(name.text(0));
+  }
+
   // Features that come alone wait for their neighbours: to insert one costs almost as much as to insert ten.
   template <typename Namer>
-  void emit_single(const ColumnReader& reader, Features& features, uint64_t hash, const Namer& name) {
+  void put(uint64_t hash, float value, const Namer& name) {
     if (log_ || options_.copies > 1) {
-      grams_.assign(1, hash);
-      return emit(reader, features, 1, name);
+      alone_.assign(1, hash);
+      return insert(row_, alone_, 1, value * copy_value_, name);
     }
     singles_.push_back(hash);
-    if (reader.crossed) features.hashes.push_back(hash);
+    single_values_.push_back(value);
   }
 
   void insert_singles() {
-    if (singles_.empty()) return;
     row_.make_room(singles_.size());
-    row_.add<false>(singles_.data(), singles_.size(), 1, nullptr);
+    for (size_t k = 0; k < singles_.size(); ++k) row_.add_hash(singles_[k], single_values_[k]);
     singles_.clear();
+    single_values_.clear();
   }
 
-  // Those with numbers, or those without.
-  void add_crosses(bool of_numbers, float factor) {
+  // The words of a block are weighed by themselves and added to the row, behind all that came before.
+  void close_block(int64_t row, float factor) {
+    insert_singles();
+    const size_t n = block_.size();
+    block_indices_.resize(n);
+    block_values_.resize(n);
+    for (size_t k = 0; k < n; ++k) {
+      block_indices_[k] = static_cast<int32_t>(block_.bucket(k));
+      block_values_[k] = block_.value(k);
+    }
+    block_.clear();
+    weigh(row, block_indices_.data(), block_values_.data(), n);
+    row_.make_room(n);
+    for (size_t k = 0; k < n; ++k)
+      row_.add_value(static_cast<uint32_t>(block_indices_[k]), block_values_[k] * factor);
+  }
+
+  void add_crosses(int64_t row) {
     for (const auto& pair : recipe_.crosses) {
       const Features &a = features_[pair.first], &b = features_[pair.second];
-      if ((a.is_number || b.is_number) != of_numbers) continue;
-      for (size_t i = 0; i < a.hashes.size(); ++i) {
-        grams_.resize(b.hashes.size());
-        for (size_t k = 0; k < b.hashes.size(); ++k) grams_[k] = mix(a.hashes[i], b.hashes[k]);
-        insert(grams_, grams_.size(), a.value * b.value * factor,
-               named([&](size_t k) { return a.names[i] + "#" + b.names[k]; }));
+      const auto name_of_pair = [&](size_t i, size_t k) { return a.names[i] + "#" + b.names[k]; };
+      if (b.is_text) {  // words of b with each feature of a: a block each, unless these are words, too
+        for (size_t i = 0; i < a.hashes.size(); ++i) {
+          grams_.resize(b.hashes.size());
+          for (size_t k = 0; k < b.hashes.size(); ++k) grams_[k] = mix(a.hashes[i], b.hashes[k]);
+          insert(block_, grams_, grams_.size(), 1, named([&](size_t k) { return name_of_pair(i, k); }));
+          if (!a.is_text) close_block(row, a.values[i]);
+        }
+        if (a.is_text) close_block(row, 1);
+        continue;
+      }
+      for (size_t k = 0; k < b.hashes.size(); ++k) {
+        if (a.is_text) {
+          grams_.resize(a.hashes.size());
+          for (size_t i = 0; i < a.hashes.size(); ++i) grams_[i] = mix(a.hashes[i], b.hashes[k]);
+          insert(block_, grams_, grams_.size(), 1, named([&](size_t i) { return name_of_pair(i, k); }));
+          close_block(row, b.values[k]);
+          continue;
+        }
+        for (size_t i = 0; i < a.hashes.size(); ++i)
+          put(mix(a.hashes[i], b.hashes[k]), a.values[i] * b.values[k],
+              named([&](size_t) { return name_of_pair(i, k); }));
       }
     }
   }
 
-  // Numbers, and crosses with them, come to the row when it has been weighed.
-  void add_numbers() {
-    for (size_t k = 0; k < row_.size(); ++k) row_.set(k, values()[k]);
-    const float factor = static_cast<float>(1 / sqrt(static_cast<double>(options_.copies)));
-    for (size_t k = 0; k < features_.size(); ++k) {
-      const Features& own = features_[k];
-      if (!own.is_number) continue;
-      insert(own.hashes, own.hashes.size(), own.value * factor,
-             named([&](size_t) { return recipe_.readers[k].name; }));
-    }
-    add_crosses(true, factor);
-    write_out();
-  }
-
   template <typename Namer>
-  void insert(const std::vector<uint64_t>& hashes, size_t n, float value, const Namer& name) {
+  void insert(RowSum& sum, const std::vector<uint64_t>& hashes, size_t n, float value, const Namer& name) {
     for (int32_t copy = 0; copy < options_.copies; ++copy) {
       const uint64_t* these = hashes.data();
       if (copy) {
@@ -352,17 +473,17 @@ class RowHasher {
         for (size_t i = 0; i < n; ++i) copied_[i] = copy_hash(hashes[i], static_cast<uint64_t>(copy));
         these = copied_.data();
       }
-      row_.make_room(n);
+      sum.make_room(n);
       // The row is weighed soon. Asked for now, the counts come while features are added up.
       const uint32_t* const counts = plan_->counts_and_weighs() ? nullptr : plan_->task.document_counts;
       if (counts)
         for (size_t i = 0; i < n; ++i) PREFETCH(counts + bucket_of(these[i], options_.n_bits));
       if (!log_) {
-        row_.add<false>(these, n, value, nullptr);
+        sum.add<false>(these, n, value, nullptr);
         continue;
       }
       is_new_.resize(n);
-      row_.add<true>(these, n, value, is_new_.data());
+      sum.add<true>(these, n, value, is_new_.data());
       for (size_t i = 0; i < n; ++i) {
         if (!is_new_[i]) continue;
         name.log(*log_, bucket_of(these[i], options_.n_bits), static_cast<uint32_t>(these[i]), i);
@@ -380,11 +501,8 @@ class RowHasher {
     }
   }
 
-  // Counts to values. What has come into the row so far are words, categories and crosses of such.
-  void weigh(int64_t row) {
-    const size_t n = row_.size();
-    const int32_t* const index = indices();
-    float* const x = values();
+  // Counts to values, of one block.
+  void weigh(int64_t row, const int32_t* index, float* x, size_t n) {
     if (options_.weighting == kBinary)
       for (size_t k = 0; k < n; ++k) x[k] = static_cast<float>((x[k] > 0) - (x[k] < 0));
     if (options_.weighting == kLog)
@@ -416,15 +534,18 @@ class RowHasher {
   const HashOptions& options_;
   const Plan* plan_ = nullptr;
   Words words_;
-  std::vector<uint64_t> word_hashes_, grams_, singles_, copied_;
+  std::vector<uint64_t> word_hashes_, grams_, singles_, alone_, copied_;
+  std::vector<float> single_values_, block_values_;
+  std::vector<int32_t> block_indices_;
+  std::vector<Span> parts_;
   std::vector<uint32_t> letters_;
   std::vector<uint8_t> scratch_, is_new_;
   std::vector<Features> features_;
   std::vector<uint64_t> touched_;
   NameLog* log_ = nullptr;
-  bool has_number_ = false;
+  const float copy_value_;  // of one copy of a feature that is worth 1
   HashedRows rows_;
-  RowSum row_;
+  RowSum row_, block_;
 };
 
 }  // namespace steepest

@@ -29,7 +29,6 @@ class RowSum {
   size_t size() const { return n_; }
   uint32_t bucket(size_t k) const { return static_cast<uint32_t>(table_[slots_[k]] >> 32) - 1; }
   float value(size_t k) const { return float_of(static_cast<uint32_t>(table_[slots_[k]])); }
-  void set(size_t k, float value) { table_[slots_[k]] = table_[slots_[k]] >> 32 << 32 | bits_of(value); }
 
   // Adds value, or -value by the sign bit, for each of n hashes; there must be room. On request shows
   // for each whether its bucket is new in the row.
@@ -51,6 +50,22 @@ class RowSum {
       if (kShowNew) is_new[i] = entry == 0;
     }
     n_ = size;
+  }
+
+  // Adds a value to a bucket; there must be room.
+  void add_value(uint32_t bucket, float value) {
+    const size_t slot = slot_of(bucket);
+    const uint64_t entry = table_[slot];
+    const float sum = float_of(static_cast<uint32_t>(entry)) + value;
+    table_[slot] = (uint64_t{bucket} + 1) << 32 | bits_of(sum);
+    slots_[n_] = static_cast<uint32_t>(slot);
+    n_ += entry == 0;
+  }
+
+  // The same for a hash, with its sign.
+  void add_hash(uint64_t hash, float value) {
+    const uint32_t top = static_cast<uint32_t>(hash >> 32);
+    add_value(top & mask_, float_of(bits_of(value) ^ (top & sign_)));
   }
 
   // For n more. The table stays at most a quarter full, since a second probe costs a branch that is missed.

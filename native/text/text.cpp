@@ -117,10 +117,8 @@ void Recipe::give_back(RowHashers hashers) const {
 
 HashedRows hash_rows(const HashTask& task, int n_threads) {
   const std::vector<int64_t> starts = row_starts(task);
-  // Numbers come into a row after its words were weighed, so then rows cannot wait until all are there.
-  const bool has_numbers = std::any_of(task.fields.begin(), task.fields.end(),
-                                       [](const Field& field) { return field.kind == kNumber; });
-  if (task.count_documents && task.document_counts && has_numbers) n_threads = 1;
+  // Other blocks come into a row after its words were weighed, so then rows cannot wait until all are there.
+  if (task.count_documents && task.document_counts && !task.recipe.is_one_text()) n_threads = 1;
   const int64_t n_parts = parts_for(starts.back(), n_threads, kBytesPerThread);
   const Plan plan(task, n_parts);
   RowHashers parts = task.recipe.borrow(n_parts);

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of named columns become hashed sparse rows.
 //
-// A text column gives the hash of each word, n-grams of words as mixed hashes, and character n-grams inside
-// words; a category gives hash("column=value"), a number hash("column") with the number as value, a missing
-// value hash("column=<missing>"). A cross of two columns gives mix(a, b) for each pair of their features. In
-// a row, features that meet in a bucket are added up. Counts are then weighed and the row is scaled to length
-// 1; numbers, and crosses with them, are added afterwards and keep their size. Rows are split among threads
-// and come out in order, so the result does not depend on the number of threads.
+// A row is made of blocks, one per column and one per cross; features that meet in a bucket are added up.
+//   text      the hash of each word, n-grams of words as mixed hashes, and character n-grams inside words;
+//             counts are weighed and the block is scaled to length 1
+//   category  hash("column=value"), worth 1; with separators also hash("column:part"), 1/sqrt(parts) each
+//   list      hash("column=value") of each of n values, worth 1/sqrt(n)
+//   number    hash("column"), worth (x - centre) / scale; with knots k_0 < ... < k_m also the hats
+//             hash("column~k_i"), worth 1 - t and t between two knots and 1 beyond the outermost
+//   missing   hash("column=<missing>"), worth 1
+// A cross of two columns gives mix(a, b) for each pair of their features, worth the product; a number takes
+// part with its hats if it has knots. Crosses with a text are weighed and scaled as texts are, by themselves.
+// Rows are split among threads and come out in order, so the result does not depend on the number of threads.
 #pragma once
 #include <stdint.h>
 
@@ -26,7 +31,7 @@ namespace steepest {
 
 constexpr char kMissing[] = "<missing>";
 
-enum FieldKind { kText, kCategory, kNumber };
+enum FieldKind { kText, kCategory, kNumber, kList };
 enum Weighting { kCount, kBinary, kLog };
 
 // Texts as spans of their own, or one behind the other as Arrow keeps them; no data: missing.
@@ -69,8 +74,12 @@ struct HashOptions {
 
 struct Column {
   int32_t kind;
-  std::string name;    // empty for a text that is alone
-  std::string prefix;  // of the names of its words: distinguishes two texts
+  std::string name;             // empty for a text that is alone
+  std::string prefix;           // of the names of its words: distinguishes two texts
+  std::string separators = "";  // bytes between the values of a list, or the parts of a category; none: whole
+  double centre = 0, scale = 1;              // of a number
+  std::vector<double> knots = {};            // of a number, increasing
+  std::vector<std::string> knot_names = {};  // what is hashed for each, "column~knot"
 };
 
 // Which words to leave out, by hash.
@@ -103,12 +112,19 @@ struct ColumnReader : Column {
         key(field_key(name, seed)),
         missing(hash_string(label + kMissing, seed_key)),
         number(hash_string(name, seed_key)),
-        stop_words(kind == kText ? stop_words : std::vector<std::string>(), key) {}
+        part_label(name + ":"),
+        stop_words(kind == kText ? stop_words : std::vector<std::string>(), key) {
+    for (const std::string& knot : knot_names) knot_hashes.push_back(hash_string(knot, seed_key));
+    for (char letter : separators) is_separator[static_cast<uint8_t>(letter)] = true;
+  }
 
   bool crossed;
   std::string label;         // in front of values
   uint64_t seed_key, key;    // of values, and of words
   uint64_t missing, number;  // the hashes of these features
+  std::string part_label;    // in front of the parts of a category
+  std::vector<uint64_t> knot_hashes;
+  bool is_separator[256] = {};
   StopWords stop_words;
 };
 
@@ -128,6 +144,9 @@ class Recipe {
   // Hashers for n threads.
   RowHashers borrow(int64_t n) const;
   void give_back(RowHashers hashers) const;
+
+  // One text and nothing else: the row is its block.
+  bool is_one_text() const { return readers.size() == 1 && readers[0].kind == kText && crosses.empty(); }
 
   const HashOptions options;
   const Crosses crosses;

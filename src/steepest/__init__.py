@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from steepest.data.tables.json_lines import scan_jsonl
     from steepest.engine.history import History
     from steepest.engine.loop import Monitor
-    from steepest.errors import DataError, ModelFileError, NotConverged, ParameterError
+    from steepest.errors import ColumnWarning, DataError, ModelFileError, NotConverged, ParameterError
     from steepest.features.hasher import Hasher
     from steepest.learners.base import Learner, Progress
+    from steepest.learners.losses import losses
     from steepest.learners.network.graph import Graph
     from steepest.models.base import load
     from steepest.models.factorization import MatrixFactorization
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from steepest.models.radial import RBFClassifier, RBFRegressor
     from steepest.models.ranking import LinearRanker
     from steepest.models.text import TextClassifier
+    from steepest.report import plots as plot
     from steepest.select.cross_validate import cross_validate
     from steepest.select.path import regularization_path
     from steepest.select.race import race
@@ -64,6 +66,7 @@ __all__ = [
     "LP",
     "Adam",
     "Chunk",
+    "ColumnWarning",
     "DataError",
     "EarlyStopping",
     "ElasticNet",
@@ -105,6 +108,8 @@ __all__ = [
     "from_ratings",
     "leave_k_out",
     "load",
+    "losses",
+    "plot",
     "race",
     "regularization_path",
     "scan",

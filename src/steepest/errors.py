@@ -43,7 +43,7 @@ class ParameterError(ValueError):
     >>> import steepest as st
     >>> st.LinearClassifier(penalty="l3").fit([[1.0], [2.0]], [0, 1])
     Traceback (most recent call last):
-    steepest.errors.ParameterError: penalty='l3' is unknown; choose one of none, l2, l1, elasticnet, lp
+    steepest.errors.ParameterError: penalty='l3' is unknown; choose one of none, l2, l1, elasticnet, lp, norm2, max
     """
 
 
@@ -58,4 +58,18 @@ class NotConverged(UserWarning):
     ...     model = st.LinearRegressor(solver="cg", tol=1e-6).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
     >>> model.predict([[3.0]]).round(3).tolist()
     [7.0]
+    """
+
+
+class ColumnWarning(UserWarning):
+    """A column of a table deserves a second look: it is like an id, or predicts the label almost perfectly by itself.
+
+    Examples
+    --------
+    >>> import warnings, steepest as st
+    >>> rows = [{"size": i % 7, "paid": "yes" if i % 2 else "no"} for i in range(200)]
+    >>> with warnings.catch_warnings(record=True) as seen:
+    ...     _ = st.Hasher().survey(rows, [i % 2 for i in range(200)])
+    >>> str(seen[0].message).partition(":")[0]
+    "column 'paid' alone predicts the label almost perfectly"
     """

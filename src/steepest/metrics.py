@@ -11,7 +11,7 @@ from steepest.data.chunk import Array
 
 
 class ClassificationMetrics:
-    """Rows, mean loss, accuracy, and precision, recall and F1 of each class, all counted by weight."""
+    """Rows, mean loss, accuracy, error (the mean 0/1 loss), and precision, recall and F1 of each class, by weight."""
 
     def __init__(self, classes: Array) -> None:
         self.classes = classes
@@ -38,6 +38,7 @@ class ClassificationMetrics:
             "rows": self.rows,
             "loss": self.loss / total,
             "accuracy": float(right.sum()) / total,
+            "error": 1.0 - float(right.sum()) / total,
             "majority": float(self.confusion.sum(axis=1).max(initial=0)) / total,
             "macro_f1": float(np.nanmean(f1)) if len(f1) else math.nan,
             "classes": [
@@ -71,6 +72,7 @@ class MultiLabelMetrics:
             "rows": self.rows,
             "loss": self.loss / total,
             "accuracy": self.exact / total,
+            "error": 1.0 - self.exact / total,
             "micro_precision": self.hits / self.predicted if self.predicted else 0.0,
             "micro_recall": self.hits / self.true if self.true else 0.0,
             "micro_f1": 2 * self.hits / (self.predicted + self.true) if self.predicted + self.true else 0.0,

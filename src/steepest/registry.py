@@ -35,6 +35,7 @@ PUBLIC: dict[str, str] = {
     "NetworkClassifier": "models.network",
     "NetworkRegressor": "models.network",
     "NotConverged": "errors",
+    "ColumnWarning": "errors",
     "ParameterError": "errors",
     "Progress": "learners.base",
     "Quantile": "models.options",
@@ -52,6 +53,8 @@ PUBLIC: dict[str, str] = {
     "from_ratings": "data.readers.ratings",
     "leave_k_out": "data.splits",
     "load": "models.base",
+    "losses": "learners.losses",
+    "plot": "report.plots",
     "race": "select.race",
     "regularization_path": "select.path",
     "scan": "data.scan",
@@ -66,6 +69,9 @@ PUBLIC: dict[str, str] = {
     "split_by_time": "data.splits",
     "tune": "select.tune",
 }
+
+# Public names that are whole modules.
+MODULES = frozenset({"plot"})
 
 # The classes that a model file may name; no other name in a file is ever imported.
 MODELS = frozenset(
@@ -86,4 +92,5 @@ MODELS = frozenset(
 
 def find(name: str) -> Any:
     """The public object of this name."""
-    return getattr(import_module(f"steepest.{PUBLIC[name]}"), name)
+    module = import_module(f"steepest.{PUBLIC[name]}")
+    return module if name in MODULES else getattr(module, name)

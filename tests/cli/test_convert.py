@@ -118,7 +118,9 @@ def test_raw_rows_stay_raw_and_come_back_the_same(table, tmp_path, way):
         hasher = st.Hasher(n_bits=16)
         source = st.scan(path, **roles).with_encoder(lambda batch: hasher.to_chunk(batch.columns))
         chunk = concatenate(list(source))
-        return [chunk.indptr, chunk.indices, chunk.values, chunk.y, chunk.weight], dict(hasher.columns_)
+        return [chunk.indptr, chunk.indices, chunk.values, chunk.y, chunk.weight], {
+            column.name: column.kind for column in hasher.columns_
+        }
 
     (before, kinds), (after, other_kinds) = hashed(table), hashed(tmp_path / way)
     assert kinds == other_kinds

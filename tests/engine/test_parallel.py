@@ -134,6 +134,53 @@ def test_bytes_of_every_round_stand_in_the_history():
     assert sent["topk"] < sent["delta"]
 
 
+def test_the_server_sends_back_as_little_as_the_shards_send():
+    X, y = sparse_problem(n_rows=600, n_features=3000, density=0.003, seed=8)
+    down, up = {}, {}
+    for send in ("full", "delta", "topk", "float16"):
+        history = make("mixing", parallel=st.Mixing(5, send=send)).fit(X, y).history_
+        down[send], up[send] = (sum(history.column(f"bytes_{way}")) for way in ("down", "up"))
+    assert down["topk"] < down["delta"] < 0.7 * down["full"]
+    assert down["float16"] < 0.7 * down["full"]
+    assert all(down[send] < 2 * up[send] for send in down)
+
+
+@pytest.mark.parametrize("how", ["full", "delta", "topk", "float16"])
+@pytest.mark.parametrize("average", [True, False])
+def test_what_shards_have_of_the_common_state_follows_it(how, average):
+    X, y = sparse_problem(n_rows=3000, seed=5)
+    common = st.LinearClassifier(random_state=0, solver="sgd", average=average).fit(X[:1500], y[:1500]).learner_
+    common.keep_whole_tables()
+    sent, sizes, gaps = None, [], []
+    for start in range(1500, 3000, 500):
+        base, sent, n_bytes = common.send_back(sent or None, how)
+        sizes.append(n_bytes)
+        gaps.append(np.abs(base.arrays["v"] - common.arrays["v"]).max() / np.abs(common.arrays["v"]).max())
+        assert base.rows_learned == common.rows_learned
+        np.testing.assert_array_equal(base.arrays["clock"], common.arrays["clock"])
+        np.testing.assert_array_equal(base.arrays["bias"], common.arrays["bias"])
+        if how in ("full", "delta"):
+            assert base is common
+        common.step(next(iter(st.from_arrays(X[start : start + 500], y[start : start + 500]))))
+        common.apply_penalty()
+    assert max(gaps) <= (1e-3 if how == "float16" else 0.0)
+    tables = sum(common.arrays[name].nbytes for name in ("v", "average") if name in common.arrays)
+    assert max(sizes) <= tables + 1000
+    for _ in range(60):  # nothing more is learned: all that was left out arrives in the end
+        base, sent, n_bytes = common.send_back(sent or None, how)
+    for name in ("v", "average") if average else ("v",):
+        np.testing.assert_allclose(base.arrays[name], common.arrays[name], rtol=1e-4, atol=1e-6)
+    if how in ("delta", "topk"):
+        assert n_bytes < 2000  # nothing but small arrays
+
+
+def test_delta_is_dense_where_places_would_cost_more():
+    everything, little = np.ones((100, 2)), np.zeros((100, 2))
+    little[3, 1] = 1
+    assert compress(everything, "delta", 4)[1] == 800
+    assert compress(little, "delta", 4)[1] == 8
+
+
 def test_what_is_not_sent_waits():
     change = np.array([[3.0], [0.0], [-5.0], [0.1], [0.2]])
     sent, n_bytes = compress(change, "topk", 4)

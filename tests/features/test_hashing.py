@@ -314,10 +314,33 @@ recipes = st.builds(
     seed=st.integers(0, 2**64 - 1),
     stop_words=st.sampled_from([(), ("ab", "a")]),
 )
+
+
+def column(kind, name, separators="", **more):
+    return reference.Column(kind, name, separators, **more)
+
+
+def bent(name):
+    knots = (-2.5, -1.0, 0.25, 4.0)
+    return column(reference.NUMBER, name, centre=1, scale=3, knots=knots, knot_names=[f"{name}~{k}" for k in knots])
+
+
 LAYOUTS = [
-    ([(reference.TEXT, "")], []),
-    ([(reference.TEXT, "t"), (reference.CATEGORY, "u"), (reference.NUMBER, "p")], [(0, 1), (1, 2)]),
-    ([(reference.NUMBER, "p"), (reference.TEXT, "t"), (reference.TEXT, "s")], [(1, 2), (0, 1)]),
+    ([column(reference.TEXT, "")], []),
+    ([column(reference.TEXT, "t"), column(reference.CATEGORY, "u"), column(reference.NUMBER, "p")], [(0, 1), (1, 2)]),
+    (
+        [
+            column(reference.NUMBER, "p", centre=-0.5, scale=2.5),
+            column(reference.TEXT, "t"),
+            column(reference.TEXT, "s"),
+        ],
+        [(1, 2), (0, 1)],
+    ),
+    (
+        [bent("p"), column(reference.CATEGORY, "u", "_- "), column(reference.LIST, "l", "|;"), bent("q")],
+        [(0, 1), (2, 1), (0, 3)],
+    ),
+    ([bent("p"), column(reference.TEXT, "t"), column(reference.LIST, "l", "|")], [(0, 1), (1, 2)]),
 ]
 
 
@@ -326,10 +349,12 @@ def run_kernel(columns, table, crosses, recipe, n_threads=1, book=None):
 
 
 def prepare(columns, table, crosses, recipe):
-    heads = [(kind, name, "") for kind, name in columns]
+    heads = [
+        (c.kind, c.name, "", c.separators, (c.centre, c.scale), list(c.knots), list(c.knot_names)) for c in columns
+    ]
     fields = [
-        np.array([np.nan if v is None else v for v in values]) if kind == reference.NUMBER else values
-        for (kind, _), values in zip(columns, table, strict=True)
+        np.array([np.nan if v is None else v for v in values]) if c.kind == reference.NUMBER else values
+        for c, values in zip(columns, table, strict=True)
     ]
     options = kernels.HashOptions(
         n_bits=recipe.n_bits,
@@ -353,13 +378,14 @@ def test_rows_equal_their_definition(data, recipe, layout):
     n_rows = data.draw(st.integers(1, 4))
     kinds = {
         reference.TEXT: documents,
-        reference.CATEGORY: st.text(max_size=20),
-        reference.NUMBER: st.sampled_from([0.0, 1.0, -2.5]),
+        reference.CATEGORY: st.text(max_size=20) | st.sampled_from(["NaN", "?", "a_b c", "-", " a- b"]),
+        reference.LIST: st.lists(st.sampled_from(["a", " b", "é", "", "None"]), max_size=4).map("|".join),
+        reference.NUMBER: st.sampled_from([0.0, 1.0, -2.5, 0.25, 4.5, -3.0]) | st.floats(-3, 5, width=32),
     }
-    table = [data.draw(st.lists(st.none() | kinds[kind], min_size=n_rows, max_size=n_rows)) for kind, _ in columns]
+    table = [data.draw(st.lists(st.none() | kinds[c.kind], min_size=n_rows, max_size=n_rows)) for c in columns]
     indptr, indices, values = run_kernel(columns, table, crosses, recipe)
     for i in range(n_rows):
-        expected = reference.hash_row(columns, [column[i] for column in table], crosses, recipe)
+        expected = reference.hash_row(columns, [values[i] for values in table], crosses, recipe)
         where = indices[indptr[i] : indptr[i + 1]].tolist()
         assert len(set(where)) == len(where)
         assert set(where) == set(expected)
@@ -370,7 +396,7 @@ def test_rows_equal_their_definition(data, recipe, layout):
 
 @given(st.lists(st.none() | st.binary(max_size=200), min_size=1, max_size=8), recipes)
 def test_any_bytes_are_welcome(rows, recipe):
-    indptr, indices, values = run_kernel([(reference.TEXT, "")], [rows], [], recipe)
+    indptr, indices, values = run_kernel([column(reference.TEXT, "")], [rows], [], recipe)
     assert len(indptr) == len(rows) + 1
     assert ((indices >= 0) & (indices < 1 << recipe.n_bits)).all()
     assert np.isfinite(values).all()
@@ -432,7 +458,12 @@ def test_damaged_arguments_are_refused():
     with pytest.raises(ValueError, match="one flag per text"):
         kernels.hash_texts((data, np.array([0, 3]), np.ones(2, np.uint8)), 0)
     with pytest.raises(ValueError, match="a cross names a column"):
-        run_kernel([(reference.TEXT, "")], [["a"]], [(0, 1)], reference.Recipe())
+        run_kernel([column(reference.TEXT, "")], [["a"]], [(0, 1)], reference.Recipe())
+    knots = column(reference.NUMBER, "p", knots=(1.0, 1.0), knot_names=("a", "b"))
+    with pytest.raises(ValueError, match="knots must increase"):
+        run_kernel([knots], [[1.0]], [], reference.Recipe())
+    with pytest.raises(ValueError, match="scale must be positive"):
+        run_kernel([column(reference.NUMBER, "p", scale=0.0)], [[1.0]], [], reference.Recipe())
 
 
 # ----------------------------------------------------------------------------------------------------------- the Hasher
@@ -490,6 +521,10 @@ def test_copies_share_the_length_of_a_feature():
     assert {hasher.bucket("york", copy=c) for c in range(3)} < set(three)
 
 
+def kinds_of(hasher):
+    return {column.name: column.kind for column in hasher.columns_}
+
+
 def test_crosses_come_beside_the_plain_features():
     hasher = Hasher(24, cross=(("text", "user"),), norm=None, names=100, weighting="count")
     rows = rows_of(hasher.to_chunk([{"text": "free money money", "user": 17}], learn=True))
@@ -497,7 +532,7 @@ def test_crosses_come_beside_the_plain_features():
     assert {abs(rows[0][hasher.bucket(name)]) for name in ("money", "money#user=17")} == {2.0}
     assert set(rows[0]) == {hasher.bucket(name) for name in names}
     assert hasher.names_of([hasher.bucket(name) for name in names]) == [[name] for name in names]
-    assert hasher.columns_ == (("text", "text"), ("user", "category"))
+    assert kinds_of(hasher) == {"text": "text", "user": "category"}
 
 
 def test_crosses_with_numbers_carry_the_product():
@@ -511,16 +546,16 @@ def test_crosses_with_numbers_carry_the_product():
 def test_kinds_of_columns_are_guessed_once():
     hasher = Hasher(20)
     hasher.to_chunk(RECORDS)
-    assert hasher.columns_ == (("text", "text"), ("user", "number"), ("price", "number"), ("vip", "category"))
+    assert kinds_of(hasher) == {"text": "text", "user": "number", "price": "number", "vip": "category"}
     before = hasher.to_chunk([{"text": "oneword", "user": 1, "price": 1, "vip": "never seen"}])
-    assert hasher.columns_[0] == ("text", "text")
+    assert kinds_of(hasher)["text"] == "text"
     assert len(before.indices) == 4
 
 
 def test_named_columns_are_used_and_no_others():
     hasher = Hasher(20, text="text", categorical=["user"])
     hasher.to_chunk(RECORDS)
-    assert hasher.columns_ == (("text", "text"), ("user", "category"))
+    assert kinds_of(hasher) == {"text": "text", "user": "category"}
 
 
 def arrow_tables(records):
@@ -580,7 +615,7 @@ def test_missing_values_are_features_of_their_own():
     assert len(rows[0]) == 3
     assert missing["text"] not in rows[1]
     assert missing["price"] in rows[1]
-    assert hasher.bucket("user=") in rows[1]
+    assert missing["user"] in rows[1]
     assert rows_of(Hasher(22).to_chunk([None]))[0].keys() == {Hasher(22).bucket("<missing>")}
 
 
@@ -693,7 +728,8 @@ def test_auto_weighs_by_tfidf_once_texts_were_learned():
         Hasher(14, weighting="tfidf").fit(texts).to_chunk(texts)
     )
     prices = [{"user": "u", "price": 3.0}, {"user": "v", "price": 1.0}]
-    assert rows_of(Hasher(14).fit(prices).to_chunk(prices)) == rows_of(Hasher(14, weighting="count").to_chunk(prices))
+    counted = Hasher(14, weighting="count").fit(prices)
+    assert rows_of(Hasher(14).fit(prices).to_chunk(prices)) == rows_of(counted.to_chunk(prices))
 
 
 def test_document_counts_stream():
@@ -823,13 +859,13 @@ def test_long_names_are_cut_between_characters():
 
 def test_a_row_that_is_read_alone_has_the_values_that_it_has_among_others():
     rows = [{"text": "free money", "price": 3e6}, {"text": "dear money", "price": 1e6}]
-    hasher = Hasher(12, names=20, numeric="price", text="text", scale_numbers=True).fit(rows)
-    sizes = hasher.number_sizes_.copy()
+    hasher = Hasher(12, names=20, numeric="price", text="text").fit(rows)
+    columns = hasher.columns_
     row, own, _ = hasher.read_row(rows[0])
     alone = hasher.to_chunk(rows[:1])
     np.testing.assert_array_equal(row.indices, alone.indices)
     np.testing.assert_array_equal(row.values, alone.values)
-    np.testing.assert_array_equal(hasher.number_sizes_, sizes)
+    assert hasher.columns_ == columns
     assert sorted(name for names in own for name in names) == ["free", "money", "price"]
 
 

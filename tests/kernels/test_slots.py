@@ -187,22 +187,31 @@ def place_natively(indptr, indices, values, order, *slots):
     return kernels.place_features(kernels.Rows(indptr, indices, values, order=order), *slots)
 
 
-@pytest.mark.parametrize("learning", [True, False])
+@pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("ordered", [True, False])
-def test_places_are_those_of_the_definition(learning, ordered):
+def test_places_are_those_of_the_definition(keep, ordered):
     rng = np.random.default_rng(1)
     X = sp.random(40, 30, 0.2, "csr", np.float32, random_state=1)
     X.data[::17] = np.inf
     indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.int32)
     indices[indptr[33]] = 30  # no feature
     order = rng.permutation(40) if ordered else None
-    state = []
-    for place in (place_natively, reference.place_features):
-        number, owners = np.zeros(30, np.int32), np.zeros(30, np.int32)
-        number[[3, 7]], owners[:2] = [1, 2], [3, 7]
-        found = place(indptr, indices, X.data, order, number, owners if learning else None, 2)
-        state.append((*found, number, owners))
-    for ours, definition in zip(*state, strict=True):
+    slots = np.zeros(30, np.int32)
+    slots[rng.choice(30, 12, replace=False)] = np.arange(1, 13)
+    found = [place(indptr, indices, X.data, order, slots, keep) for place in (place_natively, reference.place_features)]
+    for ours, definition in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, definition)
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 500])
+def test_new_features_take_the_next_slots(n):
+    indices = np.random.default_rng(n).integers(-2, 62, n).astype(np.int32)  # some out of range
+    found = []
+    for number in (kernels.number_features, reference.number_features):
+        slots, owners = np.zeros(60, np.int32), np.zeros(60, np.int32)
+        slots[[3, 7]], owners[:2] = [1, 2], [3, 7]
+        found.append((*number(indices, slots, owners, 2), slots, owners))
+    for ours, definition in zip(*found, strict=True):
         np.testing.assert_array_equal(ours, definition)
 
 

@@ -406,3 +406,68 @@ def test_the_minimum_on_a_face_is_that_of_scipy(with_bias, width):
             assert value(found) == pytest.approx(best.fun, abs=1e-7)
             assert not with_bias or abs(found.sum()) < 1e-7
         assert (found * sign >= 0).all() or not width
+
+
+# ---------------------------------------------------------------------------------------- rows of large norm
+
+
+def large_rows(n=200, seed=0):
+    """Columns of very different sizes that nearly say the same, as raw measurements do."""
+    rng = np.random.default_rng(seed)
+    size = rng.normal(1, 0.3, n)
+    X = np.column_stack([size * scale * (1 + 0.05 * rng.normal(size=n)) for scale in (1000, 300, 20, 1, 0.1)])
+    X[:, 3:] += rng.normal(size=(n, 2)) * [0.3, 0.02]
+    y = (X[:, 3] - size + 0.1 * rng.normal(size=n) > 0).astype(int)
+    return X.astype(np.float32), y
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 1e-2])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "log"])
+def test_rows_of_large_norm_do_not_make_the_dual_diverge(loss, alpha):
+    X, y = large_rows()
+    model = st.LinearClassifier(loss, solver="dual_cd", alpha=alpha, random_state=0, dtype="float64", tol=1e-5)
+    model.fit(X, y)
+    exact = st.LinearClassifier(loss, solver="newton_cg", alpha=alpha, tol=1e-9, dtype="float64").fit(X, y)
+    objectives = [record["objective"] for record in model.history_.records]
+    assert objectives == sorted(objectives, reverse=True)
+    assert objectives[-1] == pytest.approx(exact.history_[-1]["objective"], rel=1e-4)
+    assert 0 <= model.dual_gap_ <= 1e-5 * objectives[-1]
+    assert objectives[-1] - model.dual_gap_ <= exact.history_[-1]["objective"] * (1 + 1e-9)
+    assert abs(model.dual_coef_.sum()) < 1e-6 * np.abs(model.dual_coef_).sum()
+
+
+def test_raw_measurements_reach_the_optimum_with_a_certificate():
+    datasets = pytest.importorskip("sklearn.datasets")
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    model = st.LinearClassifier("hinge", solver="dual_cd", alpha=1e-6, random_state=0).fit(X, y)
+    assert model.history_[-1]["objective"] == pytest.approx(0.0361468, rel=1e-4)  # by the primal, to 2e-7
+    assert model.dual_gap_ <= 1e-6 * model.history_[-1]["objective"]
+
+
+def test_what_newton_took_over_is_resumed_to_the_same_bits():
+    X, y = large_rows()
+    model = st.LinearClassifier("log", solver="dual_cd", alpha=1e-6, random_state=0)
+    source = model.source_of(X, y)
+
+    def solver():
+        data = BatchData(source, model.new_learner(model.settings_for(200), source))
+        return DualCD(Objective(data), SolverOptions(tol=1e-9))
+
+    whole = solver()
+    for _ in range(3):
+        whole.step()
+    assert whole.primal is not None
+    again = solver()
+    again.restore({name: array.copy() for name, array in whole.state.items()})
+    for _ in range(3):
+        assert whole.step() == again.step()
+    np.testing.assert_array_equal(again.w, whole.w)
+
+
+@pytest.mark.parametrize("solver", ["gd", "cg", "lbfgs", "newton_cg", "dual_cd", "saga"])
+def test_who_stops_short_warns(solver):
+    X, y = large_rows()
+    model = st.LinearClassifier("log", solver=solver, alpha=1e-6, max_iter=1, tol=1e-12, random_state=0)
+    with pytest.warns(st.NotConverged, match=r"max_iter=1 .*before tol=1e-12.*give a larger max_iter or tol"):
+        model.fit(X, y)
+    assert any("max_iter=1" in event for event in model.history_.events)

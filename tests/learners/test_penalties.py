@@ -176,10 +176,15 @@ def test_bad_alpha(alpha):
         check_alpha(alpha)
 
 
-@pytest.mark.parametrize("p", [0.999, 0.0, -2.0, np.nan, np.inf])
-def test_bad_p(p):
-    with pytest.raises(ParameterError, match=r"p=.* at least 1"):
+@pytest.mark.parametrize("p", [0.999, 0.0, -2.0, np.nan])
+def test_a_p_below_1_is_refused_because_it_is_not_convex(p):
+    with pytest.raises(ParameterError, match=r"p=.* no convex penalty.* at least 1"):
         Penalty("lp", p=p)
+
+
+def test_an_infinite_p_is_the_max_norm():
+    with pytest.raises(ParameterError, match="p=inf is the max norm; give penalty='max'"):
+        Penalty("lp", p=np.inf)
 
 
 @pytest.mark.parametrize("ratio", [-0.01, 1.01, np.nan])

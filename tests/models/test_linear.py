@@ -294,7 +294,10 @@ def test_the_step_size_is_calibrated_to_the_scale_of_the_data():
     ("options", "message"),
     [
         (dict(loss="hinje"), "loss='hinje' is unknown; choose one of auto, hinge"),
-        (dict(loss="squared"), "loss='squared' is unknown"),
+        (dict(loss="huber"), "loss='huber' is unknown"),
+        (dict(loss="zero_one"), "loss='zero_one' is unknown"),
+        (dict(penalty="max", solver="sgd"), "penalty='max' couples all weights"),
+        (dict(penalty="norm2", solver="lbfgs"), "use solver='gd'"),
         (dict(penalty="l3"), "penalty='l3' is unknown"),
         (dict(alpha=-1), "alpha=-1.0 is not a strength"),
         (dict(alpha="big"), "alpha='big' is not a number"),
@@ -376,8 +379,8 @@ def test_bad_shapes_and_targets():
 
 def test_a_table_that_cannot_fit_in_memory_is_refused():
     X = sp.csr_matrix((np.ones(1, np.float32), ([0], [2**31 - 2])), shape=(2, 2**31 - 1))
-    with pytest.raises(st.DataError, match="hash the features to fewer"):
-        st.LinearClassifier(solver="ftrl").fit(X, [0, 1])
+    with pytest.raises(st.DataError, match="hash the features to fewer"):  # replicas have a row for every feature
+        st.LinearClassifier(solver="ftrl", parallel=st.Replicas(n=2, sync_every=1)).fit(X, [0, 1])
 
 
 def test_real_data_reaches_the_known_accuracy(shared_data):

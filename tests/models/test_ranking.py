@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from sklearn.metrics import average_precision_score, ndcg_score
 
 import steepest as st
 from steepest.cli import main
-from steepest.data.groups import Pairs, differences, holdout_groups, pairs_of
+from steepest.data.folds import assign_folds, survey_rows
+from steepest.data.groups import Pairs, differences, holdout_groups, pairs_of, sample_groups
 from steepest.metrics import GroupRankingMetrics, average_precision, ndcg
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -136,7 +138,7 @@ def test_the_order_and_the_names_of_groups_do_not_matter_for_what_all_pairs_teac
 
 def test_held_out_groups_are_whole_and_early_stopping_uses_them():
     X, y, groups = queries(n_groups=100)
-    source = st.LinearRanker()._grouped(X, y, groups)
+    source = st.LinearRanker().grouped(X, y, groups)
     most, held = holdout_groups(source, 0.3, 1)
     sides = [set(np.concatenate([c.visited(c.group) for c in side]).tolist()) for side in (most, held)]
     assert not sides[0] & sides[1]
@@ -228,7 +230,7 @@ def test_the_golden_ranker_loads_and_predicts_the_stored_numbers():
 
 def test_sources_of_pairs_can_be_read_again():
     X, y, groups = queries(n_groups=30)
-    pairs = Pairs(st.LinearRanker()._grouped(X, y, groups), 2, 5).shuffle("blocks", 3)
+    pairs = Pairs(st.LinearRanker().grouped(X, y, groups), 2, 5).shuffle("blocks", 3)
     epochs = [np.concatenate([chunk.values for chunk in pairs.epoch(e)]) for e in (0, 0, 1)]
     np.testing.assert_array_equal(epochs[0], epochs[1])
     assert len(epochs[0]) != len(epochs[2]) or (epochs[0] != epochs[2]).any()
@@ -239,3 +241,103 @@ if __name__ == "__main__":
     model = st.LinearRanker(random_state=0).fit(X, y, groups)
     model.save(GOLDEN / "ranker-1.steepest")
     (GOLDEN / "ranker-1.json").write_text(json.dumps({"scores": model.predict(X).tolist()}, indent=1))
+
+
+# ---------------------------------------------------------------------------------------------------- choosing a ranker
+
+
+def graded(n_groups=120, seed=0):
+    """Rows in groups of several sizes, in any order, with noisy grades."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat([f"q{n}" for n in range(n_groups)], rng.integers(2, 12, n_groups))
+    X = rng.standard_normal((len(groups), 6)).astype(np.float32)
+    y = np.clip(np.round(X @ np.linspace(-1, 1, 6) + rng.standard_normal(len(groups)) + 1), 0, 3)
+    order = rng.permutation(len(groups))
+    return X[order], y[order], groups[order]
+
+
+def mean_measures(model, X, y, groups):
+    """NDCG and MAP, group by group, as scikit-learn has them."""
+    scores, found = model.predict(X), {"ndcg": [], "map": []}
+    for name in np.unique(groups):
+        mine = groups == name
+        if (y[mine] > 0).any():
+            gains = 2.0 ** y[mine] - 1
+            found["ndcg"].append(1.0 if mine.sum() < 2 else ndcg_score([gains], [scores[mine]]))
+            found["map"].append(average_precision_score(y[mine] > 0, scores[mine]))
+    return {name: np.mean(values) for name, values in found.items()}
+
+
+def test_cross_validation_of_a_ranker_holds_out_whole_groups_and_measures_lists():
+    X, y, groups = graded()
+    result = st.cross_validate(
+        st.LinearRanker(epochs=2, random_state=0), X, y, groups=groups, folds=3, metrics=["ndcg", "map"],
+        keep_models=True,
+    )  # fmt: skip
+    assert sum(fold["rows"] for fold in result.folds) == len(y)
+    again = st.cross_validate(st.LinearRanker(epochs=2, random_state=0), X, y, groups=groups, folds=3, n_jobs=2)
+    assert again.metrics == ("loss", "ndcg", "map", "ndcg@10")
+    np.testing.assert_array_equal(again["ndcg"], result["ndcg"])
+    source = st.LinearRanker().grouped(X, y, groups)
+    folds = assign_folds(survey_rows(source, own_groups=True), 3, 0)
+    of_rows = folds.of(np.arange(len(y)))
+    for name in np.unique(groups):
+        assert len(set(of_rows[groups == name])) == 1
+    for number, model in enumerate(result.models):
+        mine = of_rows == number
+        expected = mean_measures(model, X[mine], y[mine], groups[mine])
+        assert result.folds[number]["ndcg"] == pytest.approx(expected["ndcg"], abs=1e-6)
+        assert result.folds[number]["map"] == pytest.approx(expected["map"], abs=1e-6)
+
+
+def test_tuning_of_a_ranker_compares_ndcg_on_whole_groups():
+    X, y, groups = graded(400)
+    result = st.tune(st.LinearRanker(epochs=1), X, y, groups=groups, trials=4, random_state=1)
+    assert result.metric == "ndcg"
+    assert result.best.measured["ndcg"] == max(t.measured["ndcg"] for t in result.trials if t.rows == result.best.rows)
+    assert result.best_estimator.score(X, y, groups) > 0.8
+    by_map = st.tune(
+        st.LinearRanker(epochs=1), X, y, groups=groups, trials=2, metric="map", space={"alpha": (1e-6, 1e3)}
+    )
+    assert by_map.best.score == -by_map.best.measured["map"]
+    with pytest.raises(st.ParameterError, match="groups is for LinearRanker"):
+        st.tune(st.LinearClassifier(), X, y, groups=groups)
+
+
+def test_samples_of_groups_are_whole_and_nested():
+    X, y, groups = graded()
+    source = st.LinearRanker().grouped(X, y, groups)
+    found = []
+    for share in (0.2, 0.6, 1.0):
+        chunks = [chunk.packed() for chunk in sample_groups(source, share, 3)]
+        found.append({name for chunk in chunks for name in chunk.group.tolist()})
+        assert sum(chunk.n_rows for chunk in chunks) == sum((groups == name).sum() for name in found[-1])
+    assert found[0] < found[1] < found[2]
+
+
+@pytest.mark.parametrize("call", ["fit", "partial_fit", "score", "objective", "cross_validate", "tune"])
+def test_without_groups_the_error_says_what_is_missing(call):
+    X, y, groups = graded(20)
+    model = st.LinearRanker(epochs=1, random_state=0)
+    if not call.endswith("fit"):
+        model.fit(X, y, groups)
+    ask = partial(getattr(st, call), model) if call in ("cross_validate", "tune") else getattr(model, call)
+    with pytest.raises(st.ParameterError, match="groups is missing"):
+        ask(X, y)
+
+
+def test_rankers_are_validated_tuned_and_measured_on_the_command_line(tmp_path, capsys):
+    X, y, groups = graded(60)
+    order = np.argsort(groups, kind="stable")
+    data, model = tmp_path / "q.svm", str(tmp_path / "m")
+    numbers = np.unique(groups, return_inverse=True)[1]
+    with data.open("w") as file:
+        for i in order:
+            values = " ".join(f"{j}:{v}" for j, v in enumerate(X[i], 1))
+            file.write(f"{y[i]:g} qid:{numbers[i]} {values}\n")
+    assert main(["cv", str(data), "--task", "rank", "--folds", "3", "--epochs", "1", "--json"]) == 0
+    assert 0.5 < json.loads(capsys.readouterr().out)["ndcg"]["mean"] <= 1
+    assert main(["tune", str(data), "--task", "rank", "--trials", "2", "--epochs", "1", "-m", model, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metric"] == "ndcg"
+    assert main(["evaluate", model, str(data), "--k", "3", "--json"]) == 0
+    assert "ndcg@3" in json.loads(capsys.readouterr().out)

@@ -484,47 +484,43 @@ def fit_houses(path, **more):
 def test_large_numbers_do_not_drown_small_ones(house_file):
     held_out = houses(500, seed=1)
     prices = [row.pop("price") for row in held_out]
-    scaled, plain = fit_houses(house_file), fit_houses(house_file, scale_numbers=False)
-    assert scaled.hasher_.scale_numbers is True
-    assert scaled.score(held_out, prices) > 0.85
-    assert plain.score(held_out, prices) < 0.75
+    assert fit_houses(house_file).score(held_out, prices) > 0.85
 
 
-def test_sizes_of_numbers_do_not_depend_on_batches_and_travel_with_the_model(house_file, tmp_path):
+def test_the_encoding_of_numbers_does_not_depend_on_batches_and_travels_with_the_model(house_file, tmp_path):
     whole = fit_houses(house_file)
     rooms = np.array([row["rooms"] for row in houses(3000)])
-    hasher = whole.hasher_
-    numbers = [name for name, kind in hasher.columns_ if kind == "number"]
-    sizes = dict(zip(numbers, hasher.number_sizes_, strict=True))
-    assert sizes["rooms"].tolist() == [3000, pytest.approx((rooms**2).sum())]
-    assert sizes["income"][0] == sum(row["income"] is not None for row in houses(3000))
+    columns = {column.name: column for column in whole.hasher_.columns_}
+    inner = np.clip(rooms, *np.quantile(rooms, [0.001, 0.999]))
+    assert columns["rooms"].centre == pytest.approx(inner.mean())
+    assert columns["rooms"].scale == pytest.approx(inner.std())
+    assert columns["income"].missing == pytest.approx(np.mean([row["income"] is None for row in houses(3000)]))
     rows = houses(3000)
     prices = [row.pop("price") for row in rows]
-    wishes = dict(n_bits=12, scale_numbers=True, numeric=["rooms", "income"], categorical=["side"])
-    parts = st.Hasher(**wishes)
+    parts = st.Hasher(n_bits=12).survey(rows)
     chunks = [parts.to_chunk(rows[first:last], learn=True) for first, last in ((0, 1), (1, 700), (700, 3000))]
-    at_once = st.Hasher(**wishes).to_chunk(rows, learn=True)
+    at_once = st.Hasher(n_bits=12).to_chunk(rows, learn=True)
     np.testing.assert_array_equal(np.concatenate([chunk.values for chunk in chunks]), at_once.values)
     whole.save(tmp_path / "m")
-    np.testing.assert_array_equal(st.load(tmp_path / "m").predict(rows), whole.predict(rows))
+    loaded = st.load(tmp_path / "m")
+    assert loaded.hasher_.columns_ == whole.hasher_.columns_
+    np.testing.assert_array_equal(loaded.predict(rows), whole.predict(rows))
     assert whole.score(rows, prices) > 0.85
 
 
-def test_a_hasher_by_itself_leaves_numbers_as_they_are_unless_it_is_told_to_scale_them():
+def test_a_hasher_standardises_numbers_once_it_was_fitted():
     rows = [{"x": 300.0}, {"x": -400.0}, {"x": None}]
-    assert np.abs(st.Hasher(n_bits=10).fit_transform(rows).data).tolist() == [300, 400, 1]
-    scaled = st.Hasher(n_bits=10, scale_numbers=True)
-    together, apart = scaled.fit_transform(rows), scaled.fit(rows).transform(rows)
+    assert np.abs(st.Hasher(n_bits=10).transform(rows).data).tolist() == [300, 400, 1]
+    fitted = st.Hasher(n_bits=10)
+    together, apart = fitted.fit_transform(rows), fitted.fit(rows).transform(rows)
     np.testing.assert_array_equal(together.data, apart.data)
-    np.testing.assert_allclose(np.abs(together.data), [300 / 125_000**0.5, 400 / 125_000**0.5, 1], rtol=1e-6)
-    assert scaled.transform([{"x": 0.0}]).data.sum() == 0
-    with pytest.raises(st.ParameterError, match="scale_numbers='yes' is unknown"):
-        st.Hasher(scale_numbers="yes").transform(rows)
+    np.testing.assert_allclose(np.abs(together.data), [1, 1, 1], rtol=0.01)
+    assert fitted.transform([{"x": fitted.columns_[0].centre}]).nnz == 0
 
 
 def test_numbers_that_are_all_zero_or_missing_stay_what_they_are():
     rows = [{"x": 0.0, "y": None}, {"x": 0.0, "y": None}]
-    found = st.Hasher(n_bits=10, numeric=["x", "y"], scale_numbers=True).fit_transform(rows)
+    found = st.Hasher(n_bits=10, numeric=["x", "y"]).fit_transform(rows)
     assert np.isfinite(found.data).all()
 
 

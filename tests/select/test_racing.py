@@ -7,7 +7,9 @@ import json
 import re
 import sys
 
+import numpy as np
 import pytest
+from scipy.optimize import minimize
 from sklearn.datasets import dump_svmlight_file
 
 import steepest as st
@@ -16,6 +18,7 @@ from steepest.cli import main
 from steepest.report.chart import Chart, Line
 from steepest.report.page import as_svg
 from steepest.select import race
+from steepest.select.optimum import lower_bound
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +74,7 @@ def test_the_table_is_sorted_by_time_to_one_percent(rows):
 
 
 def test_stochastic_solvers_show_parts_of_the_first_epoch(rows):
-    result = st.race(st.LinearClassifier(alpha=1e-3), *rows, solvers=["sgd"], seconds=0.2)
+    result = st.race(st.LinearClassifier(alpha=1e-3), *rows, solvers=["sgd"], seconds=2)
     assert [point.effort for point in result.racers[0].points[:4]] == [1 / 16, 1 / 4, 1, 2]
 
 
@@ -111,7 +114,8 @@ def test_race_prints_a_table_and_writes_a_page(file, tmp_path, capsys):
     assert main([*command, "--html", str(tmp_path / "r.html")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("log loss, l2 penalty with alpha 0.001: 960 rows")
-    assert {line.split()[0] for line in lines[2:]} == {"sgd", "cg"}
+    assert {line.split()[0] for line in lines[2:4]} == {"sgd", "cg"}
+    assert re.search(r"the optimum is .*, found by dual_cd, certified within \d", lines[4])
     assert (tmp_path / "r.html").exists()
     assert main([*command, "--json"]) == 0
     assert {racer["solver"] for racer in json.loads(capsys.readouterr().out)["racers"]} == {"sgd", "cg"}
@@ -146,3 +150,69 @@ def test_race_refuses_empty_data(tmp_path, capsys):
     (tmp_path / "empty.svm").write_text("")
     assert main(["race", str(tmp_path / "empty.svm")]) == 2
     assert "empty.svm is empty" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------------------- the certified optimum
+
+
+@pytest.mark.parametrize(
+    ("model", "certified"),
+    [
+        (st.LinearClassifier("log", alpha=1e-3), True),
+        (st.LinearClassifier("hinge", alpha=1e-3), True),
+        (st.LinearClassifier("squared_hinge", alpha=1e-3, fit_intercept=False), True),
+        (st.LinearClassifier("log", penalty="l1", alpha=2e-3), True),
+        (st.LinearClassifier("log", penalty=st.ElasticNet(0.4), alpha=2e-3), True),
+        (st.LinearClassifier("modified_huber", alpha=1e-3), True),
+        (st.LinearRegressor("squared", alpha=1e-2), True),
+        (st.LinearRegressor("squared", penalty="l1", alpha=1e-2), True),
+        (st.LinearRegressor("huber", alpha=1e-2), True),
+    ],
+    ids=str,
+)
+def test_gaps_are_measured_from_a_certified_optimum(rows, regression, model, certified):
+    data = regression if isinstance(model, st.LinearRegressor) else rows
+    result = st.race(model, *data, solvers=["sgd"], seconds=0.05)
+    found = result.optimum
+    assert found.bound <= found.objective
+    assert found.gap < 1e-8
+    assert result.best == pytest.approx(found.objective, rel=1e-9)
+    assert min(result.gap(point) for point in result.racers[0].points) > 1e-9  # the only racer is not its own measure
+    # The bound, from weights of our own that are not optimal, stays below the optimum all the same.
+    early = type(model)(**{**model.get_params(deep=False), "solver": "sgd", "epochs": 2, "random_state": 0})
+    early.fit(*data)
+    whole = st.race(model, *data, solvers=["sgd"], seconds=0.05, test=st.from_arrays(*data)).optimum
+    assert lower_bound(early.learner_, st.from_arrays(*data).block) <= whole.objective + 1e-12
+
+
+def test_the_optimum_is_that_of_scipy(rows):
+    X, y = rows
+    signs = np.where(y == np.unique(y)[1], 1.0, -1.0)
+
+    def objective(w):
+        margins = signs * (X @ w[:-1] + w[-1])
+        loss = np.logaddexp(0, -margins).mean() + 0.5e-3 * w[:-1] @ w[:-1]
+        slope = -signs / (1 + np.exp(margins)) / len(y)
+        return loss, np.append(X.T @ slope + 1e-3 * w[:-1], slope.sum())
+
+    least = minimize(objective, np.zeros(X.shape[1] + 1), jac=True, method="L-BFGS-B",
+                     options=dict(maxiter=5000, ftol=1e-15, gtol=1e-10))  # fmt: skip
+    model = st.LinearClassifier("log", alpha=1e-3)
+    found = st.race(model, X, y, solvers=["sgd"], seconds=0.05, test=st.from_arrays(X, y)).optimum
+    assert found.objective == pytest.approx(least.fun, rel=1e-8)
+
+
+def test_lines_never_run_back_in_time(rows):
+    points = [race.Point(2.0**k, seconds, 1.0, 1.0, 0.1) for k, seconds in enumerate((0.3, 0.5, 0.2, 0.4, 0.9))]
+    assert [p.seconds for p in race.forward_in_time(points)] == [0.2, 0.2, 0.2, 0.4, 0.9]
+    result = st.race(st.LinearClassifier(alpha=1e-3), *rows, solvers=["sgd", "lbfgs"], seconds=0.3)
+    for line in (line for chart in result.charts() for line in chart.lines):
+        assert list(line.x) == sorted(line.x)
+
+
+def test_objectives_without_a_dual_say_that_nothing_is_certified(multiclass):
+    model = st.LinearClassifier("log", alpha=1e-3, multi_class="softmax")
+    result = st.race(model, *multiclass, solvers=["lbfgs"], seconds=0.1)
+    assert "not certified" in str(result)
+    assert result.as_dict()["optimum"]["bound"] is None
+    json.dumps(result.as_dict(), allow_nan=False)

@@ -9,7 +9,11 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
+
+from steepest.errors import NotConverged
 
 VERBS = {
     "train": "learn a model from data and save it",
@@ -77,7 +81,10 @@ def _task(arguments: Sequence[str]) -> str | None:
 
 def _guarded(options: argparse.Namespace) -> int:
     try:
-        status = options.run(options)
+        with warnings.catch_warnings():
+            _say_warnings()
+            warnings.simplefilter("ignore", NotConverged)  # the same sentence is a line on stderr already
+            status = options.run(options)
         sys.stdout.flush()
         return int(status or 0)
     except BrokenPipeError:  # the reader of our output has gone; that is its right
@@ -99,6 +106,19 @@ def _guarded(options: argparse.Namespace) -> int:
             raise
         print(f"steepest: {_one_line(error) or 'out of memory'}", file=sys.stderr)
         return 1
+
+
+def _say_warnings() -> None:
+    """Warnings about columns as one line each, without a place in the source; others as ever."""
+    usual = warnings.showwarning
+
+    def show(message: Any, category: Any, *where: Any, **more: Any) -> None:
+        if category.__name__ == "ColumnWarning":
+            print(f"steepest: {_one_line(message)}", file=sys.stderr)
+        else:
+            usual(message, category, *where, **more)
+
+    warnings.showwarning = show
 
 
 def _one_line(error: BaseException) -> str:

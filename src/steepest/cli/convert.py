@@ -27,7 +27,7 @@ from steepest.cli.data import (
 )
 from steepest.data import write
 from steepest.data.files.packing import COMPRESSED
-from steepest.data.raw import encoded, first_columns, is_raw, raw_batches, survey
+from steepest.data.raw import encoded, is_raw, raw_batches, sample_columns, survey
 from steepest.data.scan import format_of_name
 from steepest.data.source import Source
 from steepest.data.store.cache import CachedSource
@@ -136,10 +136,9 @@ def _hashed(source: Source, options: argparse.Namespace, *, to_cache: bool) -> S
     roles = {kind: names for kind in ("text", "categorical", "numeric") if (names := source.recipe.get(kind))}
     if not to_cache:  # a text file cannot hold what tf-idf has learned, so new rows could not be weighed alike
         wishes.setdefault("weighting", "count")
-    wishes.setdefault("scale_numbers", to_cache)
     hasher = st.Hasher(**{**wishes, **roles})
-    if (columns := first_columns(source)) is not None:
-        hasher.infer_kinds(columns)
+    if (sample := sample_columns(source)) is not None:
+        hasher.survey(sample[0])
     return encoded(source, RowEncoder(hasher, learn=True), hasher.signature(learn=True))
 
 

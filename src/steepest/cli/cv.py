@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="default: for classes, without groups",
     )
-    parser.add_argument("--metrics", metavar="NAMES", help="with commas between; default: loss, accuracy or rmse")
+    parser.add_argument(
+        "--metrics", metavar="NAMES", help="with commas between; default: loss, and accuracy, rmse or ndcg"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
     add_model_arguments(parser)
 

@@ -32,6 +32,11 @@ def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True) 
     roles.add_argument("--weight", metavar="COLUMN", help="weights of the rows")
     for kind in KINDS:
         roles.add_argument(f"--{kind}", metavar="COLUMNS", type=several, help="names with commas between")
+    unset = argparse.SUPPRESS
+    help = "what one column is: text, category, number, list or date; may be repeated"
+    roles.add_argument("--kind", dest="kinds", metavar="COLUMN=KIND", action=_Kinds, default=unset, help=help)
+    help = "columns to leave out, with commas between"
+    roles.add_argument("--ignore", metavar="COLUMNS", type=several, default=unset, help=help)
     switch: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": None}
     roles.add_argument("--header", **switch, help="CSV: whether the first line names the columns, as it usually does")
     roles.add_argument("--columns", metavar="NAMES", type=several, help="CSV without a header: its columns (0,1,...)")
@@ -53,6 +58,16 @@ def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True) 
         help = f"an option of {', '.join(formats)}, as in Python"
         parser.add_argument(flags.flag_of(option), dest=option, metavar="VALUE", type=flags.parse_value, help=help)
     parser.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
+
+
+class _Kinds(argparse.Action):
+    """Collects COLUMN=KIND in a dict; the name of a column may hold "=", a kind does not."""
+
+    def __call__(self, parser: argparse.ArgumentParser, options: Any, values: Any, option: str | None = None) -> None:
+        column, equals, kind = str(values).rpartition("=")
+        if not equals:
+            parser.error(f"argument --kind: {values!r} is not COLUMN=KIND, such as zip=category")
+        setattr(options, self.dest, {**(getattr(options, self.dest, None) or {}), column: kind})
 
 
 def other_options() -> dict[str, list[str]]:

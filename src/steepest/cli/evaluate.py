@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL")
     add_data_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--k", type=int, metavar="N", help="length of ranked lists that are measured; default: 10")
     parser.add_argument("--jobs", type=int, default=1, help="threads")
 
 
@@ -24,10 +25,21 @@ def run(options: argparse.Namespace) -> int:
     model.n_jobs = options.jobs
     clusters = isinstance(model, st.KMeans)
     source = open_data(options, model.recipe_, **({"with_labels": False} if clusters and not options.weight else {}))
-    result = model.evaluate_stream(source)
+    result = _measured(model, source, options.k)
     tell_skipped(source)
     print(json.dumps(result) if options.json else as_text(result))
     return 0
+
+
+def _measured(model: Any, source: st.Source, k: int | None) -> dict[str, Any]:
+    """What the model measures; lists of k are ranked by rankers and factor models only."""
+    if k is None:
+        return dict(model.evaluate_stream(source))
+    if not isinstance(model, st.LinearRanker | st.MatrixFactorization):
+        raise st.ParameterError(
+            f"--k {k} is the length of ranked lists, and {type(model).__name__} ranks none; omit it"
+        )
+    return model.evaluate_stream(source, k)
 
 
 def as_text(result: dict[str, Any]) -> str:

@@ -24,7 +24,10 @@ MORE_THAN_TRUE = {"early_stopping": ("refit",)}
 ENTRY = re.compile(r"^(\w[\w, ]*?)(?: : (.*))?\n((?: +.*\n?)*)", re.MULTILINE)
 NO_DEFAULTS: Mapping[str, Any] = {}
 # Parameters that have no meaning on the command line, or a flag of their own.
-ELSEWHERE = ("hasher", "verbose", "class_weight", "seed", "text", "categorical", "numeric", "stop_words")
+ELSEWHERE = (
+    *("hasher", "verbose", "class_weight", "seed", "text", "categorical", "numeric", "stop_words"),
+    *("kinds", "ignore"),
+)
 
 
 def add_estimator_flags(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import steepest as st
+from steepest.cli.columns import as_lines, facts_of
 from steepest.engine.monitor import describe
 from steepest.metrics import plain
 
@@ -43,6 +44,8 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
         "bytes": Path(path).stat().st_size,
         "features": int(model.n_features_in_),
         "hashing": _hashing(model),
+        "columns": facts_of(getattr(model, "hasher_", None)),
+        "crosses": [list(pair) for pair in _crosses(model)],
         "nonzeros": int(model.n_nonzero_),
         "outputs": n_outputs,
         "graph": model.graph_.describe() if hasattr(model, "graph_") else None,
@@ -55,6 +58,12 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
         "events": model.history_.events,
         "top": {str(output): pairs for output, pairs in top_features.items()},
     }
+
+
+def _crosses(model: Any) -> list[tuple[str, str]]:
+    """Pairs of columns whose features are crossed."""
+    hasher = getattr(model, "hasher_", None)
+    return [] if hasher is None else [*getattr(hasher, "cross", ()), *getattr(hasher, "crosses_", ())]
 
 
 def _hashing(model: Any) -> dict[str, Any] | None:
@@ -73,7 +82,8 @@ def _weights(model: Any) -> tuple[Any, int]:
     if hasattr(model, "cluster_centers_"):
         return model.cluster_centers_, len(model.cluster_centers_)
     outputs = model.intercept_ if hasattr(model, "intercept_") else model.classes_
-    return model.learner_.weights()[0], len(outputs)
+    learner = model.learner_
+    return learner.used_weights()[1] if hasattr(learner, "used_weights") else learner.weights()[0], len(outputs)
 
 
 def as_text(facts: dict[str, Any]) -> str:
@@ -90,6 +100,9 @@ def as_text(facts: dict[str, Any]) -> str:
             f"about {hashing['n_distinct']:,.0f} features in {1 << hashing['n_bits']:,} buckets, "
             f"{hashing['sharing']:.1%} of them share one; {hashing['named_weight'] or 0:.1%} of the weight is named"
         )
+    lines += as_lines(facts["columns"])
+    if facts["crosses"]:
+        lines.append("crossed: " + ", ".join(" x ".join(pair) for pair in facts["crosses"]))
     if facts["classes"]:
         shown = ", ".join(map(str, facts["classes"][:20]))
         lines.append(f"{len(facts['classes'])} classes: {shown}{' ...' if len(facts['classes']) > 20 else ''}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import steepest as st
-from steepest.cli import flags
+from steepest.cli import columns, flags
 from steepest.cli.data import (
     KINDS,
     RATINGS,
@@ -172,11 +172,11 @@ def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
     session = start(options.spark)
     try:
         frame, lines = read_paths(session, options.data)
-        columns = _ratings_on_spark if options.task == "rate" else _columns_on_spark
+        roles_of = _ratings_on_spark if options.task == "rate" else _columns_on_spark
         st.fit_spark(
             estimator,
             options.data,
-            **columns(estimator, dict(frame.dtypes), lines, options),
+            **roles_of(estimator, dict(frame.dtypes), lines, options),
             method=options.method,
             barrier=options.barrier,
             checkpoint=options.checkpoint,
@@ -314,6 +314,8 @@ def _summarise(
     estimator: Model, options: argparse.Namespace, seconds: float, told: Mapping[str, float] = NOTHING_MORE
 ) -> None:
     size = Path(options.model).stat().st_size
+    if not options.quiet and not options.json:
+        columns.show(columns.facts_of(getattr(estimator, "hasher_", None)))
     if options.json:
         print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds, **told}))
     elif sys.stderr.isatty() and not options.quiet:

@@ -18,7 +18,7 @@ from steepest.cli.train import add_model_arguments, check_writable, estimator_of
 from steepest.data.raw import is_raw
 from steepest.select.tune import DEFAULT_TRIALS, Trial, default_space, shown
 
-TUNED_TASKS = ("classify", "regress")
+TUNED_TASKS = ("classify", "regress", "rank")
 UNSET = ("class_weight", "text", "categorical", "numeric")  # None if the flag was not given
 SEVERAL = ("alpha", "loss", "eta0", "penalty", "solver", "schedule", "epochs", "l1_ratio", "batch_size", "average")
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="default: 60")
     parser.add_argument("--trials", type=int, default=DEFAULT_TRIALS, help=f"default: {DEFAULT_TRIALS}")
     parser.add_argument("--holdout", type=float, default=0.2, metavar="SHARE", help="share of rows to measure on")
-    parser.add_argument("--metric", default="auto", help="loss, accuracy or rmse")
+    parser.add_argument("--metric", default="auto", help="loss, accuracy, rmse, ndcg or map")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_model_arguments(parser)

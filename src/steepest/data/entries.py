@@ -8,7 +8,8 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk
 from steepest.data.ids import IdBook
-from steepest.data.readers.ratings import RatingsChunk, from_frame, from_ratings, ratings_chunk
+from steepest.data.matrices import checked_coo
+from steepest.data.readers.ratings import RatingsChunk, RatingsInMemory, from_frame, ratings_chunk
 from steepest.data.source import Source
 from steepest.errors import DataError
 
@@ -58,10 +59,19 @@ class Entries:
 
 
 def gather(source: Source, users: IdBook, items: IdBook) -> Entries:
-    """All ratings of a source, coded; the books learn new ids."""
+    """All ratings of a source, coded; the books learn new ids.
+
+    A rating of weight 0 is not there. The rows and columns of a matrix keep their places, empty ones too.
+    """
     parts = []
+    if isinstance(source.root, MatrixSource):
+        for book, n in zip((users, items), source.root.shape, strict=True):
+            book.codes(np.arange(n), learn=True)
     for part in source:
-        chunk = ratings_of(part).packed()
+        chunk = ratings_of(part)
+        if chunk.weight is not None:
+            chunk = chunk.rows(chunk.row_numbers[chunk.visited(chunk.weight) > 0])
+        chunk = chunk.packed()
         values = np.ones(chunk.n_rows) if chunk.y is None else np.asarray(chunk.y, np.float64)
         weights = None if chunk.weight is None else np.ascontiguousarray(chunk.weight, np.float32)
         rows, columns = users.codes(chunk.users, learn=True), items.codes(chunk.items, learn=True)
@@ -106,13 +116,21 @@ def two_columns(X: Any) -> tuple[Any, Any]:
     return users, items
 
 
-def from_matrix(X: Any) -> Source:
+class MatrixSource(RatingsInMemory):
+    """The known cells of a matrix of this shape."""
+
+    def __init__(self, chunk: RatingsChunk, shape: tuple[int, int]) -> None:
+        super().__init__(chunk)
+        self.shape = shape
+
+
+def from_matrix(X: Any) -> MatrixSource:
     """The known cells of a matrix as ratings whose ids are the numbers of rows and columns."""
     if hasattr(X, "tocoo"):
-        coo = X.tocoo()
+        coo = checked_coo(X)
         if np.asarray(coo.data).dtype.kind not in "biuf":
             raise DataError(f"X holds values of type {coo.data.dtype}; give real numbers")
-        return from_ratings(np.asarray(coo.row, np.int64), np.asarray(coo.col, np.int64), coo.data)
+        return _cells(np.asarray(coo.row, np.int64), np.asarray(coo.col, np.int64), coo.data, coo.shape)
     matrix = np.asarray(X)
     if matrix.dtype.kind not in "biuf":
         try:
@@ -124,4 +142,8 @@ def from_matrix(X: Any) -> Source:
     if matrix.ndim != 2:
         raise DataError(f"X has {matrix.ndim} dimensions; give a matrix, or pairs with ratings y")
     rows, columns = np.nonzero(~np.isnan(matrix))
-    return from_ratings(rows, columns, matrix[rows, columns])
+    return _cells(rows, columns, matrix[rows, columns], matrix.shape)
+
+
+def _cells(rows: Array, columns: Array, values: Any, shape: tuple[int, ...]) -> MatrixSource:
+    return MatrixSource(ratings_chunk(rows, columns, values), (int(shape[0]), int(shape[1])))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.chunk import Array, Chunk
+from steepest.data.groups import names_of_groups
 from steepest.data.raw import RawBatch, encoded, is_raw
 from steepest.data.source import Order, Source, mix
 from steepest.errors import DataError, ParameterError
@@ -30,8 +31,11 @@ class Rows:
     groups: Array | None = None
 
 
-def survey_rows(source: Source, *, classes: bool = False, group: str | None = None) -> Rows:
-    """Reads all rows once, raw ones without hashing them (a cache of raw rows must have its hasher already)."""
+def survey_rows(source: Source, *, classes: bool = False, group: str | None = None, own_groups: bool = False) -> Rows:
+    """Reads all rows once, raw ones without hashing them (a cache of raw rows must have its hasher already).
+
+    `group` names a column; `own_groups` takes the groups that the rows have themselves, as those of a ranker.
+    """
     refuse_reading_once(source)
     groups, labels = _Codes(), _Codes()
     ids: list[Array] = []
@@ -44,6 +48,8 @@ def survey_rows(source: Source, *, classes: bool = False, group: str | None = No
     with_classes = classes
     for chunk in _chunks(source):
         ids.append(chunk.row_ids)
+        if own_groups:
+            groups.add(chunk.visited(names_of_groups(chunk)))
         with_classes = with_classes and chunk.y is not None and chunk.y.ndim == 1
         if with_classes and chunk.y is not None:
             labels.add(chunk.visited(chunk.y))
@@ -53,7 +59,7 @@ def survey_rows(source: Source, *, classes: bool = False, group: str | None = No
         np.concatenate(ids),
         labels.codes() if with_classes else None,
         labels.values() if with_classes else None,
-        groups.codes() if group else None,
+        groups.codes() if group or own_groups else None,
     )
 
 

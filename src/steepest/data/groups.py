@@ -108,10 +108,7 @@ def groups_of(source: Source) -> Iterator[Chunk]:
     """The groups of a source in its own order, each as a chunk of its rows, however the source is cut."""
     waiting: list[Chunk] = []
     for chunk in source.read(Order(), 0):
-        if chunk.group is None:
-            raise DataError(
-                "the rows have no groups to rank in; give groups, or a libsvm file with qid:N behind the label"
-            )
+        names_of_groups(chunk)
         packed = chunk.packed() if chunk.order is not None else chunk
         assert packed.group is not None
         edges = [0, *(np.flatnonzero(packed.group[1:] != packed.group[:-1]) + 1).tolist(), packed.n_rows]
@@ -124,6 +121,13 @@ def groups_of(source: Source) -> Iterator[Chunk]:
                 waiting.append(part)
     if waiting:
         yield concatenate(waiting)
+
+
+def names_of_groups(chunk: Chunk) -> Array:
+    """The groups of the block's rows; rows without any cannot be ranked."""
+    if chunk.group is None:
+        raise DataError("the rows have no groups to rank in; give groups, or a libsvm file with qid:N behind the label")
+    return chunk.group
 
 
 def _mixed_groups(source: Source, order: Order, epoch: int) -> Iterator[Chunk]:
@@ -161,9 +165,7 @@ def holdout_groups(source: Source, fraction: float, seed: int = 0) -> tuple[Sour
     mark = np.uint64(int(inside("holdout", fraction, 0.0, 1.0) * 2**64))
 
     def held(chunk: Chunk) -> Array:
-        if chunk.group is None:
-            raise DataError("the rows have no groups to hold out; use a libsvm file with qid:N behind the label")
-        names, codes = np.unique(chunk.visited(chunk.group), return_inverse=True)
+        names, codes = np.unique(chunk.visited(names_of_groups(chunk)), return_inverse=True)
         keys = np.array([group_key(name) for name in names.tolist()], np.uint64)
         return np.asarray((mix(keys, seed) < mark)[codes])
 
@@ -171,3 +173,8 @@ def holdout_groups(source: Source, fraction: float, seed: int = 0) -> tuple[Sour
         Selected(source, lambda chunk: ~held(chunk), f"all but {fraction!r} of the groups by {seed}"),
         Selected(source, held, f"{fraction!r} of the groups by {seed}"),
     )
+
+
+def sample_groups(source: Source, fraction: float, seed: int = 0) -> Source:
+    """About this share of the groups, whole; a larger sample holds all groups of a smaller one."""
+    return source if fraction >= 1 else holdout_groups(source, fraction, seed)[1]

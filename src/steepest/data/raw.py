@@ -12,9 +12,10 @@ import copy
 import math
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,9 @@ from steepest.errors import DataError
 QUEUE_CHUNKS = 2
 # A survey stops collecting labels beyond so many: these are numbers, not classes.
 MOST_LABELS = 1 << 20
+# What kinds of columns are decided on.
+SAMPLE_ROWS = 20_000
+SAMPLE_PARTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,11 @@ class RawSource(Source):
         """Some of the first rows in file order; None if there are none."""
         with closing(self.batches(Order(), 0)) as batches:
             return next(batches, None)
+
+    def sample_batches(self) -> list[RawBatch]:
+        """Some rows from all over the data; a format that can only be read from the front gives its first ones."""
+        first = self.first_batch()
+        return [] if first is None else [first]
 
     def with_encoder(self, encode: Encoder) -> Self:
         """The same rows, encoded; targets, weights and row numbers need not be set by the encoder."""
@@ -165,6 +174,60 @@ def first_columns(source: Source) -> Any:
         return None
     batch = root.first_batch()
     return None if batch is None else batch.columns
+
+
+def sample_columns(source: Source) -> tuple[Any, Array | None] | None:
+    """(columns, targets) of rows from all over the data, or of the first ones where rows come by only once.
+
+    At most SAMPLE_ROWS rows in SAMPLE_PARTS runs of neighbours; the same for the same data. None if nothing can be read
+    ahead of learning.
+    """
+    root = source.root
+    if not isinstance(root, RawSource) or root.read_once:
+        return None
+    batches = root.sample_batches()
+    if not batches:
+        return None
+    most = max(SAMPLE_ROWS // len(batches), 1)
+    parts = [(rows_of(batch.columns, 0, most), None if batch.y is None else batch.y[:most]) for batch in batches]
+    y = None if any(y is None for _, y in parts) else np.concatenate([y for _, y in parts if y is not None])
+    return joined_rows([columns for columns, _ in parts]), y
+
+
+def rows_of(columns: Any, start: int, stop: int) -> Any:
+    """Some neighbouring rows of a batch's columns."""
+    if isinstance(columns, Mapping):
+        return {name: column[start:stop] for name, column in columns.items()}
+    if hasattr(columns, "iloc"):
+        return columns.iloc[start:stop]
+    return columns.slice(start, stop - start) if hasattr(columns, "slice") else columns[start:stop]
+
+
+def joined_rows(parts: list[Any]) -> Any:
+    """The rows of several batches, or the values of a column in several, as one."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if isinstance(first, list):
+        return [row for part in parts for row in part]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(parts)
+    if isinstance(first, Mapping):
+        return {name: joined_rows([part[name] for part in parts]) for name in first}
+    if hasattr(first, "iloc"):
+        return import_module("pandas").concat(parts)
+    pyarrow = import_module("pyarrow")
+    if isinstance(first, pyarrow.ChunkedArray | pyarrow.Array):
+        return pyarrow.chunked_array(
+            [chunk for part in parts for chunk in getattr(part, "chunks", [part])], type=first.type
+        )
+    tables = [pyarrow.Table.from_batches([part]) if isinstance(part, pyarrow.RecordBatch) else part for part in parts]
+    return pyarrow.concat_tables(tables, promote_options="permissive")
+
+
+def spread(n: int, most: int) -> list[int]:
+    """Up to `most` of the numbers 0, ..., n - 1, the first and the last among them, evenly spread."""
+    return sorted(set(np.linspace(0, n - 1, min(n, most)).round().astype(int).tolist())) if n else []
 
 
 def cache_of(source: Source) -> str | None:

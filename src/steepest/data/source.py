@@ -20,6 +20,7 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.data.files.blocks import TextFile, describe
+from steepest.data.matrices import checked_csr
 from steepest.data.skipped import Skipped
 from steepest.errors import DataError, NotANumberError
 from steepest.parameters import choice, inside, whole
@@ -455,11 +456,8 @@ def as_weights(sample_weight: Any, n_rows: int) -> Array:
 
 def csr_arrays(X: Any) -> tuple[Array, Array, Array, int]:
     """(indptr, indices, values, n_features) of anything that looks like a matrix."""
-    if hasattr(X, "tocsr"):
-        matrix = X if getattr(X, "format", "") == "csr" else X.tocsr()
-        return _from_csr(matrix)
-    if hasattr(X, "indptr") and hasattr(X, "indices"):
-        return _from_csr(X)
+    if hasattr(X, "tocsr") or (hasattr(X, "indptr") and hasattr(X, "indices")):
+        return _from_csr(checked_csr(X))
     return _from_dense(X)
 
 
@@ -473,12 +471,9 @@ def _from_csr(matrix: Any) -> tuple[Array, Array, Array, int]:
         if matrix.data.dtype.kind == "c":
             raise DataError("Complex data not supported: X holds complex numbers; give real ones")
         raise DataError(f"X holds values of type {matrix.data.dtype}; give numbers")
-    indices = np.asarray(matrix.indices)
-    if indices.dtype != np.int32 and len(indices) and (indices.min() < 0 or indices.max() >= n_features):
-        raise DataError(f"X has a column index outside 0..{n_features - 1}; check how the matrix was built")
     return (
         np.ascontiguousarray(matrix.indptr, np.int64),
-        np.ascontiguousarray(indices, np.int32),
+        np.ascontiguousarray(matrix.indices, np.int32),
         np.ascontiguousarray(matrix.data, np.float32),
         n_features,
     )

@@ -1,14 +1,16 @@
 """The executor of batch solvers: each round is one iteration of a solver over all rows.
 
 One record per iteration, with the same names as those of an epoch, and `gradient`: how far from the minimum, as a share
-of where the solver started. It stops when the watched quantity falls to `tol`, when a solver has nothing left to do,
-when the classes prove separable without a penalty, or after `max_iter` iterations.
+of where the solver started; `gd` adds `gradient_norm`, the length itself. It stops when the watched quantity falls to
+`tol`, when a solver has nothing left to do, when the classes prove separable without a penalty, or after `max_iter`
+iterations.
 """
 
 from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +23,7 @@ from steepest.engine.checkpoint import Place
 from steepest.engine.history import History, Record
 from steepest.engine.loop import Log, Save
 from steepest.engine.stopping import Plan
+from steepest.errors import NotConverged
 
 TOLERANCES = ("auto", "gradient", "objective", "parameters")
 PATIENCE_ON_TOL = 2  # small steps in a row before the objective or the parameters count as unchanging
@@ -35,6 +38,7 @@ class Step(Protocol):
     moved: float
     done: str | None
     measure: str
+    norm: float
 
 
 class Solver(Protocol):
@@ -84,8 +88,10 @@ class Iterations:
         tol: float = 1e-6,
         tol_on: str = "auto",
         measure: Callable[[Array, Source], float] | None = None,
+        all_steps: bool = False,
     ) -> None:
         self.solver, self.objective = solver, objective
+        self.all_steps = all_steps  # whether there is no tolerance: as many steps as planned
         self.tol, self.tol_on = tol, tol_on
         self.number = 0
         self.max_iter = 0
@@ -117,8 +123,16 @@ class Iterations:
         return self.number >= plan.epochs
 
     def fell_short(self) -> str | None:
-        """The tolerance was not reached."""
-        return f"stopped after max_iter={self.max_iter} iterations, before tol={self.tol:g} was reached"
+        """The tolerance was not reached: an event, and a warning of its own kind."""
+        if self.all_steps:
+            return None
+        reached = "" if self._step is None else f" ({self._step.measure} is {self._step.gradient:.1e})"
+        sentence = (
+            f"stopped after max_iter={self.max_iter} iterations, before tol={self.tol:g} was reached{reached}; "
+            "give a larger max_iter or tol, or scale the columns to about one"
+        )
+        warnings.warn(sentence, NotConverged, stacklevel=2)
+        return sentence
 
     def result(self, learner: Weights) -> Weights:
         """The weights."""
@@ -132,12 +146,14 @@ class Iterations:
         self.number += 1
         objective, w = self.objective, self.solver.w
         passes, objective.passes = objective.passes, 0
+        shown = {} if math.isnan(step.norm) else {"gradient_norm": step.norm}
         return {
             "epoch": self.number,
             "rows": objective.data.n_rows,
             "loss": step.objective - self.penalty(),
             "objective": step.objective,
             "gradient": step.gradient,
+            **shown,
             "eta": step.eta,
             "moved": step.moved,
             "passes": passes,
@@ -161,6 +177,8 @@ class Iterations:
         step, n = self._step, self.number
         if step.done is not None:
             return f"stopped after iteration {n}: {step.done}"
+        if self.all_steps:
+            return None
         unchanging = self._unchanging(step.objective, step.moved)
         if self.tol_on in ("auto", "gradient") and step.gradient <= self.tol:
             return f"converged in {n} iterations: {step.measure} is down to {step.gradient:.1e}"
@@ -185,6 +203,6 @@ class Iterations:
         """Every row's loss is below its value at margin 0: then there is no minimum, only ever larger weights."""
         o = self.objective
         at_zero = {"log": math.log(2.0), "exponential": 1.0}.get(o.learner.loss.name)
-        if at_zero is None or o.l1 or o.l2 or o.p:
+        if at_zero is None or o.l1 or o.l2 or o.p or o.kinked is not None:
             return False
         return bool(step.objective * o.weight_sum < at_zero * o.data.least_weight)

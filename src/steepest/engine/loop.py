@@ -193,7 +193,10 @@ class Epochs:
             log.take(self.learner.finish(), total)
         self.place = Place(epoch + 1)
         learner, seconds = self.learner, time.perf_counter() - started
-        return epoch_record(epoch, total, learner.step_size, learner.count_nonzero(), seconds)
+        record = epoch_record(epoch, total, learner.step_size, learner.count_nonzero(), seconds)
+        if (first_step := getattr(learner, "first_step", None)) is not None:
+            record["eta0"] = first_step
+        return record
 
     def measure(self, validation: Source) -> float:
         """Of the learner as it is now."""

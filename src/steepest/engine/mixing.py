@@ -173,12 +173,22 @@ class MixedState:
     learner: Any  # a MixableLearner
     residuals: list[Residual]
     voters: list[Any] = field(default_factory=list)  # the shards' own last learners, if they vote
+    sent: Mapping[str, Array] | None = None  # arrays that shards have of the common learner; None: nothing yet
+    base: Any = None  # the learner that shards start from in this round
+    n_bytes: int = 0  # of sending it to one of them
 
     @property
     def state(self) -> Mapping[str, Array]:
         """The learner's arrays, and those that wait, by shard."""
         waiting = {f"waits {s} {name}": a for s, r in enumerate(self.residuals) for name, a in r.items()}
-        return {**self.learner.state, **waiting}
+        exact = self.base is None or self.base is self.learner
+        there = {} if exact else {f"sent {name}": array for name, array in (self.sent or {}).items()}
+        return {**self.learner.state, **waiting, **there}
+
+    def send(self, how: str) -> None:
+        """The common learner goes to the shards."""
+        self.base, sent, self.n_bytes = self.learner.send_back(self.sent, how)
+        self.sent = sent or None
 
     @classmethod
     def restored(cls, learner: MixableLearner, state: Mapping[str, Array], n_shards: int) -> MixedState:
@@ -188,11 +198,12 @@ class MixedState:
             if name.startswith("waits "):
                 _, shard, table = name.split(" ", 2)
                 residuals[int(shard)][table] = np.array(array)
-        return cls(learner, residuals)
+        sent = {name.removeprefix("sent "): np.array(a) for name, a in state.items() if name.startswith("sent ")}
+        return cls(learner, residuals, sent=sent or None)
 
     def clone(self) -> MixedState:
         """An independent copy of the learner."""
-        return MixedState(self.learner.clone(), self.residuals)
+        return MixedState(self.learner.clone(), self.residuals, sent=self.sent)
 
     def lower_step(self, factor: float) -> None:
         """Nothing: mixtures keep the step of schedule="adaptive" from round to round."""
@@ -254,7 +265,7 @@ class LocalShards:
 
     def learn(self, common: MixedState, passes: Sequence[Pass], how: str, keep_voters: bool) -> ShardReplies:
         """In threads."""
-        base = common.learner
+        base = common.base
 
         def work(shard: int) -> tuple[Delta, Residual, Progress, MixableLearner | None]:
             own, progress = learn_shard(base, (part_of_epoch(self.shards[shard], *which) for which in passes))
@@ -263,7 +274,6 @@ class LocalShards:
         with self._pool() as pool:
             results = list(pool.map(work, range(len(self.shards))))
         deltas = [delta for delta, _, _, _ in results]
-        down = sum(array.nbytes for array in base.state.values() if array.dtype.kind not in "OUS")
         total = Progress()
         for _, _, progress, _ in results:
             total.add(progress)
@@ -273,7 +283,7 @@ class LocalShards:
             progress=total,
             residuals=[left for _, left, _, _ in results],
             voters=[own for _, _, _, own in results if own is not None],
-            n_bytes=(down * len(deltas), sum(delta.n_bytes for delta in deltas)),
+            n_bytes=(common.n_bytes * len(deltas), sum(delta.n_bytes for delta in deltas)),
         )
 
 
@@ -322,6 +332,7 @@ class Rounds:
         passes, started, schedule = self._schedule.passes(), time.perf_counter(), self._schedule
         common, mixing = self.learner.learner, self.mixing
         common.keep_good_state()
+        self.learner.send(mixing.send)
         replies = self.shards.learn(self.learner, passes, mixing.send, self.keep_voters)
         self.learner.residuals, self.learner.voters = replies.residuals, replies.voters
         epochs = None if mixing.one_shot else sum((stop - start) / parts for _, start, stop, parts in passes)

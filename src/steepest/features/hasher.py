@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import uuid
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import Any, Self
 
@@ -22,26 +24,33 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.data.files.checksum import crc32
+from steepest.data.raw import SAMPLE_PARTS, SAMPLE_ROWS, joined_rows, rows_of, spread
 from steepest.data.source import as_targets, as_weights
 from steepest.data.tables.columns import (
+    BETWEEN_VALUES,
     CATEGORY,
-    KINDS,
+    LIST,
+    MISSING_MARKS,
     NUMBER,
     TEXT,
     Table,
     as_names,
+    as_texts,
     encode,
     guess_kind,
     is_list_of_texts,
+    plain_numbers,
+    python_values,
     read_table,
-    scaled,
 )
-from steepest.errors import DataError, ParameterError
+from steepest.errors import ColumnWarning, DataError, ParameterError
+from steepest.features import dates, written_numbers
+from steepest.features.columns import ID, IGNORED, KINDS, USED, Column
 from steepest.features.names import NAMES_IN_A_ROW, CollisionReport, NameBook, hash_name, mix, report_collisions
 from steepest.protocol import Estimator, not_fitted, parameter_names, store
 
 HASH_ID = kernels.hash_id
-LEARNED = ("columns_", "names_", "document_counts_", "n_documents_", "number_sizes_", "n_features_in_")
+LEARNED = ("columns_", "crosses_", "names_", "document_counts_", "n_documents_", "misfits_", "n_features_in_")
 MASK = (1 << 64) - 1
 # As in the kernel: what distinguishes the character n-gram "abc" from the word, and copies from each other.
 CHARACTER_MARK = 0x3C3E
@@ -50,6 +59,10 @@ COPY_STEP = 0x9E3779B97F4A7C15
 WEIGHTINGS = ("auto", "count", "binary", "log", "tfidf")
 NORMS = ("l2", None)
 LONGEST_GRAM = 1 << 20
+# Values that a survey reads in all, and rows that it reads at least.
+MOST_SAMPLED = 4_000_000
+FEWEST_SAMPLED = 600
+LEAK = "alone predicts the label almost perfectly"
 # Parameters that are whole numbers, with their bounds.
 INTEGERS = (
     ("n_bits", 10, 30),
@@ -64,11 +77,10 @@ INTEGERS = (
 class _Plan:
     """What the kernel takes besides rows; it follows from the parameters and the columns."""
 
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[Column, ...]  # that give features
     recipe: kernels.HashRecipe
     uses_counts: bool  # of rows with each feature, for tf-idf
     only_text: str | None  # the name of the column, where it is one and a text
-    scaled: tuple[int, ...]  # places of columns of numbers that are divided by their size
 
 
 class Hasher(Estimator):
@@ -88,8 +100,8 @@ class Hasher(Estimator):
     copies : int
         Hash each feature that many times, x#1, x#2, ..., each worth 1/sqrt(copies): a collision spoils only a part.
     cross : pairs of column names
-        For each pair of features of the two columns, their conjunction as a feature too, token#user. Whole numbers in a
-        crossed column are taken for ids, that is, categories.
+        For each pair of features of the two columns, their conjunction as a feature too, token#user, worth the product.
+        Whole numbers in a crossed column are taken for ids, that is, categories; other numbers take part by their hats.
     names : int
         Keep the names of features while learning, in fixed memory, with room for at least this many.
     seed : int
@@ -103,25 +115,36 @@ class Hasher(Estimator):
         log((1 + rows) / (1 + rows with it)) + 1, with rows counted by `fit` or `partial_fit` for each bucket. "auto"
         is "tfidf" once a hasher has learned from rows with texts (by itself or in a model), and "count" else.
     norm : "l2" or None
-        Scale the words, categories and their crosses of each row to length 1.
-    scale_numbers : bool or "auto"
-        Divide each column of numbers by its root mean square in the rows learned from so far, so that those in millions
-        do not drown the others. "auto" does so as part of a model; a hasher by itself leaves numbers as they are.
+        Scale the words of each text column of a row to length 1, each column by itself. A category counts 1, and each
+        of the n values of a list 1/sqrt(n), whatever the norm.
     min_token : int
         Shorter words are left out, except ideographs.
     text, categorical, numeric : names of columns, optional
-        What to take each for. If any is given, these columns are used and no others. Else all are used, and their kind
-        is guessed from the first values seen and then frozen: numbers are numeric, strings with spaces are text,
-        all else is categorical.
+        What to take each for. If any is given, these columns are used and no others. Else all are used; `fit`, or the
+        model that the hasher belongs to, decides their kinds on a sample of rows and then keeps them. A hasher that
+        never learned takes numbers as they are, strings with spaces for text, and all else for categories.
+    kinds : dict of column names to kinds, optional
+        Overrides single columns: "text", "category", "number", "list" or "date".
+    ignore : names of columns, optional
+        Columns to leave out.
+    knots : bool or "auto"
+        Whether numbers also bend at knots, beside their line. "auto" leaves it to the model that the hasher is part of:
+        a linear one decides on rows held back.
+    pairs : int or "auto"
+        How many pairs of columns a linear model may cross by itself, those that help most on rows held back; "auto" is
+        10. Neither `knots` nor `pairs` has a meaning without a model, which knows the targets.
     n_jobs : int, optional
         Threads; all by default, with the same bits for any number.
 
     Attributes
     ----------
-    columns_ : tuple of (name, kind)
+    columns_ : tuple of Column
+        All columns, with kinds and encoding; those that give no features say why.
+    crosses_ : tuple of pairs
+        Crosses added by `add_crosses`.
     names_ : NameBook, if names > 0
     document_counts_, n_documents_ : rows with each bucket and all rows, if weighting is "tfidf"
-    number_sizes_ : for each column of numbers how many there were and the sum of their squares, if these are scaled
+    misfits_ : for each column, how many values were not of its kind and taken for missing
 
     Examples
     --------
@@ -147,16 +170,19 @@ class Hasher(Estimator):
     lowercase: bool
     stop_words: Iterable[str] | None
     weighting: str
-    scale_numbers: bool | str
     norm: str | None
     min_token: int
     text: Sequence[str] | str | None
     categorical: Sequence[str] | str | None
     numeric: Sequence[str] | str | None
+    knots: bool | str
+    pairs: int | str
     n_jobs: int | None
-    columns_: tuple[tuple[str, str], ...]
+    kinds: Mapping[str, str] | None
+    ignore: Sequence[str] | str | None
+    columns_: tuple[Column, ...]
     names_: NameBook
-    number_sizes_: Array
+    crosses_: tuple[tuple[str, str], ...] = ()
     _plan: _Plan | None = None  # what follows from good parameters: a call for one row must not find it again
 
     def __init__(
@@ -178,8 +204,11 @@ class Hasher(Estimator):
         text: Sequence[str] | str | None = None,
         categorical: Sequence[str] | str | None = None,
         numeric: Sequence[str] | str | None = None,
+        knots: bool | str = "auto",
+        pairs: int | str = "auto",
         n_jobs: int | None = None,
-        scale_numbers: bool | str = "auto",
+        kinds: Mapping[str, str] | None = None,
+        ignore: Sequence[str] | str | None = None,
     ) -> None:
         store(self, locals())
 
@@ -198,24 +227,20 @@ class Hasher(Estimator):
 
     @property
     def learns(self) -> bool:
-        """Whether there is anything to learn from data: names, how many rows have a feature, or the size of numbers."""
-        return self.names > 0 or self.counts_rows or self._scales
+        """Whether there is anything to learn from data beside its columns: names, or how many rows have a feature."""
+        return self.names > 0 or self.counts_rows
 
     @property
     def counts_rows(self) -> bool:
         """Whether rows are counted for tf-idf; until columns are known, any of them may be a text."""
         if self.weighting != "auto" or not hasattr(self, "columns_"):
             return self.weighting in ("auto", "tfidf")
-        return any(kind == TEXT for _, kind in self.columns_)
+        return any(column.kind == TEXT for column in self.columns_)
 
     @property
-    def _scales(self) -> bool:
-        """Whether numbers are scaled; until columns are known, any of them may hold numbers."""
-        requested = bool(self.scale_numbers) and self.scale_numbers != "auto"
-        return requested and (not hasattr(self, "columns_") or bool(self._number_places()))
-
-    def _number_places(self) -> list[int]:
-        return [place for place, (_, kind) in enumerate(self.columns_) if kind == NUMBER]
+    def used_columns(self) -> tuple[Column, ...]:
+        """The columns that give features."""
+        return tuple(column for column in self.columns_ if column.used)
 
     @property
     def _uses_counts(self) -> bool:
@@ -226,17 +251,17 @@ class Hasher(Estimator):
         return self._learn(self._read_anew(X))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Keeps names and counts rows, as far as the parameters ask for it."""
-        return self._learn(self._read(X))
+        """Keeps names and counts rows, as far as the parameters ask for it; the first call decides on the columns."""
+        return self._learn(self._read(X, learn=True))
 
     def transform(self, X: Any) -> Any:
         """Hashed rows as a scipy.sparse.csr_matrix; learns nothing."""
         return _as_csr(self.to_chunk(X))
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf or numbers are scaled."""
+        """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf."""
         table = self._read_anew(X)
-        by_all = self.counts_rows or self._scales
+        by_all = self.counts_rows
         if by_all:
             self._learn(table)  # a pass of its own: here a row's weights depend on all rows
         return _as_csr(self._chunk(table, learn=not by_all))
@@ -244,10 +269,9 @@ class Hasher(Estimator):
     def to_chunk(self, X: Any, y: Any = None, sample_weight: Any = None, *, learn: bool = False) -> Chunk:
         """Hashed rows with targets and weights; with `learn`, X is read as by `partial_fit` in the same pass.
 
-        Under tf-idf each row is then weighted by the rows up to and with it, as in a stream without an end, and so are
-        numbers that are scaled.
+        Under tf-idf each row is then weighted by the rows up to and with it, as in a stream without an end.
         """
-        return self._chunk(self._read(X), y, sample_weight, learn=learn)
+        return self._chunk(self._read(X, learn=learn), y, sample_weight, learn=learn)
 
     def _chunk(self, table: Table, y: Any = None, sample_weight: Any = None, *, learn: bool) -> Chunk:
         targets = None if y is None else as_targets(y)
@@ -271,37 +295,106 @@ class Hasher(Estimator):
         if self.counts_rows and not learn:
             known = hasattr(self, "document_counts_")
             counts = f" {self.n_documents_} {crc32(self.document_counts_.data)}" if known else f" {uuid.uuid4()}"
-        if self._scales and not learn:
-            counts += f" {self.number_sizes_.tolist()}" if hasattr(self, "number_sizes_") else f" {uuid.uuid4()}"
         params = {name: value for name, value in self._plain_params().items() if name != "n_jobs"}
-        return f"{HASH_ID} {json.dumps(params)}{counts}"
+        return f"{HASH_ID} {json.dumps(params)} {json.dumps(self._encodings())}{counts}"
+
+    def _encodings(self) -> Any:
+        """What the columns, if they are known, make of a row."""
+        if not hasattr(self, "columns_"):
+            return None
+        return [column.encoding for column in self.used_columns], self.crosses_
 
     def makes_the_rows_of(self, other: Hasher) -> bool:
         """Whether both turn the same data into the same rows; columns that this one does not name are left open."""
         mine, theirs = self._plain_params(), other._plain_params()
-        free = ["n_jobs", "names"] + [kind for kind in ("text", "categorical", "numeric") if not mine[kind]]
-        free += ["scale_numbers"] * (self.scale_numbers == "auto")
-        for name in free:
+        roles = ("text", "categorical", "numeric", "kinds", "ignore")
+        for name in ["n_jobs", "names", *(role for role in roles if not mine[role])]:
             mine.pop(name), theirs.pop(name)
-        known = getattr(self, "columns_", None), getattr(other, "columns_", None)
+        known = self._encodings(), other._encodings()
         return json.dumps(mine) == json.dumps(theirs) and (None in known or known[0] == known[1])
 
     def _plain_params(self) -> dict[str, Any]:
         params = self.get_params(deep=False)
         if self.stop_words is not None:
             params["stop_words"] = sorted(self.stop_words)
+        if self.kinds is not None:
+            params["kinds"] = dict(self.kinds)
         return params
 
     def count_distinct(self, X: Any) -> int:
         """How many different features the rows have; learns nothing."""
         plain = {"n_bits": 30, "copies": 1, "names": 0, "weighting": "count"}
         probe = type(self)(**{**self.get_params(deep=False), **plain})
-        return len(np.unique(probe.to_chunk(X).indices))
+        return len(np.unique(probe.survey(X).to_chunk(X).indices))
 
-    def infer_kinds(self, X: Any) -> Self:
-        """Decides which columns there are and of which kind, and learns nothing else."""
-        self._read(X)
+    def survey(self, X: Any, y: Any = None) -> Self:
+        """Decides which columns there are, of which kind, and how they are encoded; learns nothing else.
+
+        X should be a sample of rows from all over the data. With their targets y, a column that alone predicts them
+        almost perfectly gets a `ColumnWarning`, and so does one that is like an id. Nothing is decided anew if the
+        columns are known.
+        """
+        known = hasattr(self, "columns_")
+        table = self._read(X, learn=True)
+        if not known:
+            self._warn(table, y)
         return self
+
+    def _warn(self, table: Table, y: Any) -> None:
+        """Says which columns deserve a second look; what they do is noted with the column, too."""
+        found = {column.name: f"{column.reason}, so it was left out" for column in self.columns_ if column.kind == ID}
+        found |= dict.fromkeys(self._leaks(table, y), LEAK)
+        for name, what in found.items():
+            hint = f"to use it, name its kind (kinds= in Python, --kind {name}=category in the shell)"
+            if what == LEAK:
+                hint = f"if it is not known when you predict, leave it out (ignore= in Python, --ignore {name})"
+            warnings.warn(f"column {name!r} {what}: {hint}", ColumnWarning, stacklevel=3)
+        leaks = {name for name, what in found.items() if what == LEAK}
+        self.columns_ = tuple(replace(c, note=c.note or LEAK) if c.name in leaks else c for c in self.columns_)
+
+    def _leaks(self, table: Table, y: Any) -> list[str]:
+        if y is None or len(y) != table.n_rows:
+            return []
+        from steepest.features.leaks import ALMOST_PERFECT, groups_of, share_explained
+
+        used = [column for column in self.used_columns if not column.source and column.kind in (CATEGORY, NUMBER)]
+        rows = _sample_rows(table.n_rows, len(table.columns))
+        targets = np.concatenate([np.asarray(y)[start:stop] for start, stop in rows])
+        names = []
+        for column in used:
+            values = table.columns.get(column.name)
+            codes = None if values is None else groups_of(_taken(values, rows))
+            if codes is not None and share_explained(codes, targets) > ALMOST_PERFECT:
+                names.append(column.name)
+        return names
+
+    def use_knots(self, names: Iterable[str]) -> Self:
+        """Lets columns of numbers give hats at their candidate knots, beside their line."""
+        chosen = set(names)
+        known = {column.name: column for column in self.columns_}
+        for name in sorted(chosen):
+            if name not in known or known[name].kind != NUMBER:
+                numbers = ", ".join(repr(column.name) for column in self.columns_ if column.kind == NUMBER)
+                raise ParameterError(f"{name!r} is not a column of numbers; choose among {numbers or 'none'}")
+        self.columns_ = tuple(c.with_knots() if c.name in chosen else c for c in self.columns_)
+        return self
+
+    def add_crosses(self, pairs: Iterable[tuple[str, str]]) -> Self:
+        """Crosses more pairs of columns, each once; numbers among them get knots."""
+        own = {frozenset(pair) for pair in (*self.cross, *self.crosses_)}
+        new = tuple((a, b) for a, b in dict.fromkeys(map(tuple, pairs)) if frozenset((a, b)) not in own)
+        self._check_crossed(new)
+        numbers = {column.name for column in self.columns_ if column.kind == NUMBER}
+        self.use_knots({name for pair in new for name in pair} & numbers)
+        self.crosses_ = (*self.crosses_, *new)
+        return self
+
+    def _check_crossed(self, pairs: Iterable[tuple[str, str]]) -> None:
+        names = [column.name for column in self.used_columns]
+        for name in (name for pair in pairs for name in pair):
+            if name not in names:
+                listed = ", ".join(repr(name) for name in names if name) or "a list of texts, which has none"
+                raise ParameterError(f"cross={self.cross!r} names the column {name!r}, but the hasher uses {listed}")
 
     def forget(self) -> None:
         """Back to what the constructor made."""
@@ -315,13 +408,13 @@ class Hasher(Estimator):
 
     def _read_anew(self, X: Any) -> Table:
         self.forget()
-        table = self._read(X)
+        table = self._read(X, learn=True)
         if table.n_rows == 0:
             self.forget()
             raise DataError("X has 0 sample(s) while a minimum of 1 is required: give at least one row to fit")
         return table
 
-    def _read(self, X: Any) -> Table:
+    def _read(self, X: Any, *, learn: bool = False) -> Table:
         """The columns of X; their kinds are decided at the first time."""
         plan = self._plan
         if plan is not None and plan.only_text is not None and is_list_of_texts(X):
@@ -329,10 +422,10 @@ class Hasher(Estimator):
         self._check()
         table = read_table(X)
         if "columns_" not in self.__dict__:
-            self.columns_ = self._choose_columns(table)
+            self.columns_ = self._choose_columns(table, learn)
             self.n_features_in_ = len(table.columns)
-        elif table.origin == "list" and len(self.columns_) == 1 and self.columns_[0][1] == TEXT:
-            table = Table({self.columns_[0][0]: table.columns[""]}, table.n_rows, "list")  # it needs no name
+        elif table.origin == "list" and len(self.columns_) == 1 and self.columns_[0].kind == TEXT:
+            table = Table({self.columns_[0].name: table.columns[""]}, table.n_rows, "list")  # it needs no name
         elif table.origin == "array" and len(table.columns) != self.n_features_in_:
             n_columns = len(table.columns)
             raise DataError(
@@ -342,26 +435,45 @@ class Hasher(Estimator):
             self._plan = self._make_plan()
         return table
 
-    def _choose_columns(self, table: Table) -> tuple[tuple[str, str], ...]:
+    def _choose_columns(self, table: Table, learn: bool) -> tuple[Column, ...]:
+        """All columns; only a hasher that learns surveys their values, so that a few rows never decide by accident."""
+        from steepest.features.survey import survey_column
+
+        named = [(name, TEXT) for name in as_names(self.text)]
+        named += [(name, CATEGORY) for name in as_names(self.categorical)]
+        named += [(name, NUMBER) for name in as_names(self.numeric)]
+        twice = [name for name, n in Counter(name for name, _ in named).items() if n > 1]
+        if twice:
+            raise ParameterError(
+                f"text, categorical and numeric name the column {twice[0]!r} more than once; name it once"
+            )
+        ignored = set(as_names(self.ignore))
+        given = {**dict(named), **(self.kinds or {})}
+        names = [name for name, _ in named] or list(table.columns)
+        for name in (*(self.kinds or {}), *ignored):
+            if name not in table.columns and table.origin != "records":
+                listed = ", ".join(map(repr, list(table.columns)[:20]))
+                raise ParameterError(f"kinds= or ignore= names the column {name!r}, but X has {listed}")
         crossed = {name for pair in self.cross for name in pair}
-        chosen = [(name, TEXT) for name in as_names(self.text)]
-        chosen += [(name, CATEGORY) for name in as_names(self.categorical)]
-        chosen += [(name, NUMBER) for name in as_names(self.numeric)]
-        if not chosen:
-            items = table.columns.items()
-            chosen = [(name, guess_kind(column, name in crossed) if name else TEXT) for name, column in items]
-        names = [name for name, _ in chosen]
+        sample = _sample(table, names) if learn else {}
+        chosen: list[Column] = []
         for name in names:
-            if names.count(name) > 1:
-                raise ParameterError(
-                    f"text, categorical and numeric name the column {name!r} more than once; name it once"
-                )
-        for name in crossed.difference(names):
-            listed = ", ".join(repr(name) for name in names if name) or "a list of texts, which has none"
-            raise ParameterError(f"cross={self.cross!r} names the column {name!r}, but the hasher uses {listed}")
-        if not chosen:
+            kind = given.get(name, "" if name else TEXT)
+            if name in ignored:
+                chosen.append(Column(name, IGNORED, reason="was to be ignored"))
+            elif name in sample:
+                chosen += survey_column(name, sample[name], crossed=name in crossed, kind=kind)
+            else:
+                plain = kind or guess_kind(table.column(name), name in crossed)
+                chosen.append(Column(name, plain, named=bool(kind)))
+        if not any(column.used for column in chosen):
+            kept = [CATEGORY if column.kind != IGNORED else "" for column in chosen]
+            chosen = [replace(c, kind=kind, reason="") if kind else c for c, kind in zip(chosen, kept, strict=True)]
+        if not any(column.used for column in chosen):
             raise DataError("X has no columns to hash; give rows with at least one key")
-        return tuple(chosen)
+        self.columns_ = tuple(chosen)
+        self._check_crossed(self.cross)
+        return tuple(c.with_knots() if c.kind == NUMBER and c.name in crossed else c for c in chosen)
 
     def _hash(
         self, table: Table, *, learn: bool, only_names: bool = False, weigh: bool = True
@@ -370,7 +482,7 @@ class Hasher(Estimator):
         if learn:
             self._make_state()
         count = learn and self.counts_rows and not only_names
-        recipe, columns, counts, n_documents = self._hash_task(table, weigh=weigh, learn=learn and not only_names)
+        recipe, columns, counts, n_documents = self._hash_task(table, weigh=weigh, count=learn and not only_names)
         rows = kernels.hash_rows(
             recipe,
             columns,
@@ -385,15 +497,12 @@ class Hasher(Estimator):
         return rows
 
     def _hash_task(
-        self, table: Table, *, weigh: bool = True, learn: bool = False
+        self, table: Table, *, weigh: bool = True, count: bool = False
     ) -> tuple[kernels.HashRecipe, list[Any], Array | None, float]:
         """What the kernels take of rows that were read; with `weigh`, also how many rows have each feature."""
         plan = self._plan
         assert plan is not None  # made when the table was read
-        columns = [encode(table.column(name), kind, name) for name, kind in plan.columns]
-        if plan.scaled and hasattr(self, "number_sizes_"):
-            for place, sizes in zip(plan.scaled, self.number_sizes_, strict=True):
-                columns[place] = scaled(columns[place], sizes, learn)
+        columns = self._encode(table, plan, count)
         if not (plan.uses_counts and weigh):
             return plan.recipe, columns, None, 0.0
         if not hasattr(self, "document_counts_"):
@@ -402,18 +511,43 @@ class Hasher(Estimator):
             )
         return plan.recipe, columns, self.document_counts_, float(self.n_documents_)
 
+    def _encode(self, table: Table, plan: _Plan, count: bool) -> list[Any]:
+        """The columns as the kernel takes them; values that do not fit their column are counted while learning."""
+        times: dict[str, Array] = {}  # of dates, which several columns are made from
+        columns = []
+        for column in plan.columns:
+            values = table.column(column.origin)
+            misfits = 0
+            if column.source:
+                if column.source not in times:
+                    times[column.source] = dates.parse(python_values(values), column.format)
+                    misfits = _misfits(values, times[column.source])
+                columns.append(dates.part_of(times[column.source], column.part))
+            elif column.kind == NUMBER and (column.format or not column.named) and plain_numbers(values) is None:
+                numbers, misfits = written_numbers.parse(python_values(values))
+                if misfits and column.named:
+                    raise _not_a_number(python_values(values), numbers, column.name)
+                columns.append(numbers)
+            elif column.kind == TEXT and not column.named and column.name:
+                columns.append(as_texts(values, column.name))
+            else:
+                columns.append(encode(values, column.kind, column.name))
+            if misfits and count:
+                self.misfits_ = {**getattr(self, "misfits_", {})}
+                self.misfits_[column.origin] = self.misfits_.get(column.origin, 0) + misfits
+        return columns
+
     def _make_state(self) -> None:
         if self.names and not hasattr(self, "names_"):
             self.names_ = NameBook(self.names)
-        if self._scales and not hasattr(self, "number_sizes_"):
-            self.number_sizes_ = np.zeros((len(self._number_places()), 2))
         if self.counts_rows and not hasattr(self, "document_counts_"):
             self.document_counts_ = np.zeros(self.n_features, np.uint32)
             self.n_documents_ = 0
             self._plan = self._make_plan()  # now by tf-idf
 
     def _make_plan(self) -> _Plan:
-        places = {name: place for place, (name, _) in enumerate(self.columns_)}
+        used = self.used_columns
+        places = {column.name: place for place, column in enumerate(used)}
         stop_words = [kernels.split_words(word, self.lowercase, 1) for word in self.stop_words or ()]
         weighting = "log" if self._uses_counts else "count" if self.weighting == "auto" else self.weighting
         options = kernels.HashOptions(
@@ -429,19 +563,29 @@ class Hasher(Estimator):
             seed=self.seed & MASK,
         )
         recipe = kernels.HashRecipe(
-            columns=[(KINDS.index(kind), name, self._prefix(name)) for name, kind in self.columns_],
-            crosses=[(places[a], places[b]) for a, b in self.cross],
+            columns=[
+                (
+                    USED.index(column.kind),
+                    column.name,
+                    self._prefix(column.name),
+                    _separators(column),
+                    (column.centre, column.scale),
+                    list(column.knots),
+                    list(column.knot_names),
+                )
+                for column in used
+            ],
+            crosses=[(places[a], places[b]) for a, b in (*self.cross, *self.crosses_)],
             stop_words=[part for parts in stop_words for part in parts],
             options=options,
         )
-        only_text = self.columns_[0][0] if [kind for _, kind in self.columns_] == [TEXT] else None
-        numbers = tuple(self._number_places()) if self._scales else ()
-        return _Plan(self.columns_, recipe, self._uses_counts, only_text, numbers)
+        only_text = used[0].name if [column.kind for column in self.columns_] == [TEXT] else None
+        return _Plan(used, recipe, self._uses_counts, only_text)
 
     def _prefix(self, name: str) -> str:
         """What a column's words are named with: the column where there is more than one text."""
         columns = getattr(self, "columns_", ())
-        return f"{name}:" if sum(kind == TEXT for _, kind in columns) > 1 else ""
+        return f"{name}:" if sum(column.kind == TEXT for column in columns) > 1 else ""
 
     def _check(self) -> None:
         """Refuses parameters that cannot work, by name and value. Those that a plan was made from are good."""
@@ -465,8 +609,13 @@ class Hasher(Estimator):
             raise ParameterError(
                 f"cross={self.cross!r} must hold pairs of column names, as in cross=[('text', 'user')]"
             )
-        if self.scale_numbers not in (True, False, "auto"):
-            raise ParameterError(f"scale_numbers={self.scale_numbers!r} is unknown; give True, False or 'auto'")
+        for column, kind in (self.kinds or {}).items():
+            if kind not in KINDS:
+                raise ParameterError(f"kinds={{{column!r}: {kind!r}}} is unknown; choose one of {', '.join(KINDS)}")
+        if self.knots not in (True, False, "auto"):
+            raise ParameterError(f"knots={self.knots!r} is unknown; give True, False or 'auto'")
+        if self.pairs != "auto" and (not isinstance(self.pairs, int | np.integer) or not 0 <= self.pairs <= 1000):
+            raise ParameterError(f"pairs={self.pairs!r} must be a whole number from 0 to 1000, or 'auto'")
         if self.n_jobs is not None and not isinstance(self.n_jobs, int | np.integer):
             raise ParameterError(f"n_jobs={self.n_jobs!r} must be a whole number, or None for all cores")
 
@@ -516,14 +665,16 @@ class Hasher(Estimator):
 
     def _feature_hash(self, name: str, copy: int) -> int:
         self._check()
-        columns = dict(getattr(self, "columns_", (("", TEXT),)))
+        used = self.used_columns if hasattr(self, "columns_") else (Column("", TEXT),)
+        columns = {column.name: column for column in used}
         # What is written as words could be anything, so other readings come later, and the last one holds.
-        by_kind = sorted(columns.items(), key=lambda item: item[1] != TEXT)
-        readings = [self._hash_in_column(name, column, kind) for column, kind in by_kind]
-        for a, b in self.cross:
+        by_kind = sorted(used, key=lambda column: column.kind != TEXT)
+        readings = [self._hash_in_column(name, column) for column in by_kind]
+        is_text = {column.name: column.kind == TEXT for column in used}
+        for a, b in sorted((*self.cross, *self.crosses_), key=lambda pair: not any(is_text.get(k) for k in pair)):
             for place in (place for place, letter in enumerate(name) if letter == "#"):
-                left = self._hash_in_column(name[:place], a, columns.get(a))
-                right = self._hash_in_column(name[place + 1 :], b, columns.get(b))
+                left = self._hash_in_column(name[:place], columns[a]) if a in columns else None
+                right = self._hash_in_column(name[place + 1 :], columns[b]) if b in columns else None
                 readings.append(None if left is None or right is None else mix(left, right))
         feature = next((reading for reading in reversed(readings) if reading is not None), None)
         if feature is None:
@@ -531,17 +682,18 @@ class Hasher(Estimator):
             raise DataError(f"{name!r} is not the name of a feature; write {forms}")
         return mix(feature, copy * COPY_STEP & MASK) if copy else feature
 
-    def _hash_in_column(self, name: str, column: str, kind: str | None) -> int | None:
+    def _hash_in_column(self, name: str, column: Column) -> int | None:
         """The hash of a feature of one column, or None if the name is not one of that column."""
         seed = self.seed & MASK
-        label = f"{column}=" if column else ""
-        is_category = kind == CATEGORY and name.startswith(label)
-        if is_category or name == f"{label}<missing>" or (kind == NUMBER and name == column):
+        is_value = column.kind in (CATEGORY, LIST) and name.startswith(column.label)
+        is_part = column.kind == CATEGORY and column.format and name.startswith(f"{column.name}:")
+        is_number = column.kind == NUMBER and (name == column.name or name in column.knot_names)
+        if is_value or is_part or is_number or name == f"{column.label}<missing>":
             return hash_name(name, kernels.hash_key("", seed))
-        prefix = self._prefix(column)
-        if kind != TEXT or not name.startswith(prefix):
+        prefix = self._prefix(column.name)
+        if column.kind != TEXT or not name.startswith(prefix):
             return None
-        key, rest = kernels.hash_key(column, seed), name.removeprefix(prefix)
+        key, rest = kernels.hash_key(column.name, seed), name.removeprefix(prefix)
         if self.char_ngrams and len(rest) > 2 and rest[0] == rest[-1] == "'":
             return hash_name(rest[1:-1], key ^ CHARACTER_MARK)
         words = [hash_name(word, key) for word in kernels.split_words(rest, self.lowercase, 1)]
@@ -566,14 +718,17 @@ class Hasher(Estimator):
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Everything there is, as plain values and arrays for a model file."""
-        header = {"hash": HASH_ID, "params": self._plain_params(), "columns": getattr(self, "columns_", None)}
-        header["n_documents"] = getattr(self, "n_documents_", None)
+        columns = [column.as_dict() for column in self.columns_] if hasattr(self, "columns_") else None
+        header = {"hash": HASH_ID, "params": self._plain_params(), "columns": columns, "crosses": self.crosses_}
+        header |= {
+            "n_inputs": getattr(self, "n_features_in_", None),
+            "n_documents": getattr(self, "n_documents_", None),
+        }
+        header["misfits"] = getattr(self, "misfits_", {})
         names = self.names_.state() if hasattr(self, "names_") else {}
         arrays = {f"names.{key}": array for key, array in names.items()}
         if hasattr(self, "document_counts_"):
             arrays["document_counts"] = self.document_counts_
-        if hasattr(self, "number_sizes_"):
-            arrays["number_sizes"] = self.number_sizes_.copy()
         return header, arrays
 
     @classmethod
@@ -591,17 +746,27 @@ class Hasher(Estimator):
         """Forgets all, and takes over what a hasher with the same parameters had learned when `state` described it."""
         self.forget()
         if header["columns"] is not None:
-            self.columns_ = tuple((str(name), str(kind)) for name, kind in header["columns"])
-            self.n_features_in_ = len(self.columns_)
+            self.columns_ = tuple(map(_stored_column, header["columns"]))
+            if all(isinstance(column, list | tuple) for column in header["columns"]) and self._is_of_old():
+                raise DataError(
+                    "the model was made by a version that scaled all columns of a row together; train it again"
+                )
+            self.n_features_in_ = int(header.get("n_inputs") or len(self.columns_))
+            if header.get("crosses"):
+                self.crosses_ = tuple((str(a), str(b)) for a, b in header["crosses"])
+            if header.get("misfits"):
+                self.misfits_ = {str(name): int(n) for name, n in header["misfits"].items()}
         if "document_counts" in arrays:
             self.document_counts_ = np.array(arrays["document_counts"], np.uint32)
             self.n_documents_ = int(header["n_documents"])
-        if "number_sizes" in arrays:
-            self.number_sizes_ = np.array(arrays["number_sizes"], np.float64).reshape(-1, 2)
         names = {key.removeprefix("names."): array for key, array in arrays.items() if key.startswith("names.")}
         if names:
             self.names_ = NameBook.from_state(self.names, names)
         return self
+
+    def _is_of_old(self) -> bool:
+        """Whether columns, as versions before 0.2 stored them, made other rows then than they do now."""
+        return len(self.columns_) > 1 or self.columns_[0].kind != TEXT
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_plan"}
@@ -622,7 +787,56 @@ class Hasher(Estimator):
         return tags
 
 
-SHAPING = frozenset((*parameter_names(Hasher), "columns_", "document_counts_"))  # what a plan follows from
+SHAPING = frozenset((*parameter_names(Hasher), "columns_", "crosses_", "document_counts_"))  # what a plan follows from
+
+
+def _sample(table: Table, names: Iterable[str]) -> dict[str, Any]:
+    """Rows from all over a table, at most SAMPLE_ROWS, and fewer where there are many columns."""
+    columns = {name: table.column(name) for name in names}
+    rows = _sample_rows(table.n_rows, len(columns))
+    return {name: _taken(column, rows) for name, column in columns.items()}
+
+
+def _sample_rows(n_rows: int, n_columns: int) -> list[tuple[int, int]]:
+    """Runs of neighbouring rows."""
+    most = min(max(MOST_SAMPLED // max(n_columns, 1), FEWEST_SAMPLED), SAMPLE_ROWS)
+    if n_rows <= most:
+        return [(0, n_rows)]
+    run = most // SAMPLE_PARTS
+    return [(run * place, run * (place + 1)) for place in spread(n_rows // run, SAMPLE_PARTS)]
+
+
+def _taken(column: Any, rows: list[tuple[int, int]]) -> Any:
+    if len(rows) == 1 and rows[0] == (0, len(column)):
+        return column
+    return joined_rows([rows_of(column, start, stop) for start, stop in rows])
+
+
+def _stored_column(values: Any) -> Column:
+    """A column from the header of a file; versions before 0.2 stored (name, kind)."""
+    if isinstance(values, Mapping):
+        return Column.from_dict(values)
+    name, kind = values
+    return Column(str(name), str(kind))
+
+
+def _separators(column: Column) -> str:
+    if column.kind == LIST:
+        return column.format.replace(BETWEEN_VALUES, "") + BETWEEN_VALUES
+    return column.format if column.kind == CATEGORY else ""
+
+
+def _misfits(values: Any, found: Array) -> int:
+    """How many values are there but were not understood."""
+    marks = (value is not None and str(value).strip().lower() not in MISSING_MARKS for value in python_values(values))
+    return sum(there and bool(np.isnan(number)) for there, number in zip(marks, found, strict=True))
+
+
+def _not_a_number(values: list[Any], numbers: Array, name: str) -> DataError:
+    for row, value in enumerate(values):
+        if np.isnan(numbers[row]) and value is not None and str(value).strip().lower() not in MISSING_MARKS:
+            return DataError(f"row {row} of column {name!r} is {value!r}, not a number; clean it, or name another kind")
+    return DataError(f"column {name!r} holds values that are not numbers; clean it, or name another kind")
 
 
 def _is_pair(value: Any, kind: type) -> bool:

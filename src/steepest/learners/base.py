@@ -146,6 +146,12 @@ class MixableLearner(Learner, Protocol):
     def fork(self) -> Self:
         """A shard's own learner, which starts from this common state."""
 
+    def send_back(self, sent: State | None, how: str) -> tuple[Self, State, int]:
+        """(the learner that shards start from, its arrays, bytes) when this common state is sent to a shard.
+
+        `sent` are the arrays of the last time, None at first; `how` as in `delta`, with what is left out sent later.
+        """
+
     def delta(self, base: Self, how: str, residual: Residual) -> tuple[Delta, Residual]:
         """What has changed since the common state `base`, and what of it is left to send the next time.
 

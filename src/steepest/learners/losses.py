@@ -5,13 +5,14 @@ poisson, whose mean is exp(z). Every function takes and returns NumPy arrays (or
 mathematics does, and resolves kinks as the native kernels do (losses.h); the tests compare the two.
 References: Bottou, Curtis and Nocedal, "Optimization methods for large-scale machine learning", 2018; Zhang,
 "Solving large scale linear prediction problems using stochastic gradient descent algorithms", 2004 (modified_huber).
+`losses` shows all of them under their names, with the 0/1 loss that the others stand in for, which no solver minimises.
 Left out: the softmax over many scores, which is not a function of a single score; the kernels have it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -201,6 +202,15 @@ def _poisson_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
     return _exp(score) - np.asarray(y, np.float64)
 
 
+# 1 if y z <= 0, else 0: the error itself; flat on both sides of its jump, so its gradient shows no way down
+def _zero_one(score: Any, y: Any, _: float = 0.0) -> Array:
+    return np.where(_margin(score, y) <= 0, 1.0, 0.0)
+
+
+def _zero_one_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
+    return np.zeros_like(_margin(score, y))
+
+
 LOSSES: dict[str, Loss] = {
     loss.name: loss
     for loss in (
@@ -254,6 +264,49 @@ LOSSES: dict[str, Loss] = {
         Loss("poisson", 10, "count", _poisson, _poisson_gradient, plot_range=(-3.0, 2.0), inverse_link=_exp),
     )
 }
+
+
+class LossTable(Mapping[str, Loss]):
+    """Losses by name: those that can be learned, and "zero_one", which can only be measured; `steepest.losses`.
+
+    Each has `value(score, y)`, `gradient(score, y)` (by the score, +dl/dz) and `link` (score to P(y = +1), or None),
+    for numbers and arrays. Losses of classes take y = -1 or +1. A third argument is the parameter of a loss that has
+    one, such as the quantile. `bounds_zero_one` times the loss is nowhere below the 0/1 loss.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> hinge = st.losses["hinge"]
+    >>> float(hinge.value(0.25, 1)), float(hinge.gradient(0.25, 1)), hinge.link
+    (0.75, -1.0, None)
+    >>> st.losses["zero_one"].value([0.5, -0.5], [1, 1]).tolist()
+    [0.0, 1.0]
+    >>> round(float(st.losses["log"].link(2.0)), 3)
+    0.881
+    """
+
+    def __init__(self, table: Mapping[str, Loss]) -> None:
+        self._table = dict(table)
+
+    def __getitem__(self, name: str) -> Loss:
+        if name not in self._table:
+            raise KeyError(f"the loss {name!r} is unknown; choose one of {', '.join(self._table)}")
+        return self._table[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __repr__(self) -> str:
+        return f"losses: {', '.join(self._table)}"
+
+
+# All losses by name, as `steepest.losses`: those that can be learned, and the 0/1 loss, which can only be measured.
+losses = LossTable(
+    {**LOSSES, "zero_one": Loss("zero_one", -1, "binary", _zero_one, _zero_one_gradient, bounds_zero_one=1.0)}
+)
 
 
 def loss_for(name: str, n_problems: int) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from steepest import model_file, protocol, registry
 from steepest.data.chunk import Array, Chunk
-from steepest.data.raw import cache_of, encoded, first_columns, is_raw, stored_encoder
+from steepest.data.raw import cache_of, encoded, is_raw, sample_columns, stored_encoder
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.data.store.row_store import store_rows
 from steepest.engine.checkpoint import Checkpoints
@@ -129,6 +129,11 @@ class Model:
             raise ParameterError(f"early_stopping={given!r} is unknown; give True, False or EarlyStopping(...)")
         stopping = EarlyStopping() if given is True else given
         inside("fraction", stopping.fraction, 0.0, 1.0)
+        if stopping.train is not None and stopping.fraction + inside("train", stopping.train, 0.0, 1.0) > 1 + 1e-9:
+            raise ParameterError(
+                f"train={stopping.train} and fraction={stopping.fraction} are two samples that share no row, so they "
+                "cannot add up to more than 1"
+            )
         whole("patience", stopping.patience, 1)
         return stopping
 
@@ -141,7 +146,26 @@ class Model:
         """
         vars(self).pop("hasher_", None)
         self._plan_for_arrays(X, y)
-        return self._fit(self.source_of(X, y, sample_weight))
+        return self._fit(*self._sources_of(X, y, sample_weight))
+
+    def _sources_of(self, X: Any, y: Any, sample_weight: Any) -> tuple[Source, Source | None]:
+        """(rows to learn, rows held out or None), apart before they are hashed if the hasher counts rows for tf-idf:
+        what is held out must not shape the features of what is learned."""
+        stopping = self._early_stopping()
+        if y is None or stopping is None or stopping.refits or self.hasher is None:
+            return self.source_of(X, y, sample_weight), None
+        if not self.given_hasher().counts_rows or len(y) < 2:
+            return self.source_of(X, y, sample_weight), None
+        sides = from_arrays(np.zeros((len(y), 1))).holdout(stopping.fraction, self.seed())
+        learned, held = (side.rows for side in sides if isinstance(side, ArraySource))
+        assert learned is not None
+        assert held is not None
+        targets, weight = np.asarray(y), None if sample_weight is None else np.asarray(sample_weight)
+        source = self.source_of(_rows_of(X, learned), targets[learned], None if weight is None else weight[learned])
+        chunk = self.hasher_.to_chunk(_rows_of(X, held), targets[held], None if weight is None else weight[held])
+        if source.labels is not None:
+            source.labels = np.union1d(source.labels, np.unique(targets[held]))
+        return source, ArraySource(chunk)
 
     def fit_stream(
         self,
@@ -164,7 +188,7 @@ class Model:
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
         """THE way from an estimator to a fitted learner: rows are hashed, held out, ordered, stored and learned."""
         run, seed, stopping = run or Run(self.monitor()), self.seed(), self._early_stopping()
-        if stopping is not None and stopping.refit and validation is not None:
+        if stopping is not None and stopping.refits and validation is not None:
             raise ParameterError(
                 "early_stopping=EarlyStopping(refit=True) holds out rows itself, to learn from them in the end; "
                 "leave the validation source out, or give early_stopping=True"
@@ -174,18 +198,18 @@ class Model:
         settings = self._resolve(source, run)
         if validation is not None:
             validation = self._training_rows(self.hashed(validation, learn=shared), seed)
-        if stopping is not None and stopping.refit:
-            self._learn_twice(settings, source, run, seed, stopping.fraction)
+        if stopping is not None and stopping.refits:
+            self._learn_twice(settings, source, run, seed, stopping)
             return self
         if stopping is not None and validation is None:
             source, validation = source.holdout(stopping.fraction, seed)
         self._learn(settings, source, validation, run, seed)
         return self
 
-    def _learn_twice(self, settings: Any, source: Source, run: Run, seed: int, fraction: float) -> None:
+    def _learn_twice(self, settings: Any, source: Source, run: Run, seed: int, stopping: EarlyStopping) -> None:
         """The rule of two samples: learns from A until B gets no better, then as often from all rows."""
         source = store_rows(source)
-        part, held_out = source.holdout(fraction, seed)
+        part, held_out = self._two_samples(source, stopping, seed)
         self._learn(settings, part, held_out, run.part("part"), seed)
         first = self.history_
         losses = first.column("holdout_loss")
@@ -195,6 +219,14 @@ class Model:
         self._learn(settings, source, None, run.part("all"), seed, rounds)
         self.history_ = History([*first.records, *self.history_.records], [*first.events, event, *self.history_.events])
         self.n_iter_ = rounds
+
+    @staticmethod
+    def _two_samples(source: Source, stopping: EarlyStopping, seed: int) -> tuple[Source, Source]:
+        """(A, B): rows to learn and rows to stop by, which never share one."""
+        rest, held_out = source.holdout(stopping.fraction, seed)
+        if stopping.train is None or stopping.train >= 1 - stopping.fraction:
+            return rest, held_out
+        return rest.holdout(stopping.train / (1 - stopping.fraction), seed + 1)[1], held_out
 
     def _learn(
         self,
@@ -344,7 +376,12 @@ class Model:
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory, hashed if they are raw."""
         if self.hasher is not None:
-            return ArraySource(self.own_hasher().to_chunk(X, y, sample_weight, learn=True))
+            hasher = self.own_hasher()
+            if not hasattr(hasher, "columns_"):
+                targets = None if y is None else np.asarray(y)
+                hasher.survey(X, targets)
+                self.choose_encoding(hasher, X, targets)
+            return ArraySource(hasher.to_chunk(X, y, sample_weight, learn=True))
         self._note_names(X)
         source = from_arrays(X, y, sample_weight)
         if source.n_rows == 0:
@@ -358,7 +395,7 @@ class Model:
         if not hasattr(self, "hasher_"):
             hasher = self.given_hasher()
             params = {**hasher.get_params(deep=False), **(roles or {}), **self._planned(hasher)}
-            self.hasher_ = type(hasher)(**params | {"scale_numbers": bool(hasher.scale_numbers)})
+            self.hasher_ = type(hasher)(**params)
         return self.hasher_
 
     def given_hasher(self) -> Any:
@@ -390,9 +427,13 @@ class Model:
             )
         named = {kind: source.recipe.get(kind) for kind in ("text", "categorical", "numeric")}
         hasher = self.own_hasher({kind: names for kind, names in named.items() if names})
-        if learn and not hasattr(hasher, "columns_") and (columns := first_columns(source)) is not None:
-            hasher.infer_kinds(columns)  # kinds are guessed from the head of the file, whatever the order of reading
+        if learn and not hasattr(hasher, "columns_") and (sample := sample_columns(source)) is not None:
+            hasher.survey(*sample)  # on rows from all over the data, whatever the order of reading
+            self.choose_encoding(hasher, *sample)
         return encoded(source, RowEncoder(hasher, learn), hasher.signature(learn=learn))
+
+    def choose_encoding(self, hasher: Any, columns: Any, y: Array | None) -> None:
+        """Chooses knots and crosses from a sample of rows and their targets; called once, before rows are encoded."""
 
     def _take_hasher(self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, learn: bool) -> None:
         """Rows that were hashed into a cache file bring their hasher along; no other one can be used with them."""
@@ -587,6 +628,19 @@ def threads(n_jobs: int | None) -> int:
 def target_names(source: Source) -> list[Any] | None:
     """What the columns of a multi-label target stand for, where the source knows."""
     return None if source.label_names is None else [str(name) for name in source.label_names]
+
+
+def _rows_of(X: Any, rows: Array) -> Any:
+    """Some rows of what `fit` takes as raw: a DataFrame, an Arrow table, columns by name, an array or a list."""
+    if isinstance(X, Mapping):
+        return {name: _rows_of(column, rows) for name, column in X.items()}
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if isinstance(X, np.ndarray):
+        return X[rows]
+    if hasattr(X, "take") and hasattr(X, "schema"):
+        return X.take(rows)
+    return [X[row] for row in rows.tolist()]
 
 
 def _share_a_cache(a: Source, b: Source) -> bool:

@@ -54,8 +54,31 @@ class ClassWeights:
         return np.asarray(self[np.arange(len(self))], dtype)
 
 
+class SparseWeights:
+    """The weights of one output for the features in use, which are in ascending order; all others are zero."""
+
+    def __init__(self, features: Array, weights: Array, n_features: int) -> None:
+        self.features, self.weights, self._n = features, weights, n_features
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __neg__(self) -> SparseWeights:
+        return SparseWeights(self.features, -self.weights, self._n)
+
+    def __getitem__(self, features: Any) -> Any:
+        chosen = np.asarray(features)
+        if not len(self.features):
+            return np.zeros(chosen.shape, self.weights.dtype)[()]
+        at = np.minimum(np.searchsorted(self.features, chosen), len(self.features) - 1)
+        return np.where(self.features[at] == chosen, self.weights[at], self.weights.dtype.type(0))[()]
+
+
+OutputWeights = Array | ClassWeights | SparseWeights
+
+
 def top_features(
-    weights_by_output: Iterable[tuple[Any, Array | ClassWeights]],
+    weights_by_output: Iterable[tuple[Any, OutputWeights]],
     k: int,
     hasher: Hasher | VwNames | None = None,
     names: Sequence[str] | None = None,
@@ -63,15 +86,19 @@ def top_features(
     """The k features that speak most for each output, heaviest first; by name where a hasher or columns have names."""
     if hasher is not None and hasattr(hasher, "names_"):
         return {label: _heaviest_named(weights, k, hasher) for label, weights in weights_by_output}
-    return {label: _heaviest(np.asarray(weights), k, names) for label, weights in weights_by_output}
+    return {label: _heaviest(weights, k, names) for label, weights in weights_by_output}
 
 
-def _heaviest(weights: Array, k: int, names: Sequence[str] | None) -> list[tuple[str, float]]:
-    chosen = _largest(weights, k)
+def _heaviest(weights: OutputWeights, k: int, names: Sequence[str] | None) -> list[tuple[str, float]]:
+    if isinstance(weights, SparseWeights):
+        chosen = weights.features[_largest(weights.weights, k)]
+    else:
+        weights = np.asarray(weights)
+        chosen = _largest(weights, k)
     return [(_column_name(int(j), names), float(weights[j])) for j in chosen if weights[j] > 0]
 
 
-def _heaviest_named(weights: Array | ClassWeights, k: int, hasher: Hasher | VwNames) -> list[tuple[str, float]]:
+def _heaviest_named(weights: OutputWeights, k: int, hasher: Hasher | VwNames) -> list[tuple[str, float]]:
     buckets = hasher.names_.buckets()
     # Half of the heavy buckets speak against; unnamed ones are not among the candidates at all.
     candidates = buckets[_largest(np.abs(weights[buckets]), 4 * k + 16)]
@@ -86,7 +113,7 @@ def _heaviest_named(weights: Array | ClassWeights, k: int, hasher: Hasher | VwNa
 
 def explain_row(
     x: Any,
-    weights_by_output: Iterable[tuple[Any, Array | ClassWeights]],
+    weights_by_output: Iterable[tuple[Any, OutputWeights]],
     hasher: Hasher | VwNames | None,
     chunk_of: Callable[[Any], Chunk],
     names: Sequence[str] | None = None,
@@ -102,7 +129,7 @@ def explain_row(
 
 
 def _contributions(
-    row: Chunk, weights: Array | ClassWeights, own: list[list[str]], seen: list[list[str]]
+    row: Chunk, weights: OutputWeights, own: list[list[str]], seen: list[list[str]]
 ) -> list[Contribution]:
     found = []
     for j, x, mine, known in zip(row.indices, row.values, own, seen, strict=True):

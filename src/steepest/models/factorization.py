@@ -27,7 +27,15 @@ from steepest.errors import DataError, ParameterError
 from steepest.learners.factors.als import AlternatingRun, contributions, fold_rows
 from steepest.learners.factors.factor_lbfgs import LbfgsRun
 from steepest.learners.factors.factor_run import FactorRun
-from steepest.learners.factors.factor_settings import CENTRED, KNOWN_SHARE, WHOLE, FactorSettings, resolve_settings
+from steepest.learners.factors.factor_settings import (
+    CENTRED,
+    COUNTS,
+    RANKS,
+    SCALED,
+    FactorSettings,
+    auto_confidence,
+    resolve_settings,
+)
 from steepest.learners.factors.factor_sgd import SgdRun
 from steepest.learners.factors.factors import BIAS, TAIL, FactorLearner, csr_of, new_table
 from steepest.learners.factors.strata import Strata
@@ -41,6 +49,7 @@ from steepest.models.recommend import (
     as_list,
     best_rows,
     check_known,
+    measure_lists,
     seen_rows,
     unit_rows,
 )
@@ -52,7 +61,7 @@ LARGEST_SEED = 0x7FFFFFFFFFFF
 class MatrixFactorization(Model):
     """Factors of users and items: score(u, i) = mean + b_u + b_i + p_u·q_i.
 
-    Minimises, over the known entries (or all cells for `implicit` and `kl`), the sum of the losses plus
+    Minimises, over the known entries (or all cells for `implicit`, `kl` and `full`), the sum of the losses plus
     ½ Σ ridge |p|² over the rows of both sides. Ratings are measured in units of their standard deviation, so that
     `alpha` and `eta0` need no tuning to their scale.
 
@@ -60,23 +69,24 @@ class MatrixFactorization(Model):
     ----------
     n_factors : int
         Numbers that describe each user and each item.
-    loss : {"squared", "absolute", "logistic", "hinge", "bpr", "implicit", "kl"}
+    loss : {"squared", "absolute", "logistic", "hinge", "bpr", "implicit", "kl", "full"}
         `squared` and `absolute` fit ratings; `logistic` and `hinge` two kinds of entries (0 or -1, and 1); `bpr` ranks
-        known pairs above others; `implicit` takes every missing cell for a weak zero; `kl` is for counts, non-negative.
+        known pairs above others; `implicit` takes every missing cell for a weak zero; `kl` is for counts, non-negative;
+        `full` is the squared loss over all cells of a sparse matrix, whose missing cells are zeros.
     solver : {"sgd", "als", "lbfgs"}
         Losses over all cells cannot be sampled entry by entry: for `implicit` and `kl`, "sgd" means "als", and
-        `solver_` says so.
+        `solver_` says so. For `full`, "sgd" visits known cells and zeros drawn for every epoch.
     alpha : float or "auto"
         Strength of the 2-norm. "auto": 0.04 (0.11 by count, 0.1 by none); for implicit 0.002 (0.01 by count or
-        none); 0.01 for bpr, 0 for kl.
+        none); 0.01 for bpr and full, 0 for kl.
     l1 : float
         Strength of the 1-norm.
     weighting : {"mixed", "count", "none"}
         The ridge of a row with n entries: alpha (n + 100), alpha n, or alpha times the mean of n. For implicit, with c
         the confidence of a row's known cells and m its cells: alpha (20 c + m), alpha (c + m), or alpha.
     biases : bool
-        Learn biases of users and items around the global mean; False leaves out both. Never with implicit, kl or
-        nonnegative.
+        Learn biases of users and items around the global mean; False leaves out both. Never with implicit, kl, full
+        or nonnegative.
     nonnegative : bool
         Factors are not below zero.
     confidence : float or "auto"
@@ -92,9 +102,13 @@ class MatrixFactorization(Model):
     early_stopping : bool or EarlyStopping
         Holds out a tenth, stops after two epochs without progress on it, and keeps the best.
     clip : bool
-        Keep predictions of squared and absolute loss inside the range of the ratings.
+        Keep predictions of squared and absolute loss, and the scores of recommendations, inside the range of the
+        ratings.
+    parallel : {"strata", "hogwild"}
+        How threads share the work of `sgd`: blocks that have no row in common, with the same bits for any `n_jobs`; or
+        all threads write to all rows without locks, with results that differ from run to run.
     n_jobs : int
-        Threads; they never change the result.
+        Threads; they never change the result, except under parallel="hogwild".
     dtype : {"float32", "float16"}
         How factors are stored in files; float16 rounds them when training ends.
     random_state : int or None
@@ -162,6 +176,7 @@ class MatrixFactorization(Model):
         n_blocks: int | str = "auto",
         early_stopping: bool | EarlyStopping = False,
         clip: bool = True,
+        parallel: str = "strata",
         n_jobs: int = 1,
         dtype: str = "float32",
         random_state: Any = None,
@@ -174,9 +189,10 @@ class MatrixFactorization(Model):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learns from pairs X (two columns: user, item) with ratings y, or from a matrix, sparse or dense.
 
-        Of a sparse matrix the stored cells are known, of a dense one all but NaN. A DataFrame with columns called user
-        and item may bring its ratings along. A pair that is given twice counts twice; for `implicit` and `kl`
-        the values are added up.
+        Of a sparse matrix the stored cells are known, of a dense one all but NaN; its rows and columns keep their
+        places in `user_factors_` and `item_factors_`, empty ones too. A DataFrame with columns called user and item may
+        bring its ratings along. A pair that is given twice counts twice; for `implicit`, `kl` and `full` the values are
+        added up. A rating of weight 0 is not there; under `als` and `lbfgs` one of weight 2 is two copies of it.
         """
         return self._fit(self.source_of(X, y, sample_weight))
 
@@ -191,8 +207,7 @@ class MatrixFactorization(Model):
             raise DataError("the data holds no ratings; nothing can be learned from it")
         self.check_targets(entries.values)
         if not settings.confidence:
-            cells = float(len(users)) * len(items)
-            settings = replace(settings, confidence=KNOWN_SHARE * cells / max(float(entries.values.sum()), 1e-300))
+            settings = replace(settings, confidence=auto_confidence(entries, len(users), len(items)))
         learner = FactorLearner(settings)
         coded = learner.prepare(entries, len(users), len(items))
         measure = None if validation is None else self._measure(validation, users, items)
@@ -227,7 +242,7 @@ class MatrixFactorization(Model):
         """
         source = self.source_of(X, y, sample_weight)
         if not hasattr(self, "learner_"):
-            if self.settings_for(None).solver != "sgd":
+            if not self._learns_online(self.settings_for(None)):
                 return self.fit_stream(source)
             learner = FactorLearner(self.settings_for(None))
             self.adopt_factors(learner, IdBook(), IdBook(), Entries.none(), History())
@@ -237,7 +252,7 @@ class MatrixFactorization(Model):
         if len(entries.users) == 0:
             return self
         self.check_targets(entries.values)
-        if self.learner_.settings.solver == "sgd":
+        if self._learns_online(self.learner_.settings):
             self.history_.events += self.learner_.step(entries).events
             self._rounded(self.learner_)
             self._remember(entries)
@@ -368,17 +383,27 @@ class MatrixFactorization(Model):
     def adopt_factors(
         self, learner: FactorLearner, users: IdBook, items: IdBook, entries: Entries, history: History
     ) -> None:
-        """Takes a learner that was fitted, the ids of its rows, and the entries that users have seen."""
-        self.learner_, self._users, self._items = learner, users, items
+        """Takes a learner that was fitted, the ids of its rows, and the entries that users have seen.
+
+        The learner comes last: a model whose fit was interrupted here is not fitted, rather than half of it.
+        """
+        vars(self).pop("learner_", None)
+        self._rounded(learner)
+        self._users, self._items = users, items
         self.history_ = history
         self._ready = None
         self._new = []
         self._seen_indptr, self._seen_items = np.zeros(1, np.int64), np.zeros(0, np.int32)
-        self._seen_values = None if learner.settings.solver == "sgd" else np.zeros(0, np.float32)
+        self._seen_values = None if self._learns_online(learner.settings) else np.zeros(0, np.float32)
         self._seen_weights = None
         if len(entries.users):
             self._remember(entries)
-        self._rounded(learner)
+        self.recipe_, self.n_iter_ = {}, len(history)
+        self.learner_ = learner
+
+    def _learns_online(self, settings: FactorSettings) -> bool:
+        """Whether new entries are learned one by one, so that the values of old ones need not be kept."""
+        return settings.solver == "sgd" and settings.loss != "full"
 
     def _rounded(self, learner: FactorLearner) -> None:
         if self.dtype == "float16":
@@ -434,12 +459,12 @@ class MatrixFactorization(Model):
 
     def check_targets(self, values: Array) -> None:
         """Refuses ratings that the loss cannot learn."""
-        if self.loss in WHOLE and (values < 0).any():
+        if self.loss in COUNTS and (values < 0).any():
             bad = float(values[values < 0][0])
             raise DataError(f"loss={self.loss!r} is for counts, but a value is {bad:g}; give values from 0 on")
         if self.loss == "kl" and not values.any():
             raise DataError("loss='kl' needs a value above 0, but all are 0")
-        if self.nonnegative and self.loss == "squared" and (values < 0).any():
+        if self.nonnegative and self.loss in ("squared", "full") and (values < 0).any():
             bad = float(values[values < 0][0])
             raise DataError(f"nonnegative=True cannot reach a value of {bad:g}; shift the values, or leave it out")
         if self.loss in ("logistic", "hinge"):
@@ -501,13 +526,13 @@ class MatrixFactorization(Model):
     def _factors(self, side: str) -> Array:
         self._part("learner_")
         learner = self._model()
-        scale = math.sqrt(learner.scale) if learner.settings.loss in CENTRED else 1.0
+        scale = math.sqrt(learner.scale) if learner.settings.loss in SCALED else 1.0
         return np.asarray(getattr(learner, side)[:, : learner.rank] * np.float32(scale))
 
     def _biases(self, side: str) -> Array:
         self._part("learner_")
         learner = self._model()
-        scale = learner.scale if learner.settings.loss in CENTRED else 1.0
+        scale = learner.scale if learner.settings.loss in SCALED else 1.0
         return np.asarray(getattr(learner, side)[:, learner.padded + BIAS] * np.float32(scale))
 
     def id_of(self, text: str, side: str = "users") -> Any:
@@ -546,13 +571,13 @@ class MatrixFactorization(Model):
     def _pair_scores(self, users: Array, items: Array) -> tuple[Array, Array]:
         learner = self._model()
         rows, columns = self._users.codes(users), self._items.codes(items)
-        known = (rows >= 0) & (columns >= 0) & (rows < len(learner.users)) & (columns < len(learner.items))
+        known = _seen(rows, learner.user_counts) & _seen(columns, learner.item_counts)
         scores = np.full(len(rows), learner.in_units(np.array([learner.offset]))[0])
         scores[known] = learner.scores(rows[known], columns[known], self.n_threads)
-        for table, codes, others in ((learner.users, rows, columns), (learner.items, columns, rows)):
-            half = ~known & (codes >= 0) & (codes < len(table)) & ~((others >= 0) & known)
+        for table, codes in ((learner.users, rows), (learner.items, columns)):
+            half = ~known & (codes >= 0) & (codes < len(table))
             bias = table[np.where(half, codes, 0), learner.padded + BIAS] if len(table) else np.zeros(len(codes))
-            scale = learner.scale if learner.settings.loss in CENTRED else 1.0
+            scale = learner.scale if learner.settings.loss in SCALED else 1.0
             scores[half] += bias[half].astype(np.float64) * scale
         return scores, ~known
 
@@ -571,9 +596,17 @@ class MatrixFactorization(Model):
         for chunk in source:
             yield self.predict(ratings_of(chunk).packed())
 
-    def evaluate_stream(self, source: Source) -> dict[str, Any]:
-        """Rows, loss, rmse, mae and r2 on a source of ratings, and how many pairs were cold."""
+    def evaluate_stream(self, source: Source, k: int = 10) -> dict[str, Any]:
+        """Rows, loss, rmse, mae and r2 on a source of ratings, and how many pairs were cold.
+
+        For `bpr` and `implicit`, which rank: precision, recall, NDCG and MAP at k, and AUC of the source's pairs among
+        all items, without those that the user had in training (unless they are in the source as well), averaged over
+        the users that training knows. The loss is that of each pair: of `bpr` against another item, drawn; of
+        `implicit` ½ (1 - score)².
+        """
         self._check_fitted()
+        if self._model().settings.loss in RANKS:
+            return self._evaluate_lists(source, whole("k", k, 1))
         metrics, cold_rows = RegressionMetrics(), 0
         for part in source:
             chunk = ratings_of(part).packed()
@@ -587,19 +620,31 @@ class MatrixFactorization(Model):
             raise DataError("the data holds no ratings; there is nothing to measure")
         return {**metrics.result(), "cold": cold_rows}
 
+    def _evaluate_lists(self, source: Source, k: int) -> dict[str, Any]:
+        learner = self._model()
+        pairs = gather(source, self._users.copy(), self._items.copy())
+        if not len(pairs.users):
+            raise DataError("the data holds no pairs; there is nothing to measure")
+        known = _seen(pairs.users, learner.user_counts) & _seen(pairs.items, learner.item_counts)
+        self._order_seen()
+        trained = self._seen_indptr, self._seen_items
+        measured = measure_lists(learner, pairs.only(known), trained, k, self.n_threads)
+        return {"rows": len(pairs.users), **measured, "cold": int((~known).sum())}
+
     def recommend(
         self, users: Any, k: int = 10, *, exclude_seen: bool = True, filter: Filter = None
     ) -> Recommendations:
         """The k best items for each user (one id, or a list of them), best first.
 
-        `filter` allows only some items: a collection of ids, a function of an id, or a mask over `item_ids_`. Lists are
-        shorter than k where there are not enough items. Unknown users get the most popular items and are marked in
-        `cold`.
+        Scores of squared and absolute loss are kept inside the range of the ratings, as long as `clip` is on; their
+        order is that of the raw scores. `filter` allows only some items: a collection of ids, a function of an id, or
+        a mask over `item_ids_`. Lists are shorter than k where there are not enough items. Unknown users get the most
+        popular items and are marked in `cold`.
         """
         learner, k = self._model(), whole("k", k, 1)
         ids = as_list(users, "user")
         codes = self._users.codes(ids)
-        codes = np.where(codes < len(learner.users), codes, -1)
+        codes = np.where(_seen(codes, learner.user_counts), codes, -1)
         cold = codes < 0
         padded = learner.padded
         bias = np.ascontiguousarray(learner.items[:, padded + BIAS])
@@ -616,6 +661,9 @@ class MatrixFactorization(Model):
             best[cold], scores[cold] = self._popular(learner, best.shape[1], filter)
         raw = scores.astype(np.float64)
         raw[~cold] = self._ranked_scores(learner, scores[~cold], learner.users[codes[~cold], padded + BIAS])
+        if self.clip and learner.settings.loss in CENTRED:  # without biases, scores of cold users are counts
+            rated = ~cold | learner.settings.biases
+            raw[rated] = np.clip(raw[rated], learner.low, learner.high)
         return Recommendations(ids, best, np.where(best >= 0, raw, -np.inf), cold, self._items)
 
     def _ranked_scores(self, learner: FactorLearner, scores: Array, user_bias: Array) -> Array:
@@ -738,3 +786,9 @@ class MatrixFactorization(Model):
         if header["n_blocks"] is not None:
             estimator.n_blocks_ = header["n_blocks"]
         return estimator
+
+
+def _seen(codes: Array, counts: Array) -> Array:
+    """Whether training had entries of these rows."""
+    inside = (codes >= 0) & (codes < len(counts))
+    return inside & (np.append(counts, 0)[np.where(inside, codes, -1)] > 0)

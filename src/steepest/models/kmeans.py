@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from steepest.data.chunk import Array, Chunk, concatenate
+from steepest.data.matrices import checked_csr
 from steepest.data.source import ArraySource, Source
 from steepest.engine.history import History
 from steepest.engine.loop import Monitor
@@ -381,10 +382,13 @@ class KMeans(Model):
 
 def _canonical(X: Any) -> Any:
     """A scipy matrix in which no cell is given twice: the square of a sum is not the sum of squares."""
-    if hasattr(X, "tocsr") and not (getattr(X, "format", "") == "csr" and X.has_canonical_format):
-        X = X.tocsr(copy=True)
-        X.sum_duplicates()
-    return X
+    if not hasattr(X, "tocsr"):
+        return X
+    rows = checked_csr(X)
+    if not rows.has_canonical_format:
+        rows = rows.copy() if rows is X else rows
+        rows.sum_duplicates()
+    return rows
 
 
 def _gather(source: Source) -> Chunk:

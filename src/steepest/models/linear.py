@@ -7,6 +7,7 @@ penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -15,10 +16,12 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
-from steepest.data.raw import Survey, survey
+from steepest.data.raw import Survey, sample_columns, survey
+from steepest.data.readers.raw_arrays import RawArrays
 from steepest.data.readers.vw import VwSource, recording_names
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
-from steepest.data.store.row_store import store_rows
+from steepest.data.store.row_store import StoredSource, store_rows
+from steepest.data.tables.columns import is_list_of_texts
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.iterations import TOLERANCES, Iterations, Weights
@@ -26,17 +29,19 @@ from steepest.engine.loop import Executor, mean_loss, train
 from steepest.engine.mixing import MIXES, SENDS, LocalShards, MixedState, MixingPlan, Rounds, vote_scores
 from steepest.engine.parallel import KINDS, Shape, decide
 from steepest.engine.stopping import Plan
-from steepest.errors import DataError, ParameterError
+from steepest.errors import DataError, NotConverged, ParameterError
 from steepest.features.names import NameBook
 from steepest.features.vw_names import VwNames
 from steepest.learners.base import State
 from steepest.learners.batch.solvers import BATCH_SOLVERS, FINDINGS, SolverOptions
+from steepest.learners.labels import distinct
 from steepest.learners.linear.auto import Choice, Problem, choose
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
+from steepest.learners.linear.sizes import DENSE_SHARE
 from steepest.learners.losses import loss_for
 from steepest.models.base import NAMES, Model, Run
-from steepest.models.explain import ClassWeights, Contribution, explain_row, top_features
+from steepest.models.explain import ClassWeights, Contribution, SparseWeights, explain_row, top_features
 from steepest.models.memory import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing
 from steepest.models.options import (
     LP,
@@ -58,10 +63,21 @@ from steepest.parameters import at_least, choice, inside, whole
 MIXING = ("n_shards", "rounds", "sync_seconds", "mix", "send")  # what a resumed mixture must share with its checkpoint
 SURVEY_ROWS = 1 << 14  # counted to see how many features there are
 DEFAULT_TOL = 1e-6  # of the batch solvers
+CHOSEN_TOL = 1e-4  # of those that "auto" has chosen: predictions change no more
+TABLE_NGRAMS = (1, 2)  # words and pairs of words, of texts that are columns among others
 VOTER = "voter."  # marks the arrays of a shard's model in a model file
 VW_NAMES = "vw_names."  # marks those of a book of names
 # Parameters that only stochastic gradients have, and their defaults.
-STOCHASTIC = {"schedule": "auto", "eta0": "auto", "batch_size": 1, "average": "auto", "memory_budget": None}
+STOCHASTIC = {
+    "schedule": "auto",
+    "eta0": "auto",
+    "epochs": 5,
+    "batch_size": 1,
+    "average": "auto",
+    "early_stopping": False,
+    "parallel": "serial",
+    "memory_budget": None,
+}
 
 
 class LinearModel(Model):
@@ -90,6 +106,9 @@ class LinearModel(Model):
     _memory: MemoryPlan | None = None  # what the memory budget led to
     _warm: LinearLearner | None = None  # where the next fit starts
     _choice: Choice | None = None  # what solver="auto" led to
+    _strength: Any = None  # what alpha="auto" led to: a learners.batch.strength.Strength
+    _shape: Any = None  # a features.shape.Shape
+    _softmax: bool = False  # whether multi_class="auto" led to it
     _parallel: tuple[str, str | None] = ("serial", None)  # how the last fit learned in parallel, and why
     voters_: Sequence[LinearLearner] = ()  # the shards' own learners, if they vote
 
@@ -105,6 +124,10 @@ class LinearModel(Model):
         chosen = chosen or ("stochastic" if self._choice is None else self._choice.solver)
         if params["solver"] == "auto" and chosen != "stochastic":
             params["solver"] = chosen
+        if params["alpha"] == "auto" and self._strength is not None:
+            params |= {"alpha": self._strength.alpha, "standardise": True}
+        if params.get("multi_class") == "auto" and self._softmax:
+            params["multi_class"] = "softmax"
         if self._memory is not None:
             params["dtype"] = self._memory.settings.dtype
             params["average"] = params["average"] if self._memory.settings.average != "no" else False
@@ -113,42 +136,115 @@ class LinearModel(Model):
         return settings
 
     def _resolve(self, source: Source, run: Run) -> LinearSettings:
-        self._choice = self._choose(source) if self.solver == "auto" else None
+        self._choice = self._strength = None
+        self._softmax = False
+        if self.solver == "auto":
+            rows = _in_memory(source)
+            problem = self._problem(source, rows)
+            self._choice = choose(problem)
+            if rows is not None and self._choice.solver in BATCH_SOLVERS and problem.tol is None:
+                self._softmax = problem.multi_class == "softmax"
+                self._strength = self._find_strength(rows)
         settings = self.settings_for(source.n_rows)
         if self._memory is not None:
             run.monitor.event(self._memory.reason)
-        if self._choice is not None:
-            run.monitor.choice(self._choice.sentence(settings.solver))
+        for sentence in self._choices_made(settings.solver):
+            run.monitor.choice(sentence)
         return settings
 
-    def _choose(self, source: Source) -> Choice:
-        """The solver that "auto" stands for here."""
+    def _choices_made(self, solver: str) -> list[str]:
+        """What "auto" chose, in sentences."""
+        made = [] if self._shape is None else list(self._shape.events)
+        made += [] if self._choice is None else [self._choice.sentence(solver)]
+        return made if self._strength is None else [*made, self._strength.sentence()]
+
+    def _training_rows(self, source: Source, seed: int) -> Source:
+        """Rows are read before a solver is chosen if there may be few enough to minimise exactly."""
+        open_choice = self.solver == "auto" and self._tol() is None and not self._stochastic_option()
+        return store_rows(source) if open_choice else source
+
+    def _stochastic_option(self) -> str:
+        """A parameter that was given and that only stochastic gradients have."""
         params = self.flat_params()
-        stochastic = [name for name, default in STOCHASTIC.items() if params[name] != default]
+        given = [name for name, default in STOCHASTIC.items() if name in params and params[name] != default]
+        return f"{given[0]}={params[given[0]]!r}" if given else ""
+
+    def choose_encoding(self, hasher: Any, columns: Any, y: Array | None) -> None:
+        """Which numbers bend and which pairs of columns are crossed, by the targets of a sample of rows."""
+        self._shape = None
+        if y is None or self.kind not in ("classifier", "regressor"):
+            return
+        from steepest.features.shape import find_shape
+
+        if self.hasher is None and len({column.kind == "text" for column in hasher.used_columns}) == 2:
+            hasher.ngrams = TABLE_NGRAMS
+        self._shape = find_shape(hasher, columns, y, self.task, self.n_threads)
+        hasher.use_knots(self._shape.bends)
+        hasher.add_crosses(self._shape.pairs)
+
+    def _problem(self, source: Source, rows: ArraySource | None) -> Problem:
+        """What the choice of a solver depends on."""
+        params = self.flat_params()
         kind, alpha, p = penalty_kind(params, source.n_rows)
-        return choose(
-            Problem(
-                loss=loss_for(str(params["loss"]), 1 if source.labels is None else len(source.labels) - 1),
-                penalty=kind,
-                alpha=alpha,
-                p=p,
-                tol=None if self._tol() is None else at_least("tol", self._tol(), 0.0),
-                multi_class=str(params.get("multi_class", "ovr")),
-                stochastic_option=f"{stochastic[0]}={params[stochastic[0]]!r}" if stochastic else "",
-                n_rows=source.n_rows,
-                n_features=source.n_features,
-                n_entries=len(source.block.indices) if isinstance(source, ArraySource) else None,
-                in_memory=isinstance(source, ArraySource),
-            )
+        y = None if rows is None else rows.block.y
+        several = y is not None and y.ndim == 2
+        n_outputs = 1
+        if self.task == "classify" and y is not None and not several:
+            n_outputs = max(1, len(distinct(y)) - 1)
+        loss = loss_for(str(params["loss"]), 1 if source.labels is None else len(source.labels) - 1)
+        multi_class = str(params.get("multi_class", "ovr"))
+        if multi_class == "auto":
+            multi_class = "softmax" if n_outputs > 1 and params["loss"] in ("auto", "log") else "ovr"
+        if n_outputs > 1:
+            n_outputs += 1
+        n_entries = None if rows is None else _count_entries(rows)
+        return Problem(
+            loss="log" if multi_class == "softmax" else loss,
+            penalty=kind,
+            alpha=alpha,
+            p=p,
+            tol=None if self._tol() is None else at_least("tol", self._tol(), 0.0),
+            multi_class=multi_class,
+            stochastic_option=self._stochastic_option(),
+            n_rows=source.n_rows,
+            n_features=source.n_features,
+            n_entries=n_entries,
+            in_memory=rows is not None,
+            n_outputs=n_outputs,
+            several_targets=several,
+            is_table=rows is not None and self._is_table(rows, n_entries or 0),
         )
+
+    def _is_table(self, rows: ArraySource, n_entries: int) -> bool:
+        """Whether rows have columns of several kinds, or are dense."""
+        hasher = getattr(self, "hasher_", None)
+        if hasher is not None:
+            return any(column.kind != "text" for column in hasher.used_columns)
+        return n_entries >= DENSE_SHARE * (rows.n_rows or 0) * (rows.n_features or 0)
+
+    def _find_strength(self, rows: ArraySource) -> Any:
+        """What alpha="auto" stands for, by rows held back; None if alpha was given, or nothing can be held back."""
+        from steepest.learners.batch.strength import choose_strength
+
+        params = self.flat_params()
+        if params["alpha"] != "auto" or params["C"] is not None or params["penalty"] in (None, "none"):
+            return None
+        settings = self.settings_for(rows.n_rows)
+        labels = distinct(rows.block.y).tolist() if self.task == "classify" and rows.block.y is not None else []
+        if self.task == "classify" and len(labels) < 2:
+            return None
+
+        def new_learner(part: ArraySource) -> LinearLearner:
+            return LinearLearner(settings, part.n_features or 0, labels)
+
+        return choose_strength(rows, settings.solver, new_learner, self.n_threads)
 
     # -------------------------------------------------------------------------------------------------- learning
 
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
         super()._fit(source, validation, run)
-        if self._choice is not None:
-            place = 0 if self._memory is None else 1  # behind the reason of the memory plan
-            self.history_.events.insert(place, self._choice.sentence(self.learner_.settings.solver))
+        place = 0 if self._memory is None else 1  # behind the reason of the memory plan
+        self.history_.events[place:place] = self._choices_made(self.learner_.settings.solver)
         return self
 
     def _named(self, source: Source) -> Source:
@@ -218,8 +314,15 @@ class LinearModel(Model):
             history.events.insert(0, self._memory.reason)
         if reason is not None and reason not in history.events:
             history.events.append(reason)
+        self._show_first_step(learner, history)
+        learner.forget_rows()
         super()._finish(learner, history, executor)
         self.voters_ = getattr(executor, "voters", ())
+
+    def _show_first_step(self, learner: LinearLearner, history: History) -> None:
+        """The first step of stochastic gradients, given or calibrated, also in the records of shards."""
+        for record in history if learner.first_step is not None else ():
+            record.setdefault("eta0", learner.first_step)
 
     def _minimise(
         self,
@@ -235,54 +338,63 @@ class LinearModel(Model):
         from steepest.learners.batch.objective import Objective
 
         source = store_rows(source)
-        tol = DEFAULT_TOL if self._tol() is None else at_least("tol", self._tol(), 0.0)
+        usual = DEFAULT_TOL if self._choice is None else CHOSEN_TOL
+        tol = usual if self._tol() is None else at_least("tol", self._tol(), 0.0)
         tol_on = choice("tol_on", self.flat_params()["tol_on"], TOLERANCES)
         plan = replace(self.plan_epochs(rounds), epochs=rounds or whole("max_iter", self.max_iter, 1), tol=None)
         learner = self.new_learner(settings, source)
+        learner.measure_sizes(source)
         data = BatchData(source, learner)
         learner.rows_learned = data.n_rows
         self._parallel = ("serial", None)
         self._finish(learner, History(), None)
         objective = Objective(data, self.n_threads)
         if self._choice is not None and self._choice.warm:
-            objective.warm = self._one_pass(learner, source, seed)
+            objective.warm = data.table_of(self._one_pass(learner, source, seed))
         if self._warm is not None:
-            weights, bias = self._warm.weights()
-            objective.warm = np.vstack([weights, bias]).astype(np.float64)
+            objective.warm = data.table_of(self._warm)
         schedule = self.flat_params()["schedule"]
-        solver = BATCH_SOLVERS[settings.solver](objective, SolverOptions(str(schedule), settings.eta0, tol, seed))
+        options = SolverOptions(str(schedule), settings.eta0, tol, seed, average=self.average is not False)
+        solver = BATCH_SOLVERS[settings.solver](objective, options)
+        all_steps = self._tol() is None and getattr(solver, "takes_all_steps", False)
 
         def measure(w: Array, held_out: Source) -> float:
-            learner.take_weights(w[:-1], w[-1])
+            data.take_weights(w)
             return mean_loss(learner, held_out)
 
-        executor = Iterations(solver, objective, tol=tol, tol_on=tol_on, measure=measure)
+        executor = Iterations(solver, objective, tol=tol, tol_on=tol_on, measure=measure, all_steps=all_steps)
         checkpoints = None
         if run.checkpoint is not None:
             fingerprint = {
                 "settings": learner.settings.as_dict(),
                 "plan": [plan.epochs, tol, tol_on],
                 "data": source.fingerprint(),
+                "columns": data.n_features,
             }
             checkpoints = Checkpoints(run.checkpoint, Weights.restored, fingerprint, resume=run.resume)
         found, history = train(executor, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints)
-        learner.take_weights(found.w[:-1], found.w[-1])
+        data.take_weights(found.w)
         self.adopt(learner, history, source)
         vars(self).update(getattr(solver, "findings", {}))
+        if (complaint := getattr(solver, "complaint", None)) is not None:
+            if not any(complaint in event for event in history.events):
+                history.events.append(complaint)
+            warnings.warn(complaint, NotConverged, stacklevel=4)
 
-    def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> Array:
-        """Weights, with a last row for the bias, after one stochastic pass over the rows."""
+    def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> LinearLearner:
+        """A learner that has seen the rows in one stochastic pass."""
         settings = self.settings_for(source.n_rows, "stochastic")
         settings = replace(settings, class_weight=learner.settings.class_weight)
         first = LinearLearner(settings, learner.n_features, learner.book.labels)
         for chunk in source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed).epoch(0):
             first.step(chunk)
         first.finish()
-        weights, bias = first.weights()
-        return np.concatenate([weights, bias[None]]).astype(np.float64)
+        return first
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner is."""
+        if self.solver == "auto" and hasattr(self, "learner_") and self.learner_.settings.solver in BATCH_SOLVERS:
+            self.learner_ = self.learner_.going_on(self.settings_for(None, "stochastic"))
         solver = self.learner_.settings.solver if hasattr(self, "learner_") else self.flat_params()["solver"]
         if solver in BATCH_SOLVERS:
             raise ParameterError(
@@ -301,6 +413,7 @@ class LinearModel(Model):
         learner.n_threads = self.n_threads
         before = learner.rows_learned
         super()._learn_more(source, classes)
+        learner.forget_rows()
         if self._memory is not None and learner.n_outputs > self._memory.n_outputs:
             self.history_.events.append(
                 f"{learner.n_outputs} outputs where the memory was planned for {self._memory.n_outputs}"
@@ -414,6 +527,8 @@ class LinearModel(Model):
         """Chooses what fits the memory budget, if there is one, by rows in memory."""
         self._memory = None
         if self.memory_budget is None or y is None:
+            if self.hasher is not None and y is not None and not more_to_come:
+                self._survey_arrays(X, y)
             return
         targets = np.asarray(y)
         n_rows, n_targets = len(targets), targets.shape[1] if targets.ndim == 2 else 0
@@ -426,6 +541,14 @@ class LinearModel(Model):
         if n_rows > SURVEY_ROWS and not isinstance(X, Mapping):
             some, n_some = X[:SURVEY_ROWS], SURVEY_ROWS
         self._plan_memory(Survey(n_rows, labels, n_targets, 0, some, 0 if more_to_come else n_some))
+
+    def _survey_arrays(self, X: Any, y: Any) -> None:
+        """Kinds of columns and their encoding are decided on rows from all over X, as they are for files."""
+        hasher = self.own_hasher()
+        if isinstance(X, list) and is_list_of_texts(X):
+            return
+        if (sample := sample_columns(RawArrays(X, y))) is not None:
+            self.choose_encoding(hasher.survey(sample[0]), *sample)
 
     def _plan_for_stream(self, source: Source) -> None:
         """The same by a survey of a source, which is read once for it."""
@@ -516,7 +639,7 @@ class LinearModel(Model):
     def intercept_(self) -> Array:
         """Biases, one per output."""
         self._check_learner()
-        return self._by_output(np.array(self.learner_.weights()[1]))
+        return self._by_output(np.array(self.learner_.used_weights()[2]))
 
     @property
     def n_nonzero_(self) -> int:
@@ -534,7 +657,15 @@ class LinearModel(Model):
 
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
         """(output, its weights by feature); those in a shared table are read where they are asked for."""
-        return list(enumerate(self._output_weights()))
+        return list(enumerate(self._rows_of_weights()))
+
+    def _rows_of_weights(self) -> list[Any]:
+        """The weights of each output, as an array or as those of the features in use."""
+        features, table, _ = self.learner_.used_weights()
+        if self.learner_.shared or features is None:
+            return list(self._output_weights())
+        rows = self._by_output(np.ascontiguousarray(table.T))
+        return [SparseWeights(features, row, self.learner_.n_features) for row in rows]
 
     def _check_learner(self) -> None:
         if "learner_" not in self.__dict__:
@@ -567,7 +698,13 @@ class LinearModel(Model):
         from scipy.sparse import csr_matrix
 
         self._check_fitted()
-        self._sparse_coef: Any = csr_matrix(self._output_weights())
+        features, table, _ = self.learner_.used_weights()
+        if self.learner_.shared or features is None:
+            self._sparse_coef: Any = csr_matrix(self._output_weights())
+            return self
+        used = csr_matrix(self._by_output(np.ascontiguousarray(table.T)))
+        shape = (used.shape[0], self.learner_.n_features)
+        self._sparse_coef = csr_matrix((used.data, features[used.indices], used.indptr), shape=shape)
         return self
 
     def densify(self) -> Self:
@@ -583,7 +720,7 @@ class LinearModel(Model):
     # ------------------------------------------------------------------------------------------------------ files
 
     def _whole_state(self) -> State:
-        state = dict(super()._whole_state())
+        state = self.learner_.compact_state()
         for number, voter in enumerate(self.voters_):
             state |= {f"{VOTER}{number}.{name}": array for name, array in voter.state.items() if name != "labels"}
         if self.vw_names_ is not None:
@@ -606,6 +743,18 @@ class LinearModel(Model):
         return LinearLearner.from_state(known, state)
 
 
+def _in_memory(source: Source) -> ArraySource | None:
+    """The rows of a source, if they are in memory or few enough to be stored there."""
+    if isinstance(source, StoredSource):
+        return source.rows()
+    return source if isinstance(source, ArraySource) else None
+
+
+def _count_entries(rows: ArraySource) -> int:
+    numbers = np.arange(rows.block.n_rows) if rows.rows is None else rows.rows
+    return int((rows.block.indptr[numbers + 1] - rows.block.indptr[numbers]).sum())
+
+
 def _independent_outputs(settings: LinearSettings, source: Source | None) -> int:
     """Outputs that learn without knowing of each other, as far as the source shows."""
     apart = settings.multi_class == "ovr" and not settings.table_bits
@@ -619,22 +768,26 @@ class LinearClassifier(Classifier, LinearModel):
 
     Parameters
     ----------
-    loss : {"auto", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron"}
+    loss : {"auto", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron", "squared"}
         "hinge" is the support vector machine, "log" logistic regression; "perceptron" with average=True is the
-        averaged perceptron. "auto" is "log" for two classes and for multi_class="softmax", and "squared_hinge"
-        for more classes or several labels, where it is more often right; `history_.events` says so.
-    penalty : {"l2", "l1", "elasticnet", "lp", "none"}
-        R(w), or an object with details: `ElasticNet(l1_ratio=0.15)`, `LP(p=1.5)`.
-    alpha : float
-        Strength of the penalty.
+        averaged perceptron; "squared" is least squares on -1 and +1, and has no probabilities. "auto" is "log" for
+        two classes and for multi_class="softmax", and "squared_hinge" for more classes or several labels, where it is
+        more often right; `history_.events` says so.
+    penalty : {"l2", "l1", "elasticnet", "lp", "norm2", "max", "none"}
+        R(w), or an object with details: `ElasticNet(l1_ratio=0.15)`, `LP(p=1.5)`. "l2" is ½‖w‖²; "norm2" is ‖w‖
+        itself and "max" the largest |w|, both by solver="gd".
+    alpha : float or "auto"
+        Strength of the penalty. "auto" is chosen by the loss on rows held back where the solver is exact, and 1e-6 for
+        stochastic gradients; `history_.events` says what was tried. Dense rows are then learned, and penalised, in
+        units of their features (centred, divided by their standard deviation); a number leaves rows as they are.
     C : float, optional
         The view of support vector machines, instead of alpha: alpha = 1 / (n C).
     solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "coin", "truncated", "gd", "closed_form", "cg", "lbfgs", ...}
         How to minimise; "auto" chooses. "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate;
         "truncated" is the truncated gradient; "coin" needs no step size. "gd", "closed_form", "cg", "lbfgs",
-        "newton_cg", "dual_cd", "saga" and "cd" minimise over all rows at once. "auto" is stochastic unless `tol` is
-        below 1e-4, and says in `history_.events` what it chose and why; see the page on solvers. `Truncated(every=10)`
-        is "truncated" with its details.
+        "newton_cg", "dual_cd", "saga" and "cd" minimise over all rows at once. "auto" finds the minimum itself if the
+        rows are few or `tol` is below 1e-4, and is stochastic otherwise ("stochastic" always is); `history_.events`
+        says what it chose and why; see the page on solvers. `Truncated(every=10)` is "truncated" with its details.
     schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
         How the step size falls from `eta0`; see the guide.
     eta0 : float or "auto"
@@ -653,9 +806,11 @@ class LinearClassifier(Classifier, LinearModel):
         Holds out a tenth of the rows, stops after two epochs without improvement on them, and keeps the best model;
         `EarlyStopping(fraction=0.1, patience=2, refit=True)` then learns from all rows for as many epochs as were best.
     average : {"auto", False, True, "uniform", "eta", "poly"}
-        Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size.
-    multi_class : {"ovr", "softmax", "hashed"}
-        More than two classes: one against the rest, or one soft maximum. "hashed" is one against the rest in one
+        Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size. With solver="gd" and a
+        given `eta0` or `schedule`, False is gradient descent as taught: `max_iter` plain steps, and the last iterate.
+    multi_class : {"auto", "ovr", "softmax", "hashed"}
+        More than two classes: one against the rest, or one soft maximum. "auto" is "softmax" where few rows are
+        minimised exactly under the log loss, and else "ovr". "hashed" is one against the rest in one
         table of weights that all classes share, however many there are; `Hashed(bits=22)` gives its size. A y with
         several 0/1 columns is multi-label; if no row to learn from was without a label, none is predicted without one.
     fit_intercept : bool
@@ -711,7 +866,7 @@ class LinearClassifier(Classifier, LinearModel):
         loss: Any = "auto",
         *,
         penalty: Any = "l2",
-        alpha: float = 1e-6,
+        alpha: float | str = "auto",
         solver: Any = "auto",
         schedule: str = "auto",
         eta0: float | str = "auto",
@@ -721,7 +876,7 @@ class LinearClassifier(Classifier, LinearModel):
         early_stopping: bool | EarlyStopping = False,
         average: bool | str = "auto",
         fit_intercept: bool = True,
-        multi_class: Any = "ovr",
+        multi_class: Any = "auto",
         class_weight: Any = None,
         shuffle: str = "blocks",
         parallel: Any = "serial",
@@ -753,7 +908,7 @@ class LinearClassifier(Classifier, LinearModel):
         return self.learner_.loss.name if hasattr(self, "learner_") else loss_for(self.loss, 1)
 
     def _is_softmax(self) -> bool:
-        return bool(self.multi_class == "softmax")
+        return bool(self.learner_.settings.multi_class == "softmax")
 
     def _by_output(self, values: Array) -> Array:
         if self.learner_.shared and not self.learner_.several_targets and len(self._label_order) <= 2:
@@ -764,9 +919,9 @@ class LinearClassifier(Classifier, LinearModel):
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
         if self.learner_.shared:
             return self._shared_weights()
-        weights = self._output_weights()
+        weights = self._rows_of_weights()
         if len(weights) == 1:  # one column speaks for the second class, and negated for the first
-            weights = np.concatenate([-weights, weights])
+            weights = [-weights[0], weights[0]]
         return list(zip(self.classes_.tolist(), weights, strict=False))
 
     def _shared_weights(self) -> list[tuple[Any, Any]]:
@@ -784,7 +939,7 @@ class LinearClassifier(Classifier, LinearModel):
         self._check_learner()
         if self.learner_.n_outputs != 1:
             raise AttributeError("margin_ is defined for two classes")
-        norm = float(np.linalg.norm(self.learner_.weights()[0].astype(np.float64)))
+        norm = float(np.linalg.norm(self.learner_.used_weights()[1].astype(np.float64)))
         return 1 / norm if norm else math.inf
 
 
@@ -819,7 +974,7 @@ class LinearRegressor(Regressor, LinearModel):
         loss: Any = "squared",
         *,
         penalty: Any = "l2",
-        alpha: float = 1e-6,
+        alpha: float | str = "auto",
         solver: Any = "auto",
         schedule: str = "auto",
         eta0: float | str = "auto",

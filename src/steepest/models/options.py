@@ -273,28 +273,41 @@ class Adam(Option):
 class EarlyStopping(Option):
     """early_stopping=True: rows are held out, and training stops when they get no better.
 
+    With `train`, two disjoint samples A and B of any size are drawn: A is learned until B gets no better, which shows
+    how many epochs are best; then all rows are learned for so many.
+
     Parameters
     ----------
     fraction : float
-        Share of the rows that are held out.
+        Share of the rows that are held out (B).
     patience : int
         Epochs without improvement after which training stops; the best model is kept.
     refit : bool
         Then learns from all rows for as many epochs as were best.
+    train : float, optional
+        Share of the rows that are learned meanwhile (A), and refit=True; None takes all that are not held out.
 
     Examples
     --------
     >>> import steepest as st
     >>> st.LinearClassifier(early_stopping=st.EarlyStopping(fraction=0.2, refit=True), epochs=50)
     LinearClassifier(epochs=50, early_stopping=EarlyStopping(fraction=0.2, refit=True))
+    >>> st.LinearClassifier(early_stopping=st.EarlyStopping(fraction=0.1, train=0.2), epochs=50)
+    LinearClassifier(epochs=50, early_stopping=EarlyStopping(train=0.2))
     """
 
     fraction: float = 0.1
     patience: int = 2
     refit: bool = False
+    train: float | None = None
     parameter: ClassVar[str] = "early_stopping"
     choice: ClassVar[bool] = True
-    flat: ClassVar[dict[str, str]] = {"fraction": "validation_fraction"}
+    flat: ClassVar[dict[str, str]] = {"fraction": "validation_fraction", "train": "training_fraction"}
+
+    @property
+    def refits(self) -> bool:
+        """Whether all rows are learned in the end."""
+        return self.refit or self.train is not None
 
 
 @dataclass(repr=False)
@@ -306,7 +319,8 @@ class Restarts(Option):
     n : int
         How many seeds.
     fraction : float
-        Share of the rows that are held out to choose by; 0 chooses by the loss on the rows learned.
+        Share of the rows that are held out to choose by, and learned in the end; 0, or fewer than 1000 rows, chooses
+        by the loss on the rows learned.
 
     Examples
     --------

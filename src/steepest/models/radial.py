@@ -34,6 +34,8 @@ VOTES = ("closed_form", "backprop", "fixed")
 # Widths that gamma="auto" tries, times one over the median squared distance of two centres.
 TRIED = (0.25, 1.0, 4.0, 16.0, 64.0)
 LARGEST_BYTES = 1 << 32  # of centres and sums
+# n_units="auto": one unit for so many rows, within bounds, and so few that sums over all pairs of units stay small.
+ROWS_PER_UNIT, FEWEST_UNITS, MOST_UNITS, MOST_PRODUCTS = 5, 32, 500, 4_000_000_000
 BATCH_ROWS = 32
 
 Learner = NetworkLearner | RadialLearner
@@ -42,7 +44,7 @@ Learner = NetworkLearner | RadialLearner
 class RBFModel(Model):
     """What classifier and regressor share."""
 
-    n_units: int
+    n_units: int | str
     init: str
     votes: str
     gamma: float | str
@@ -111,19 +113,23 @@ class RBFModel(Model):
         if self.init == "k-means":
             from steepest.models.kmeans import KMeans
 
-            n_units = whole("n_units", self.n_units, 1)
-            if source.n_rows is not None:
-                n_units = min(n_units, source.n_rows)
-            found = KMeans(n_units, random_state=self.seed()).fit_stream(source)
+            found = KMeans(self._count_units(source), random_state=self.seed()).fit_stream(source)
             return np.asarray(found.cluster_centers_, np.float64), None
-        rows = _every_row(source) if self.init == "all" else _sample(source, self._sample_size(source), self.seed())
+        rows = _every_row(source) if self.init == "all" else _sample(source, self._count_units(source), self.seed())
         if not rows:
             raise DataError("the data holds no rows; nothing can be learned from it")
         width = max(part.n_features for part in rows)
         _refuse_huge(sum(part.n_rows for part in rows) * width * 8, "the centres")
         return np.concatenate([_dense(part, width) for part in rows]), np.concatenate([_targets(part) for part in rows])
 
-    def _sample_size(self, source: Source) -> int:
+    def _count_units(self, source: Source) -> int:
+        """No more than rows; "auto" counts them, and leaves 32 where centres and widths learn, too."""
+        if isinstance(self.n_units, str):
+            choice("n_units", self.n_units, ("auto",))
+            if self.votes == "backprop":
+                return FEWEST_UNITS if source.n_rows is None else min(FEWEST_UNITS, source.n_rows)
+            n_rows = sum(chunk.n_rows for chunk in _as_they_come(source)) if source.n_rows is None else source.n_rows
+            return min(n_rows, units_for(n_rows))
         size = whole("n_units", self.n_units, 1)
         return size if source.n_rows is None else min(size, source.n_rows)
 
@@ -177,8 +183,9 @@ class RBFClassifier(Classifier, RBFModel):
 
     Parameters
     ----------
-    n_units : int
-        How many, unless init="all".
+    n_units : int or "auto"
+        How many, unless init="all". "auto" is a fifth of the rows, at least 32 and at most 500, fewer beyond 16,000
+        rows so that solving stays affordable, and 32 for votes="backprop".
     init : {"k-means", "sample", "all"}
         Centres: of clusters, rows drawn by chance, or every row.
     votes : {"closed_form", "backprop", "fixed"}
@@ -209,7 +216,7 @@ class RBFClassifier(Classifier, RBFModel):
 
     def __init__(
         self,
-        n_units: int = 32,
+        n_units: int | str = "auto",
         *,
         init: str = "k-means",
         votes: str = "closed_form",
@@ -260,7 +267,7 @@ class RBFRegressor(Regressor, RBFModel):
 
     def __init__(
         self,
-        n_units: int = 32,
+        n_units: int | str = "auto",
         *,
         init: str = "k-means",
         votes: str = "closed_form",
@@ -284,6 +291,16 @@ class RBFRegressor(Regressor, RBFModel):
     def new_learner(self, settings: Any, source: Source, classes: Any = None) -> Learner:
         """A learner that has seen nothing yet."""
         return self._learner_for(settings, source, ())
+
+
+def units_for(n_rows: int) -> int:
+    """How many units n_units="auto" stands for.
+
+    >>> [units_for(n) for n in (20, 300, 1500, 10_000, 100_000, 10_000_000)]
+    [32, 60, 300, 500, 200, 32]
+    """
+    affordable = math.isqrt(MOST_PRODUCTS // max(1, n_rows))
+    return max(FEWEST_UNITS, min(MOST_UNITS, n_rows // ROWS_PER_UNIT, affordable))
 
 
 def _refuse_huge(n_bytes: int, what: str) -> None:

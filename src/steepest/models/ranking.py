@@ -19,7 +19,7 @@ from steepest.data.groups import Pairs, groups_of, pairs_of
 from steepest.data.source import ArraySource, Source
 from steepest.data.store.row_store import store_rows
 from steepest.engine.history import History
-from steepest.errors import DataError
+from steepest.errors import DataError, ParameterError
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
 from steepest.learners.losses import LOSSES
@@ -101,20 +101,21 @@ class LinearRanker(LinearModel):
 
     # -------------------------------------------------------------------------------------------------- learning
 
-    def fit(self, X: Any, y: Any, groups: Any) -> Self:  # type: ignore[override]
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Learns from rows X with targets y (higher is better), in groups: one name or number per row, in any order."""
         vars(self).pop("hasher_", None)
-        return self._fit(self._grouped(X, y, groups))
+        return self._fit(self.grouped(X, y, groups))
 
-    def partial_fit(self, X: Any, y: Any, groups: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Learns the pairs of these rows once; two calls learn the same as one if no group is in both."""
-        source = self._grouped(X, y, groups)
+        source = self.grouped(X, y, groups)
         self._check_width(source)
         seed = self.random_state if isinstance(self.random_state, int) else 0
         return self._learn_more(self._training_rows(source, seed))
 
-    def _grouped(self, X: Any, y: Any, groups: Any) -> ArraySource:
-        names = np.asarray(groups)
+    def grouped(self, X: Any, y: Any, groups: Any) -> ArraySource:
+        """Rows in memory with their groups, which become neighbours."""
+        names = self._names_of(groups)
         source = self.source_of(X, y)
         if names.shape != (source.block.n_rows,):
             raise DataError(f"groups has shape {names.shape} but X has {source.block.n_rows} rows; name one per row")
@@ -123,6 +124,14 @@ class LinearRanker(LinearModel):
         _, first, codes = np.unique(names, return_index=True, return_inverse=True)
         order = np.argsort(first[codes], kind="stable")  # groups in the order in which they appear
         return ArraySource(replace(source.block, group=names), order)
+
+    def _names_of(self, groups: Any) -> Array:
+        if groups is None:
+            raise ParameterError(
+                f"{type(self).__name__} ranks rows within groups, and groups is missing; name the group of each row, "
+                "such as its query: fit(X, y, groups)"
+            )
+        return np.asarray(groups)
 
     def _training_rows(self, source: Source, seed: int) -> Source:
         return Pairs(store_rows(source), choice_of_pairs(self.pairs), seed)
@@ -154,10 +163,11 @@ class LinearRanker(LinearModel):
         for _, scores in self._stream_scores(source):
             yield scores[:, 0]
 
-    def score(self, X: Any, y: Any, groups: Any, k: int | None = None) -> float:
+    def score(self, X: Any, y: Any, groups: Any = None, k: int | None = None) -> float:
         """NDCG (at k), averaged over the groups with something to find."""
+        names = self._names_of(groups)
         scores, y = self.predict(X), np.asarray(y, np.float64)
-        _, codes = np.unique(np.asarray(groups), return_inverse=True)
+        _, codes = np.unique(names, return_inverse=True)
         found = [ndcg(y[codes == g], scores[codes == g], k) for g in range(codes.max(initial=-1) + 1)]
         return float(np.nanmean(found)) if not np.isnan(found).all() else math.nan
 
@@ -177,10 +187,10 @@ class LinearRanker(LinearModel):
             raise DataError("the data holds no rows to evaluate on")
         return metrics.result()
 
-    def objective(self, X: Any, y: Any, groups: Any) -> float:  # type: ignore[override]
+    def objective(self, X: Any, y: Any, groups: Any = None) -> float:
         """Mean loss over all pairs of these rows plus alpha R(w): what training minimises."""
         self._check_fitted()
-        names, y = np.asarray(groups), np.asarray(y, np.float64)
+        names, y = self._names_of(groups), np.asarray(y, np.float64)
         scores, total, n_pairs = self.predict(X), 0.0, 0
         for name in np.unique(names):
             mine = names == name

@@ -15,10 +15,14 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array
+from steepest.data.entries import Entries
 from steepest.data.ids import IdBook, as_ids
 from steepest.errors import DataError, ParameterError
+from steepest.learners.factors.factors import BIAS, FactorLearner
+from steepest.metrics import RankingMetrics
 
 Filter = Callable[[Any], bool] | Collection[Any] | None
+USERS_AT_ONCE = 256  # whose scores of all items are held in memory
 SHOWN = 5  # lists, and items of each, that are printed
 
 
@@ -136,6 +140,43 @@ def seen_rows(indptr: Array, indices: Array, rows: Array) -> tuple[Array, Array]
     first = indptr[known] if len(indptr) > 1 else np.zeros(len(rows), np.int64)
     at = np.arange(starts[-1]) + np.repeat(first - starts[:-1], lengths)
     return starts, np.ascontiguousarray(indices[at], np.int32)
+
+
+def measure_lists(
+    learner: FactorLearner, pairs: Entries, trained: tuple[Array, Array], k: int, n_threads: int
+) -> dict[str, Any]:
+    """How well the pairs of a test are ranked among all items, without those that a user has in training only.
+
+    The loss of bpr compares each pair with one other item, drawn the same way every time.
+    """
+    metrics, padded = RankingMetrics(k), learner.padded
+    users, owners = np.unique(pairs.users, return_inverse=True)
+    order = np.argsort(owners, kind="stable")
+    relevant = np.split(pairs.items[order], np.cumsum(np.bincount(owners, minlength=len(users)))[:-1])
+    items = np.ascontiguousarray(learner.items[:, :padded])
+    bias = np.ascontiguousarray(learner.items[:, padded + BIAS])
+    rng, losses = np.random.default_rng(0), 0.0
+    for start in range(0, len(users), USERS_AT_ONCE):
+        part = users[start : start + USERS_AT_ONCE]
+        mine = relevant[start : start + USERS_AT_ONCE]
+        indptr, seen = seen_rows(*trained, part)
+        left_out = [np.setdiff1d(seen[indptr[n] : indptr[n + 1]], liked) for n, liked in enumerate(mine)]
+        starts = np.concatenate([[0], np.cumsum([len(one) for one in left_out])]).astype(np.int64)
+        excluded = starts, np.concatenate([*left_out, np.zeros(0)]).astype(np.int32)
+        queries = np.ascontiguousarray(learner.users[part, :padded])
+        best, _ = best_rows(queries, items, bias, k, excluded, n_threads)
+        scores = queries @ items.T + bias
+        for number, liked in enumerate(mine):
+            row = scores[number].astype(np.float64)
+            metrics.add(best[number], liked)
+            metrics.add_scores(row, liked, left_out[number])
+            if learner.settings.loss == "bpr":
+                others = np.setdiff1d(np.arange(len(items)), np.concatenate([liked, left_out[number]]))
+                drawn = rng.choice(others, len(liked)) if len(others) else liked
+                losses += float(np.logaddexp(0, row[drawn] - row[liked]).sum())
+            else:
+                losses += float((0.5 * (1 - row[liked]) ** 2).sum())
+    return {"loss": losses / max(len(pairs.users), 1), **metrics.result()}
 
 
 def check_known(codes: Array, ids: Array, what: str) -> None:

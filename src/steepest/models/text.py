@@ -540,7 +540,7 @@ class TextClassifier(Classifier):
 
     def _word_vectors(self, words: Sequence[str]) -> Array:
         self._check_fitted()
-        column = next((name for name, kind in self.hasher_.columns_ if kind == "text"), None)
+        column = next((c.name for c in self.hasher_.columns_ if c.kind == "text"), None)
         if column is None:
             raise DataError("this model was trained on columns without texts, so it has no words")
         single = len(self.hasher_.columns_) == 1

@@ -25,6 +25,7 @@ from steepest.models.base import Model, threads
 from steepest.parameters import choice, whole
 
 USUAL = ("loss", "accuracy", "rmse")
+RANKING = ("ndcg", "map", "ndcg@10", "auc")  # shown where there is neither accuracy nor rmse
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,10 @@ def cross_validate(
     stratified : bool or "auto"
         Whether each fold holds its share of every class; "auto" does so for classifiers, unless there are groups.
     groups : array or name of a column, optional
-        Rows of one group are never on both sides. An array has one group a row, in the order of reading.
+        Rows of one group are never on both sides. An array has one group per row, in the order of reading. A ranker
+        needs them beside X and y; the rows of a source have them already.
     metrics : names, optional
-        Of what `evaluate_stream` measures; by default loss, and accuracy or rmse.
+        Of what `evaluate_stream` measures; by default loss, and accuracy, rmse, or measures of ranked lists.
     n_jobs : int
         Folds at once; -1 for all processors. The result is the same for any number.
     random_state : int
@@ -128,7 +130,7 @@ def cross_validate(
     (1.0, [10, 10, 10, 10])
     """
     n_folds = whole("folds", folds, 2)
-    source = as_source(estimator, source_or_X, y, sample_weight)
+    source = as_source(estimator, source_or_X, y, sample_weight, groups)
     rows = _look(estimator, source, _stratify(estimator, stratified, groups), groups)
     dealt = assign_folds(rows, n_folds, int(random_state))
     copies = [copy_of(estimator, random_state) for _ in range(n_folds)]
@@ -143,8 +145,8 @@ def cross_validate(
     return CrossValidation(kept, names, copies if keep_models else [])
 
 
-def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: Any = None) -> Source:
-    """The source itself, or the one that the estimator would make of these arrays."""
+def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Source:
+    """The source itself, or the one that the estimator would make of these arrays; `groups` are a ranker's."""
     if not (isinstance(estimator, Model) or hasattr(estimator, "evaluate_stream")):
         raise ParameterError(
             f"{estimator!r} is not an estimator of steepest that can be measured; give one that has fit_stream"
@@ -152,7 +154,14 @@ def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: An
     if isinstance(source_or_X, Source):
         if y is not None or sample_weight is not None:
             raise ParameterError("a source has its targets and weights in it; leave y and sample_weight out")
+        if estimator.kind == "ranker" and groups is not None:
+            raise ParameterError("a ranker's source has its groups in it, as qid:N of libsvm does; leave groups out")
         return source_or_X
+    if estimator.kind == "ranker":
+        if sample_weight is not None:
+            raise ParameterError("a ranker takes no weights of rows; leave sample_weight out")
+        ranked: Source = copy_of(estimator).grouped(source_or_X, y, groups)
+        return ranked
     if getattr(estimator, "hasher", None) is not None:
         return RawArrays(source_or_X, y, sample_weight)
     if estimator.kind in ("classifier", "regressor") and hasattr(estimator, "source_of"):
@@ -176,7 +185,8 @@ def copy_of(estimator: Any, random_state: Any = None, **changes: Any) -> Any:
 def choose_metrics(wish: Sequence[str] | None, found: dict[str, Any]) -> tuple[str, ...]:
     """The names asked for, if they were measured; else the usual ones."""
     if wish is None:
-        return tuple(name for name in USUAL if name in found)
+        shown = USUAL if found.keys() & {*USUAL[1:]} else (*USUAL, *RANKING)
+        return tuple(name for name in shown if name in found)
     known = [name for name, value in found.items() if isinstance(value, float) and name != "seconds"]
     names = (wish,) if isinstance(wish, str) else tuple(wish)
     return tuple(choice("metrics", name, known) for name in names)
@@ -192,6 +202,8 @@ def _stratify(estimator: Any, wish: bool | str, groups: Any) -> bool:
 
 
 def _look(estimator: Any, source: Source, stratify: bool, groups: Any) -> Rows:
+    if estimator.kind == "ranker":
+        return survey_rows(source, own_groups=True)
     column = groups if isinstance(groups, str) else None
     if is_raw(source) and cache_of(source) is not None:  # makes the cache now, once for all folds
         source = copy_of(estimator).hashed(source, learn=True)

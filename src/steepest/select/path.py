@@ -185,10 +185,9 @@ def _solver(base: Any, wish: str) -> str:
     name = base.solver if wish == "auto" else wish
     params = base.flat_params()
     sparse = params["penalty"] in ("l1", "elasticnet")
-    if name == "auto":
-        name = (
-            "cd" if sparse and params["loss"] not in KINKED and params.get("multi_class", "ovr") == "ovr" else "lbfgs"
-        )
+    if name in ("auto", "stochastic"):
+        one_by_one = params.get("multi_class", "ovr") in ("auto", "ovr")
+        name = "cd" if sparse and params["loss"] not in KINKED and one_by_one else "lbfgs"
     if name not in WARM:
         raise ParameterError(f"solver={name!r} cannot start from weights found before; choose one of {', '.join(WARM)}")
     if (reason := refusal(name, loss_for(params["loss"], 1), str(params["penalty"]), float(params["p"]))) is not None:
@@ -214,9 +213,8 @@ def largest_alpha(base: Any, train: ArraySource) -> float:
     alone = copy_of(base, solver="lbfgs", penalty="l1", alpha=1e10, tol=1e-10)  # the bias alone
     alone.fit_stream(train)
     learner = alone.new_learner(alone.settings_for(train.n_rows), train)
-    objective = Objective(BatchData(train, learner))
-    weights, bias = alone.learner_.weights()
-    _, gradient = objective.evaluate(np.vstack([weights, bias]).astype(np.float64))
+    data = BatchData(train, learner)
+    _, gradient = Objective(data).evaluate(data.table_of(alone.learner_))
     top = float(np.abs(gradient[:-1]).max(initial=0.0))
     params = base.flat_params()
     if params["penalty"] == "elasticnet":

@@ -3,7 +3,9 @@
 Every point is a run of its own, from the start: one epoch, then two, four, ... (iterations for batch solvers, parts of
 an epoch before the first). The clock runs during `fit` alone; objective and test error are measured afterwards, all in
 one way. Rows are held in memory, because other libraries need them there. The gap is (objective - best) / best, where
-best is the least objective that anyone reached. Times are those of this machine at this moment.
+best is the optimum that a reference run found and certified (`optimum`), or the least objective of anyone, if that is
+lower still. A run takes no longer than one with more effort: its seconds are the least of its own and of all behind it,
+so that lines never run back in time. Times are those of this machine at this moment.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,7 @@ from steepest.report.chart import Chart, Line
 from steepest.report.page import Table, save_page
 from steepest.report.picture import save_picture
 from steepest.select.cross_validate import as_source, copy_of
+from steepest.select.optimum import Optimum, find_optimum
 from steepest.select.peers import DOUBLING, Peer, Problem, peers_for
 
 STOCHASTIC = ("sgd", "asgd", "adagrad", "ftrl", "truncated")
@@ -41,6 +44,7 @@ PARTS = (1 / 16, 1 / 4)  # of an epoch
 GAPS = (0.1, 0.01, 0.001)
 FLOOR = 1e-7  # gaps below it are rounding
 TOL = 1e-12
+REFERENCE_TOL = 2e-10  # a part of what is certified, for rounding
 WORST = 2.0  # times the least test error: worse ones are not drawn
 WARM_UP_ROWS = 256
 
@@ -77,7 +81,9 @@ class Race:
     ----------
     racers : list of Racer
     best : float
-        The least objective of all.
+        The least objective of all, the reference run included.
+    optimum : Optimum or None
+        What the reference run found, and how near to the optimum that is for certain.
     error_name : "error" or "rmse"
     title : what was minimised, on which rows
     left_out : dict of name and reason
@@ -88,9 +94,10 @@ class Race:
     error_name: str
     title: str
     left_out: dict[str, str] = field(default_factory=dict)
+    optimum: Optimum | None = None
 
     def gap(self, point: Point) -> float:
-        """How far above the best objective, as a share of it."""
+        """How far above the optimum, as a share of it."""
         return (point.objective - self.best) / max(abs(self.best), 1e-300)
 
     def seconds_to(self, name: str, gap: float) -> float | None:
@@ -137,8 +144,11 @@ class Race:
         lines = [self.title]
         for cells in (self.header, *self.rows()):
             lines.append(f"{cells[0]:<25}" + "".join(f"{cell:>13}" for cell in cells[1:]))
-        lines += [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
-        return "\n".join(lines)
+        return "\n".join(lines + self._remarks())
+
+    def _remarks(self) -> list[str]:
+        found = [] if self.optimum is None else [str(self.optimum)]
+        return found + [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -153,7 +163,12 @@ class Race:
             }
             for racer in self.racers
         ]
-        return {"title": self.title, "best": self.best, "racers": racers, "left_out": self.left_out}
+        found = self.optimum
+        proof = None if found is None else {**asdict(found), "gap": found.gap}
+        if proof is not None:
+            proof = {name: None if value != value else value for name, value in proof.items()}
+        result = {"title": self.title, "best": self.best, "optimum": proof}
+        return {**result, "racers": racers, "left_out": self.left_out}
 
     def charts(self) -> list[Chart]:
         """Gap and test error against seconds."""
@@ -162,7 +177,9 @@ class Race:
         least = min((error for line in errors for error in line.y if math.isfinite(error)), default=1.0)
         name = "share of test rows that are wrong" if self.error_name == "error" else "test rmse"
         return [
-            Chart("How near to the optimum", "seconds of training", "(objective - best) / best", gaps, floor=FLOOR),
+            Chart(
+                "How near to the optimum", "seconds of training", "(objective - optimum) / optimum", gaps, floor=FLOOR
+            ),
             Chart(
                 "What it is worth on new rows",
                 "seconds of training",
@@ -179,7 +196,7 @@ class Race:
 
     def html(self, path: str | os.PathLike[str]) -> None:
         """Table and charts as one page that needs no other file."""
-        sentences = [self.title, *(f"{name} is left out: {reason}" for name, reason in self.left_out.items())]
+        sentences = [self.title, *self._remarks()]
         save_page(path, "A race of solvers", sentences, [Table("", self.header, self.rows())], self.charts())
 
 
@@ -235,9 +252,19 @@ def race(
         for point in course.runs(name, limit):
             racer.points.append(point)
             (on_point or (lambda name, point: None))(name, point)
+        racer.points = forward_in_time(racer.points)
         racers.append(racer)
+    optimum = find_optimum(course.reference, course.train, course.refusal)
     best = min(point.objective for racer in racers for point in racer.points)
-    return Race(racers, best, "error" if estimator.kind == "classifier" else "rmse", course.title(), left_out)
+    best = best if optimum is None else min(best, optimum.objective)
+    error_name = "error" if estimator.kind == "classifier" else "rmse"
+    return Race(racers, best, error_name, course.title(), left_out, optimum)
+
+
+def forward_in_time(points: Sequence[Point]) -> list[Point]:
+    """The same points, each with the least seconds of its own run and of all that went further."""
+    least = np.minimum.accumulate([point.seconds for point in reversed(points)])[::-1]
+    return [replace(point, seconds=float(seconds)) for point, seconds in zip(points, least, strict=True)]
 
 
 class _Course:
@@ -273,7 +300,7 @@ class _Course:
     def enter(self, wish: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
         """Who runs, and who cannot and why; what was asked for by name and cannot run is an error."""
         if wish is None:
-            reasons = {name: self._refusal(name) for name in USUAL}
+            reasons = {name: self.refusal(name) for name in USUAL}
             return [name for name, reason in reasons.items() if reason is None] + list(self.peers), {}
         names = [name.strip() for name in ([wish] if isinstance(wish, str) else wish)]
         if not names:
@@ -285,11 +312,16 @@ class _Course:
                     f"solver {name!r} is unknown, not installed or has another objective; "
                     f"choose from {', '.join(known)}"
                 )
-            if (reason := self._refusal(name)) is not None:
+            if (reason := self.refusal(name)) is not None:
                 raise ParameterError(reason)
         return list(dict.fromkeys(names)), {}
 
-    def _refusal(self, name: str) -> str | None:
+    def reference(self, name: str) -> Any:
+        """The estimator of a run to the end."""
+        return self._model(name, 1).set_params(tol=REFERENCE_TOL)
+
+    def refusal(self, name: str) -> str | None:
+        """Why a solver cannot minimise the objective, or None if it can."""
         p = self.problem
         if name in self.peers or name not in BATCH_SOLVERS:
             try:

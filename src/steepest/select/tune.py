@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from steepest.data.folds import survey_rows
+from steepest.data.groups import holdout_groups, sample_groups
 from steepest.data.raw import is_raw
-from steepest.data.source import Source
+from steepest.data.source import Order, Source
 from steepest.data.store.cache import CachedSource
 from steepest.errors import DataError, ParameterError
 from steepest.learners.batch.solvers import BATCH_SOLVERS
@@ -33,7 +34,10 @@ MOST_RUNGS = 4
 LOSSES = {
     "classifier": ("log", "hinge", "squared_hinge", "modified_huber"),
     "regressor": ("squared", "huber", "epsilon_insensitive"),
+    "ranker": ("log", "hinge", "squared_hinge"),
 }
+QUALITIES = {"classifier": ("accuracy",), "regressor": ("rmse",), "ranker": ("ndcg", "map")}
+HIGHER_IS_BETTER = ("accuracy", "ndcg", "map")
 HASHING = {"n_bits": (18, 20, 22), "ngrams": ((1, 1), (1, 2), (1, 3))}
 DEFAULT_TRIALS = 27
 
@@ -136,6 +140,7 @@ def tune(
     trials: int = DEFAULT_TRIALS,
     holdout: float = 0.2,
     metric: str = "auto",
+    groups: Any = None,
     random_state: int = 0,
     refit: bool = True,
     on_trial: Callable[[Trial], None] | None = None,
@@ -144,7 +149,7 @@ def tune(
 
     Parameters
     ----------
-    estimator : LinearClassifier or LinearRegressor
+    estimator : LinearClassifier, LinearRegressor or LinearRanker
         The first trial; its other parameters stay as they are.
     source_or_X, y : Source, or arrays as for `fit`
     space : dict, optional
@@ -157,8 +162,10 @@ def tune(
         Settings that are tried on the smallest sample.
     holdout : float
         Share of the rows to measure on.
-    metric : "auto", "loss", "accuracy" or "rmse"
-        "auto" is the loss if only one is tried, else accuracy or rmse.
+    metric : "auto", "loss", "accuracy", "rmse", "ndcg" or "map"
+        "auto" is the loss if only one is tried, else accuracy, rmse, or NDCG of a ranker.
+    groups : array, optional
+        For a ranker, the group of each row of X. Samples and held-out rows are whole groups.
     random_state : int
     refit : bool
         Whether the best setting is fitted on all rows at the end.
@@ -178,11 +185,15 @@ def tune(
     (2, 1.0)
     """
     if not isinstance(estimator, LinearModel):
-        raise ParameterError(f"tune knows LinearClassifier and LinearRegressor, not {type(estimator).__name__}")
+        raise ParameterError(
+            f"tune knows LinearClassifier, LinearRegressor and LinearRanker, not {type(estimator).__name__}"
+        )
+    if groups is not None and estimator.kind != "ranker":
+        raise ParameterError("groups is for LinearRanker; leave it out")
     n_trials = whole("trials", trials, 1)
     seconds = math.inf if budget is None else more_than("budget", budget, 0.0)
     share = inside("holdout", holdout, 0.0, 1.0)
-    source = as_source(estimator, source_or_X, y)
+    source = as_source(estimator, source_or_X, y, groups=groups)
     search = _Search(estimator, source, share, space, metric, int(random_state), seconds, on_trial)
     return search.run(n_trials, refit)
 
@@ -209,16 +220,21 @@ class _Search:
             raise DataError(
                 f"the data holds {self.n_all} row, but tuning needs some to learn from and some to measure on"
             )
-        self.train, self.test = bare.holdout(holdout, seed)
-        self.n_train = self.n_all - len(survey_rows(self.test).ids)
+        self.ranks = estimator.kind == "ranker"
+        self.train, self.test = (holdout_groups if self.ranks else type(bare).holdout)(bare, holdout, seed)
+        held = (
+            sum(chunk.n_rows for chunk in self.test.read(Order(), 0)) if self.ranks else len(survey_rows(self.test).ids)
+        )
+        self.n_train = self.n_all - held
+        if self.ranks and not 0 < held < self.n_all:
+            raise DataError(f"holdout={holdout:g} leaves no group on one side; give more groups, or another share")
         if rows.labels is not None:
             self.train.labels = rows.labels
         self.space = check_space(default_space(estimator, raw) if space is None else space, estimator)
         n_losses = len(list(self.space["loss"])) if "loss" in self.space else 1
-        quality = "accuracy" if estimator.kind == "classifier" else "rmse"
-        choice("metric", metric, ("auto", "loss", quality))
-        self.metric = ("loss" if n_losses == 1 else quality) if metric == "auto" else metric
-        self.quality = quality
+        self.qualities = QUALITIES[estimator.kind]
+        choice("metric", metric, ("auto", "loss", *self.qualities))
+        self.metric = ("loss" if n_losses == 1 else self.qualities[0]) if metric == "auto" else metric
         self.on_trial = on_trial or (lambda trial: None)
         self.trials: list[Trial] = []
 
@@ -282,7 +298,7 @@ class _Search:
 
     def _rung(self, numbers: list[int], settings: list[dict[str, Any]], n_rows: int) -> list[Trial]:
         """Trials on a sample of this size; fewer than asked for if the budget ends."""
-        sample = self.train if n_rows >= self.n_train else self.train.sample(n_rows, self.seed)
+        sample = self._sample(n_rows)
         sample.labels = self.train.labels
         done: list[Trial] = []
         for number in numbers:
@@ -293,6 +309,16 @@ class _Search:
             self.trials.append(trial)
             self.on_trial(trial)
         return done
+
+    def _sample(self, n_rows: int) -> Source:
+        if n_rows >= self.n_train:
+            return self.train
+        # Another seed than that of the held-out groups, which are the first by the other.
+        return (
+            sample_groups(self.train, n_rows / self.n_train, self.seed + 1)
+            if self.ranks
+            else self.train.sample(n_rows, self.seed)
+        )
 
     def _would_exceed(self, n_rows: int) -> bool:
         """Whether one more trial and the last fit would take longer than allowed, by what trials took until now."""
@@ -308,16 +334,16 @@ class _Search:
         except ParameterError as error:  # parameters that do not go together: a bad trial, but no reason to stop
             return Trial(number, changes, n_rows, {}, time.perf_counter() - started, math.inf, str(error))
         seconds = time.perf_counter() - started
-        measured = {name: float(found[name]) for name in ("loss", self.quality)}
+        measured = {name: float(found[name]) for name in ("loss", *self.qualities)}
         value = measured[self.metric]
-        score = -value if self.metric == "accuracy" else value
+        score = -value if self.metric in HIGHER_IS_BETTER else value
         return Trial(number, changes, n_rows, measured, seconds, score if math.isfinite(score) else math.inf)
 
 
 def default_space(estimator: Any, raw: bool) -> dict[str, Any]:
     """What is tried unless something else is asked for."""
     space: dict[str, Any] = {"loss": LOSSES[estimator.kind]}
-    if estimator.C is None and estimator.penalty not in ("none", None):
+    if getattr(estimator, "C", None) is None and estimator.penalty not in ("none", None):
         space["alpha"] = Range(1e-8, 1e-2)
     if estimator.solver not in BATCH_SOLVERS:
         space["eta0"] = ("auto", Range(1e-2, 10.0))

@@ -134,7 +134,7 @@ def _known_features(estimator: Any, features: Any) -> Any:
         return features
     hasher = getattr(estimator, "hasher_", None)
     if hasher is not None:
-        return [name for name, _ in hasher.columns_]
+        return list(dict.fromkeys(column.origin for column in hasher.used_columns))
     known = getattr(estimator, "spark_features_", None)
     names = getattr(estimator, "feature_names_in_", None) if known is None else known
     if names is None:

@@ -25,6 +25,7 @@ from steepest.engine.loop import EntryEpochs, train
 from steepest.engine.stopping import Plan
 from steepest.errors import ParameterError
 from steepest.learners.factors.als import (
+    BY_GRAM,
     SIDES,
     AlternatingRun,
     Side,
@@ -36,7 +37,7 @@ from steepest.learners.factors.als import (
     tables_of,
 )
 from steepest.learners.factors.factor_run import FactorRun
-from steepest.learners.factors.factor_settings import KNOWN_SHARE, WHOLE, FactorSettings, resolve_settings
+from steepest.learners.factors.factor_settings import WHOLE, FactorSettings, auto_confidence, resolve_settings
 from steepest.learners.factors.factor_sgd import SgdRun, arranged
 from steepest.learners.factors.factors import OVERFLOW, FactorLearner
 from steepest.learners.factors.strata import FEWEST, Strata, fill_strata, one_block, plan_strata
@@ -44,7 +45,7 @@ from steepest.parameters import choice, whole
 from steepest.spark.blocks import Shard
 from steepest.spark.frames import FitOptions, Input, is_connect
 from steepest.spark.messages import Answer, size_of
-from steepest.spark.ratings import Ratings, pack_ratings, rating_columns
+from steepest.spark.ratings import Ratings, pack_ratings, rating_columns, recipe_of
 from steepest.spark.shards import Shards
 
 METHODS = ("dsgd", "als")
@@ -190,7 +191,7 @@ class FarAlternatingRun(AlternatingRun):
         FactorRun.__init__(self, learner, ratings.entries)  # the sides are with the shards
         settings = learner.settings
         self.loss = settings.loss
-        if self.loss == "implicit":
+        if self.loss in BY_GRAM:
             self.weight = float(len(learner.users)) * len(learner.items)
         self.known = 0.0
         self.bytes_down = self.bytes_up = 0
@@ -222,7 +223,7 @@ class FarAlternatingRun(AlternatingRun):
 
     def current_loss(self) -> float:
         """The sum of losses, of which the shards sent their parts."""
-        if self.loss != "implicit":
+        if self.loss not in BY_GRAM:
             return self.known
         return 0.5 * (square_of_all_cells(self.learner) + self.known)
 
@@ -262,8 +263,7 @@ def fit_factors(estimator: Any, given: Input, options: FitOptions) -> None:
     try:
         estimator.check_targets(entries.values)
         if not settings.confidence:
-            cells = float(len(users)) * len(items)
-            settings = replace(settings, confidence=KNOWN_SHARE * cells / max(float(entries.values.sum()), 1e-300))
+            settings = replace(settings, confidence=auto_confidence(entries, len(users), len(items)))
         learner = FactorLearner(settings)
         learner.prepare(entries, len(users), len(items))
         by_strata = method == "dsgd"
@@ -284,7 +284,7 @@ def fit_factors(estimator: Any, given: Input, options: FitOptions) -> None:
     if by_strata:
         estimator.n_blocks_ = n
     estimator.adopt_factors(learner, users, items, entries, history)
-    estimator.recipe_, estimator.n_iter_ = {}, len(history)
+    estimator.recipe_, estimator.n_iter_ = recipe_of(columns), len(history)
     estimator.spark_features_ = (columns.user, columns.item)
 
 
@@ -294,10 +294,12 @@ def _settings(estimator: Any, method: str) -> FactorSettings:
     loss = params["loss"]
     if estimator.early_stopping:
         raise ParameterError("early_stopping holds out ratings on one machine only; on Spark choose epochs")
-    if method == "dsgd" and loss in ("implicit", "kl"):
+    if method == "dsgd" and loss in WHOLE:
         raise ParameterError(f"loss={loss!r} counts every cell, so it cannot be learned by strata; give method='als'")
     if loss in ("bpr", "kl"):
         raise ParameterError(f"loss={loss!r} is not learned on Spark; fit it on one machine, or choose loss='implicit'")
+    if params["parallel"] == "hogwild":
+        raise ParameterError("parallel='hogwild' needs threads that share memory; on Spark leave it out")
     settings = resolve_settings({**params, "solver": "als" if method == "als" else "sgd"}, estimator.seed())
     if method == "als" and settings.biases and settings.weighting == "count":
         raise ParameterError("weighting='count' with biases needs all rows at once; on Spark give weighting='mixed'")

@@ -1,6 +1,6 @@
 """Text and categorical columns on Spark: the estimator's hasher, put to work in the executors.
 
-The first rows, in the driver, show the kinds of columns, the sizes of numbers and the names of features. Where tf-idf
+The first rows, in the driver, show the kinds of columns, their encoding and the names of features. Where tf-idf
 is asked for, one job counts the rows with each bucket first; all rows are then weighted by the counts of all, as
 `Hasher.fit` and `transform` do (a stream in one process weighs each row by the rows before it).
 """
@@ -31,7 +31,7 @@ def with_hasher(estimator: Any, frame: Any, columns: Columns) -> Columns:
     first = collect(session, rows.limit(FIRST_ROWS), blobs=False)
     if first.num_rows == 0:
         raise DataError("the DataFrame holds no rows; nothing can be learned from it")
-    own.infer_kinds(first)
+    own.survey(first)
     if own.learns:
         own.partial_fit(first)
     if own.counts_rows:
@@ -42,7 +42,7 @@ def with_hasher(estimator: Any, frame: Any, columns: Columns) -> Columns:
 def bare(hasher: Hasher) -> Hasher:
     """The same rows from one thread and without names: what an executor needs."""
     copy = Hasher(**{**hasher.get_params(deep=False), "names": 0, "n_jobs": 1})
-    for name in ("columns_", "n_features_in_", "number_sizes_", *COUNTS):
+    for name in ("columns_", "crosses_", "n_features_in_", *COUNTS):
         if hasattr(hasher, name):
             setattr(copy, name, getattr(hasher, name))
     return copy

@@ -73,21 +73,28 @@ class LearnState:
     """What every shard gets for a round."""
 
     settings: LinearSettings
-    state: Mapping[str, Array]
+    packed: Answer  # the common state, of tables with few entries only those; see `packed`
+    labels: Array
     order: Order
     passes: Sequence[Pass]
+
+    @property
+    def state(self) -> Mapping[str, Array]:
+        """The common state."""
+        return {**unpacked(self.packed), "labels": self.labels}
 
 
 def learn(shard: Shard, given: LearnState) -> Answer:
     """One round: the shard's state afterwards, of large arrays what moved."""
-    base = LinearLearner.from_state(given.settings, given.state)
+    state = given.state
+    base = LinearLearner.from_state(given.settings, state)
     source = in_own_order(shard, shard.chunk, given.order)
     own, progress = learn_shard(base, (part_of_epoch(source, *which) for which in given.passes))
     numbers = [progress.rows, progress.weight, progress.loss_sum, own.rows_learned - base.rows_learned]
     answer = {PROGRESS: np.array(numbers), EVENTS: as_text(progress.events)}
     for name, array in own.state.items():
         if name != "labels":
-            answer |= moved(name, array, given.state[name])
+            answer |= moved(name, array, state[name])
     return answer
 
 
@@ -110,6 +117,31 @@ def restored(name: str, answer: Mapping[str, Array], base: Array) -> Array:
     table = np.array(base)
     table.ravel()[answer[f"{name} at"]] = answer[f"{name} is"]
     return table
+
+
+SHAPE = " shape"
+
+
+def packed(state: Mapping[str, Array]) -> Answer:
+    """A state to be sent: of tables that are mostly zeros the other entries, which is exact and stands by itself.
+
+    A task may run anywhere, so it cannot be sent the difference from what an earlier one had.
+    """
+    message: Answer = {}
+    for name, array in without_labels(state).items():
+        parts = moved(name, array, np.zeros_like(array))
+        message |= parts if name in parts else {**parts, name + SHAPE: np.array(array.shape)}
+    return message
+
+
+def unpacked(message: Mapping[str, Array]) -> Answer:
+    """The state that `packed` made."""
+    state = {name: array for name, array in message.items() if not name.endswith((" at", " is", SHAPE))}
+    for key in (key for key in message if key.endswith(SHAPE)):
+        name = key.removesuffix(SHAPE)
+        table = np.zeros(message[key], message[f"{name} is"].dtype)
+        state[name] = restored(name, message, table)
+    return state
 
 
 def survey_shard(shard: Shard, given: tuple[int, Order, bool]) -> Answer:
@@ -159,7 +191,8 @@ def add_gradient(shard: Shard, given: BatchState) -> Answer:
             del _objectives[other]
         rows = shard.chunk if given.columns is None else only_columns(shard.chunk, given.n_features, given.columns)
         width = given.n_features if given.columns is None else len(given.columns)
-        data = BatchData(ArraySource(rows), LinearLearner(given.settings, width, given.labels))
+        # Every shard must see the same columns, whichever its own rows use.
+        data = BatchData(ArraySource(rows), LinearLearner(given.settings, width, given.labels), compact=False)
         objective = _objectives[name] = Objective(data, most_lanes=1)
     if given.w is None:
         objective.add_squares()
@@ -215,13 +248,14 @@ class FarShards:
     def learn(self, common: MixedState, passes: Sequence[Pass], how: str, keep_voters: bool) -> ShardReplies:
         """One job; tables are put together again one shard after the other, when their turn comes."""
         base = common.learner
-        given = LearnState(base.settings, base.state, self.order, list(passes))
+        state = base.state
+        given = LearnState(base.settings, packed(state), state["labels"], self.order, list(passes))
         answers = self.shards.run(learn, given)
         progress = Progress()
         for answer in answers:
             rows, weight, loss_sum, _ = answer[PROGRESS].tolist()
             progress.add(Progress(int(rows), weight, loss_sum, from_text(answer[EVENTS])))
-        own = (own_learner(answer, base.settings, given.state) for answer in answers)
+        own = (own_learner(answer, base.settings, state) for answer in answers)
         voters = list(own) if keep_voters else []
         return ShardReplies(
             rows=[int(answer[PROGRESS][-1]) for answer in answers],
@@ -229,7 +263,7 @@ class FarShards:
             progress=progress,
             residuals=common.residuals,
             voters=voters,
-            n_bytes=(len(answers) * size_of([without_labels(given.state)]), size_of(answers)),
+            n_bytes=(len(answers) * size_of([given.packed]), size_of(answers)),
         )
 
 
@@ -241,15 +275,16 @@ def own_learner(answer: Mapping[str, Array], settings: LinearSettings, base: Map
 
 def train_alone(shards: Shards, learner: LinearLearner, order: Order, plan: Plan) -> tuple[LinearLearner, History]:
     """One shard, one job: the learner and its history."""
-    given = LearnState(learner.settings, learner.state, order, [])
+    state = learner.state
+    given = LearnState(learner.settings, packed(state), state["labels"], order, [])
     answer = shards.run(learn_alone, (given, plan))[0]
     up = size_of([answer])
     history = History.from_dict(from_text(answer.pop("history")))
     for record in history:
         record |= {"shards": 1, "bytes_down": 0, "bytes_up": 0}
-    history[0]["bytes_down"] = size_of([without_labels(given.state)])
+    history[0]["bytes_down"] = size_of([given.packed])
     history[-1]["bytes_up"] = up
-    return LinearLearner.from_state(learner.settings, {**answer, "labels": given.state["labels"]}), history
+    return LinearLearner.from_state(learner.settings, {**answer, "labels": state["labels"]}), history
 
 
 def without_labels(state: Mapping[str, Array]) -> Answer:
@@ -263,7 +298,7 @@ class FarData:
     in_memory = False
 
     def __init__(self, survey: Survey, learner: LinearLearner) -> None:
-        self.learner = learner
+        self.learner, self.n_features = learner, learner.n_features
         self.n_rows, self.n_entries, self.least_weight = survey.n_rows, survey.n_entries, survey.least_weight
 
     def passes(self) -> Iterator[tuple[int, Chunk]]:

@@ -60,6 +60,12 @@ def rating_columns(
     return RatingColumns(names[0], names[1], label, weight)
 
 
+def recipe_of(columns: RatingColumns) -> dict[str, Any]:
+    """How a file of such ratings is read on one machine; columns with the usual names are found without."""
+    named = {role: getattr(columns, role) for role in ("user", "item", "rating", "weight")}
+    return {"format": "ratings", **{role: name for role, name in named.items() if name not in (None, role)}}
+
+
 def ids_of(values: Any, name: str) -> Array:
     """An Arrow column of ids."""
     import pyarrow as pa
@@ -84,6 +90,8 @@ class RatingReader:
 
     def _read(self, batch: Any) -> Entries:
         names = self.columns
+        if names.weight is not None and not (present := weights_of(batch, names.weight) > 0).all():
+            batch = batch.filter(present)  # a rating of weight 0 is not there
         users, items = (self._codes(batch, *side) for side in zip((names.user, names.item), self.books, strict=True))
         values = np.ones(batch.num_rows) if names.rating is None else numbers_of(batch, names.rating)
         weights = None if names.weight is None else weights_of(batch, names.weight).astype(np.float32)

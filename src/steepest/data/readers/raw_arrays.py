@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.chunk import Array
-from steepest.data.raw import RawBatch, RawSource
+from steepest.data.raw import SAMPLE_PARTS, SAMPLE_ROWS, RawBatch, RawSource, rows_of, spread
 from steepest.data.source import Order, as_targets, as_weights
 from steepest.errors import DataError
 
@@ -32,6 +32,18 @@ class RawArrays(RawSource):
     def describe(self) -> str:
         """What the rows are."""
         return "X"
+
+    def sample_batches(self) -> list[RawBatch]:
+        """Runs of rows from all over the table."""
+        n_rows = self.n_rows or 0
+        most = max(SAMPLE_ROWS // SAMPLE_PARTS, 1)
+        starts = [0] if n_rows <= SAMPLE_ROWS else [place * most for place in spread(n_rows // most, SAMPLE_PARTS)]
+        length = n_rows if n_rows <= SAMPLE_ROWS else most
+        cut = ((start, min(start + length, n_rows)) for start in starts)
+        return [
+            RawBatch(rows_of(self.X, start, stop), stop - start, None if self.y is None else self.y[start:stop])
+            for start, stop in cut
+        ]
 
     def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
         """Slices of the rows; columns by name are one batch."""

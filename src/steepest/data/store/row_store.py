@@ -54,13 +54,18 @@ class StoredSource(Derived):
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """The stored rows if they fit, else the parent's."""
+        rows = self.rows()
+        return self.parent.read(order, epoch) if rows is None else self._read(rows, order, epoch)
+
+    def rows(self) -> ArraySource | None:
+        """The stored rows, read now if they were not before; None if they do not fit."""
         if not self._tried:
             self._rows = self._load()
             self._tried = True
             self.holds_rows = self._rows is not None
             if not self.holds_rows:
                 self.parent.start_over()
-        return self.parent.read(order, epoch) if self._rows is None else self._read(self._rows, order, epoch)
+        return self._rows
 
     def _read(self, rows: ArraySource, order: Order, epoch: int) -> Iterator[Chunk]:
         """Some thousands of rows at a time; what was visited in a file need not stay in memory."""
@@ -98,7 +103,7 @@ class TemporaryColumns:
 
     def __init__(self) -> None:
         # Memory is taken where it is first touched: the room that is not needed costs nothing.
-        room = min(IN_MEMORY, int(SHARE_OF_ALLOWED * allowed_bytes()) // 8)
+        room = room_for_entries()
         self._entries = {"indices": _Entries(np.int32, room), "values": _Entries(np.float32, room)}
         self._parts: dict[str, list[Array]] = {}
 
@@ -154,6 +159,11 @@ def _write_fully(file: Any, entries: Array) -> None:
     left = np.ascontiguousarray(entries).view(np.uint8).data
     while len(left):
         left = left[file.write(left) :]
+
+
+def room_for_entries() -> int:
+    """Entries that may stay in memory."""
+    return min(IN_MEMORY, int(SHARE_OF_ALLOWED * allowed_bytes()) // 8)
 
 
 def allowed_bytes() -> int:

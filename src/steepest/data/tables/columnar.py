@@ -19,7 +19,7 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk, RowIds
 from steepest.data.files.blocks import Paths, TextFile, open_files
-from steepest.data.raw import RawBatch, RawSource
+from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.skipped import ON_BAD_LINE, Skipped
 from steepest.data.source import Order
 from steepest.data.tables.arrow_arrays import arrow
@@ -302,6 +302,31 @@ class ColumnarSource(RawSource):
         if not any_row:
             because = f"; the first row was skipped because: {self.skipped.examples[0]}" if self.skipped.n else ""
             raise DataError(f"{self.describe()}: there is no row in it{because}; give a file with data")
+
+    def sample_batches(self) -> list[RawBatch]:
+        """The first rows of pieces from all over the files; of few pieces, also later rows."""
+        self._prepare()
+        pieces = self._all_pieces()
+        found = []
+        most = max(SAMPLE_PARTS // max(len(pieces), 1), 1)
+        for place in spread(len(pieces), SAMPLE_PARTS):
+            batches = [
+                large.slice(first, BATCH_ROWS)
+                for large in self._piece(pieces[place], list(self.schema.types))
+                for first in range(0, large.num_rows, BATCH_ROWS)
+            ]
+            for number in spread(len(batches), most):
+                made = self._usable_batch(batches[number])
+                if made.n_rows:
+                    found.append(made)
+        return found or super().sample_batches()
+
+    def _usable_batch(self, rows: Any) -> RawBatch:
+        """Rows of a sample, without those that reading will refuse or count."""
+        table = arrow().Table.from_batches([rows])
+        faults = self.schema.faults(table)
+        bad = np.any([np.zeros(table.num_rows, bool), *faults.values()], axis=0)
+        return self.schema.batch(table.filter(arrow().array(~bad)) if bad.any() else table)
 
     def _batch(self, rows: Any, piece: Piece, start: int) -> RawBatch:
         """The usable ones of some rows of a piece; each run of neighbours keeps its numbers."""

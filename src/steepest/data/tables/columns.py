@@ -20,7 +20,10 @@ from steepest.data.tables import arrow_arrays
 from steepest.errors import DataError
 from steepest.kernels import first_no_text, first_too_large, write_integers
 
-TEXT, CATEGORY, NUMBER = KINDS = ("text", "category", "number")
+TEXT, CATEGORY, NUMBER, LIST = KINDS = ("text", "category", "number", "list")
+BETWEEN_VALUES = "\x1f"  # of a list that is handed to the kernel as one text
+# How people write that a value is missing, in lower case; categories may be "unknown", which is a value then.
+MISSING_MARKS = frozenset(("", "?", "-", "na", "n/a", "nan", "null", "none", "<na>", "#n/a", "unknown"))
 GUESS_VALUES = 1000
 # A column of strings is prose, not labels, if its values have a space on average.
 TEXT_SPACES = 1.0
@@ -139,9 +142,9 @@ def _from_records(rows: list[Any]) -> Table:
 
 
 def _unique(names: list[str]) -> list[str]:
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"X has more than one column {name!r}; rename or drop one")
+    if len(set(names)) < len(names):
+        name = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"X has more than one column {name!r}; rename or drop one")
     return names
 
 
@@ -206,7 +209,56 @@ def encode(column: Any, kind: str, name: str) -> Any:
     """A column as the kernel takes it."""
     if kind == NUMBER:
         return _numbers(column, name)
+    if kind == LIST:
+        return joined_lists(column)
     return _texts(column, name) if kind == TEXT else _categories(column)
+
+
+def joined_lists(column: Any) -> Any:
+    """Each list as one text with a mark between the values; texts stay as they are."""
+    if _is_arrow(column) and (found := _arrow_texts(column)) is not None:
+        return found
+    return [_joined(value) for value in _values(column)]
+
+
+def _joined(value: Any) -> str | bytes | None:
+    if isinstance(value, str | bytes) or is_missing(value):
+        return None if is_missing(value) else value
+    if not isinstance(value, Iterable):
+        return category_text(value)
+    parts = (category_text(part) for part in value)
+    texts = (part.decode("utf-8", "replace") if isinstance(part, bytes) else part for part in parts if part is not None)
+    return BETWEEN_VALUES.join(texts)
+
+
+def as_texts(column: Any, name: str) -> Any:
+    """A column of texts in which values of other types are written out."""
+    if (type(column) is list and first_no_text(column) < 0) or (_is_arrow(column) and _arrow_texts(column) is not None):
+        return _texts(column, name)
+    return [category_text(value) for value in _values(column)]
+
+
+def plain_numbers(column: Any) -> Array | None:
+    """A column that holds numbers as float64, with NaN for missing ones; None if it holds anything else."""
+    if _is_arrow(column):
+        column = arrow_arrays.numbers(column)
+    if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
+        return np.ascontiguousarray(column, np.float64)
+    if type(column) is list and set(map(type, column)) <= {int, float, type(None)}:
+        return np.array(column, np.float64)
+    return None
+
+
+def python_values(column: Any) -> list[Any]:
+    """A column as a list of Python objects, None for what is missing."""
+    return [None if is_missing(value) else value for value in _values(column)]
+
+
+def is_boolean(column: Any) -> bool:
+    """Whether a column holds truth values by its type."""
+    if _is_arrow(column):
+        return str(column.type) == "bool"
+    return isinstance(column, np.ndarray) and column.dtype.kind == "b"
 
 
 def _texts(column: Any, name: str) -> Any:
@@ -293,21 +345,6 @@ def _numbers(column: Any, name: str) -> Array:
             f"row {row} of column {name!r} is {numbers[row]}; clip infinity or large values, or scale the column"
         )
     return numbers
-
-
-def scaled(numbers: Array, sizes: Array, learn: bool) -> Array:
-    """Numbers divided by their root mean square, of which `sizes` knows (how many, sum of squares).
-
-    With `learn` that is of the numbers up to and with each, added one by one, so that cuts into batches do not matter.
-    """
-    count, total = sizes
-    if learn and len(numbers):
-        there = ~np.isnan(numbers)
-        count = count + np.cumsum(there)
-        total = np.cumsum(np.concatenate([[total], np.where(there, numbers, 0.0) ** 2]))[1:]
-        sizes[:] = count[-1], total[-1]
-    mean = np.asarray(total) / np.maximum(count, 1)
-    return np.asarray(numbers / np.sqrt(np.where(mean > 0, mean, 1.0)))
 
 
 def _number(value: Any, row: int, name: str) -> float:

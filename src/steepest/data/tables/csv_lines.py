@@ -7,6 +7,7 @@ new data alike; pass with_labels=False where that has no label column.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,8 @@ MISSING = ("", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
 DELIMITERS = ",\t;|"
 # A quoted value that goes on for more than this is taken for one that was never closed.
 OPEN_LIMIT = 1 << 24
+_LEADING_ZERO = re.compile(rb"(?:^|[^0-9.])0[0-9]")
+_CODE = re.compile(r"0\d+")
 _TRUTHS = ("true", "false", "0", "1")
 _LONGEST_FIELD = 1 << 30
 
@@ -74,8 +77,8 @@ def scan_csv(
     >>> _ = open(path, "w").write("colour,size,label\\nred,1.5,yes\\nblue,2,no\\n")
     >>> hasher = st.Hasher()
     >>> chunk = next(iter(st.scan_csv(path).with_encoder(lambda batch: hasher.to_chunk(batch.columns))))
-    >>> chunk.y.tolist(), hasher.columns_
-    (['yes', 'no'], (('colour', 'category'), ('size', 'number')))
+    >>> chunk.y.tolist(), [(column.name, column.kind) for column in hasher.columns_]
+    (['yes', 'no'], [('colour', 'category'), ('size', 'number')])
     """
     if not isinstance(delimiter, str) or (delimiter != "auto" and len(delimiter.encode()) != 1):
         raise ParameterError(f'delimiter={delimiter!r} must be one letter or "auto"')
@@ -134,15 +137,25 @@ class CsvSyntax(Syntax):
         except arrow().ArrowInvalid:
             return {}
         plain = ("int64", "double", "bool")
-        kinds = zip(table.schema.names, map(str, table.schema.types), strict=True)
-        return {name: kind if kind in plain else "string" for name, kind in kinds}
+        found = zip(table.schema.names, map(str, table.schema.types), strict=True)
+        kinds = {name: kind if kind in plain else "string" for name, kind in found}
+        return kinds | dict.fromkeys(self._codes(body, file, kinds), "string")
+
+    def _codes(self, body: bytes, file: TextFile, kinds: dict[str, str]) -> list[str]:
+        """Columns of whole numbers of which some begin with a zero: these are codes, and the zero belongs to them."""
+        whole = [name for name, kind in kinds.items() if kind == "int64"]
+        if not whole or not _LEADING_ZERO.search(body):
+            return []
+        table = self._arrow_table(body, file, whole, dict.fromkeys(whole, arrow().string()), lambda row: "skip")
+        texts = {name: table.column(name).unique().to_pylist() for name in whole}
+        return [name for name in whole if any(value and _CODE.fullmatch(value) for value in texts[name])]
 
     def _header_of(self, file: TextFile) -> _Header:
         if file.position not in self._headers:
             found = self._read_header(file)
-            for name in found.names:
-                if found.names.count(name) > 1:
-                    raise DataError(f"{file.name} has more than one column {name!r}; rename or drop one")
+            if len(set(found.names)) < len(found.names):
+                name = next(name for name in found.names if found.names.count(name) > 1)
+                raise DataError(f"{file.name} has more than one column {name!r}; rename or drop one")
             if self.schema.inferred:
                 require(self.schema.types, found.names, file.name)
             self._headers[file.position] = found

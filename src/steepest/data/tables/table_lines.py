@@ -19,7 +19,7 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.data.files.blocks import Block, TextFile
-from steepest.data.raw import RawSource
+from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.readers.lines import BadLine, LineSource, Parsed
 from steepest.data.skipped import EXAMPLES
 from steepest.data.tables.arrow_arrays import arrow
@@ -28,6 +28,8 @@ from steepest.errors import DataError
 
 # What types and delimiters are inferred from.
 LOOK_BYTES = 1 << 20
+# Blocks that a sample is taken from where they come one after the other.
+SAMPLED_STREAM = 16
 
 Line = tuple[int, int, str]  # where it starts and stops, and what is wrong, or ""
 
@@ -150,6 +152,22 @@ class TableSource(LineSource, RawSource):
                 schema.labels = self.collect_labels(
                     lambda block: labels_in(self._rows(block).table.column(schema.label))
                 )
+
+    def sample_batches(self) -> list[RawBatch]:
+        """The rows of blocks from all over the files, or from the first megabytes where blocks come in a stream."""
+        self.prepare()
+        if self.read_once:
+            return super().sample_batches()
+        if any(self.stream(file) is not None for file in self.files):
+            head = list(islice(self.all_blocks(), SAMPLED_STREAM))
+            blocks = [head[place] for place in spread(len(head), SAMPLE_PARTS)]
+        else:
+            places = [(file, number) for file in self.files for number in range(file.n_blocks())]
+            chosen = (places[place] for place in spread(len(places), SAMPLE_PARTS))
+            blocks = [file.read_block(number) for file, number in chosen]
+        tables = [self._rows(block).table for block in blocks if len(block.text)]
+        found = [self.schema.batch(table) for table in tables if table.num_rows]
+        return found or super().sample_batches()
 
     def parse(self, blocks: list[Block]) -> Parsed:
         """Blocks of lines."""

@@ -295,25 +295,36 @@ UPDATES: dict[str, Update] = {
 }
 
 
+def number_features(indices: Array, slots: Array, owners: Array, n_slots: int) -> tuple[Array, int]:
+    """The slot of each index: slots[j] is that of feature j plus one, or 0 if it has none and takes the next one."""
+    placed = np.full(len(indices), -1, np.int32)
+    for k, j in enumerate(indices.tolist()):
+        if not 0 <= j < len(slots):
+            continue
+        if slots[j] == 0:
+            owners[n_slots] = j
+            n_slots += 1
+            slots[j] = n_slots
+        placed[k] = slots[j] - 1
+    return placed, n_slots
+
+
 def place_features(
-    indptr: Array, indices: Array, values: Array, order: Array | None, number: Array, owners: Array | None, n_slots: int
-) -> tuple[Array, Array, Array, int]:
-    """Rows numbered by slots: number[j] is that of feature j plus one, or 0 if it has none yet (or is left out)."""
-    starts, slots, placed = [0], [], []
+    indptr: Array, indices: Array, values: Array, order: Array | None, slots: Array, keep: bool = False
+) -> tuple[Array, Array, Array]:
+    """Rows numbered by slots; a feature without a slot is left out, or stays with the value 0 if `keep`."""
+    starts, numbers, placed = [0], [], []
     for row in range(len(indptr) - 1) if order is None else order:
         entries = range(indptr[row], indptr[row + 1])
-        if any(not 0 <= indices[e] < len(number) for e in entries):
+        if any(not 0 <= indices[e] < len(slots) for e in entries):
             break
         for e in entries:
-            if number[indices[e]] == 0 and owners is not None:
-                owners[n_slots] = indices[e]
-                n_slots += 1
-                number[indices[e]] = n_slots
-            if number[indices[e]] or not np.isfinite(values[e]):
-                slots.append(max(0, number[indices[e]] - 1))
-                placed.append(values[e])
-        starts.append(len(slots))
-    return np.array(starts), np.array(slots, np.int32), np.array(placed, np.float32), n_slots
+            known = slots[indices[e]] or not np.isfinite(values[e])
+            if known or keep:
+                numbers.append(max(0, slots[indices[e]] - 1))
+                placed.append(values[e] if known else 0)
+        starts.append(len(numbers))
+    return np.array(starts), np.array(numbers, np.int32), np.array(placed, np.float32)
 
 
 def number_columns(indices: Array) -> tuple[Array, int]:

@@ -16,7 +16,8 @@ MASK = (1 << 64) - 1
 K0, K1, K2, K3 = 0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x9E3779B97F4A7C15
 CHARACTER_MARK = 0x3C3E
 INVISIBLE = "\u00ad\u200c\u200d\u2060\ufeff"
-TEXT, CATEGORY, NUMBER = range(3)
+TEXT, CATEGORY, NUMBER, LIST = range(4)
+MARKS = ("", "?", "-", "na", "n/a", "nan", "null", "none", "<na>", "#n/a")
 
 
 def fold(a: int, b: int) -> int:
@@ -143,19 +144,77 @@ def text_features(document: str | bytes, name: str, recipe: Recipe) -> list[int]
 Value = str | bytes | float | None
 
 
-def features_of(kind: int, name: str, value: Value, recipe: Recipe) -> tuple[list[int], float, bool]:
-    """(hashes, their common value, whether that is a number) of one column in one row."""
-    key, label = key_of("", recipe.seed), f"{name}=" if name else ""
+@dataclass
+class Column:
+    """A column as the kernel knows it."""
+
+    kind: int
+    name: str
+    separators: str = ""
+    centre: float = 0.0
+    scale: float = 1.0
+    knots: Sequence[float] = ()
+    knot_names: Sequence[str] = ()
+
+
+def hats(number: float, knots: Sequence[float]) -> list[tuple[int, float]]:
+    """(knot, value) of the hat functions that are not zero at a number; their sum is 1."""
+    if number <= knots[0]:
+        return [(0, 1.0)]
+    if number >= knots[-1]:
+        return [(len(knots) - 1, 1.0)]
+    after = next(place for place, knot in enumerate(knots) if knot > number)
+    before = after - 1
+    if number == knots[before]:
+        return [(before, 1.0)]
+    t = (number - knots[before]) / (knots[after] - knots[before])
+    return [(before, 1 - t), (after, t)]
+
+
+def parts_of(value: bytes, separators: str) -> list[bytes]:
+    """What is between separators, without spaces at the ends."""
+    parts = [b""]
+    for letter in value:
+        if chr(letter) in separators:
+            parts.append(b"")
+        else:
+            parts[-1] += bytes([letter])
+    return [part.strip(b" ") for part in parts if part.strip(b" ")]
+
+
+Features = list[tuple[int, float]]  # hashes and what they are worth
+
+
+def features_of(column: Column, value: Value, recipe: Recipe) -> tuple[Features, Features, bool]:
+    """(features, those that take part in crosses, whether they are words to be weighed) of one column in one row."""
+    key, label = key_of("", recipe.seed), (f"{column.name}=" if column.name else "").encode()
+    missing = [(hash_bytes(label + b"<missing>", key), 1.0)]
     if value is None or value != value:
-        return [hash_bytes(f"{label}<missing>".encode(), key)], 1.0, False
-    if kind == NUMBER:
+        return missing, missing, False
+    if column.kind == NUMBER:
         assert not isinstance(value, str | bytes)
-        return ([hash_bytes(name.encode(), key)] if value else []), float(value), True
+        line = (float(value) - column.centre) / column.scale
+        lines = [(hash_bytes(column.name.encode(), key), line)] if line else []
+        if not column.knots:
+            return lines, lines, False
+        bent = [(hash_bytes(column.knot_names[k].encode(), key), v) for k, v in hats(float(value), column.knots)]
+        return lines + bent, bent, False
     assert isinstance(value, str | bytes)
-    if kind == TEXT:
-        return text_features(value, name, recipe), 1.0, False
     raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-    return [hash_bytes(label.encode() + raw, key)], 1.0, False
+    if column.kind == TEXT:
+        words = [(feature, 1.0) for feature in text_features(value, column.name, recipe)]
+        return words, words, True
+    if raw.decode("latin-1").lower() in MARKS:
+        return missing, missing, False
+    parts = parts_of(raw, column.separators)
+    if column.kind == LIST:
+        values = [(hash_bytes(label + part, key), 1 / math.sqrt(len(parts))) for part in parts]
+        return values, values, False
+    whole = [(hash_bytes(label + raw, key), 1.0)]
+    if not column.separators or len(parts) < 2:
+        return whole, whole, False
+    prefix = f"{column.name}:".encode()
+    return whole + [(hash_bytes(prefix + part, key), 1 / math.sqrt(len(parts))) for part in parts], whole, False
 
 
 def add(row: dict[int, float], features: Iterable[int], value: float, recipe: Recipe) -> None:
@@ -176,25 +235,47 @@ def weigh(count: float, weighting: str) -> float:
     return count
 
 
+def add_words(row: dict[int, float], words: Iterable[int], factor: float, recipe: Recipe) -> None:
+    """Adds a block of words: counted, weighed, scaled to length 1, and times a factor."""
+    block: dict[int, float] = {}
+    add(block, words, 1.0, recipe)
+    block = {bucket: weigh(count, recipe.weighting) for bucket, count in block.items()}
+    length = math.sqrt(sum(x * x for x in block.values())) if recipe.normalise else math.sqrt(recipe.copies)
+    for bucket, x in block.items():
+        row[bucket] = row.get(bucket, 0.0) + factor * x / (length or 1.0)
+
+
 def hash_row(
-    columns: Sequence[tuple[int, str]], values: Sequence[Value], crosses: Sequence[tuple[int, int]], recipe: Recipe
+    columns: Sequence[Column], values: Sequence[Value], crosses: Sequence[tuple[int, int]], recipe: Recipe
 ) -> dict[int, float]:
-    """One row of (kind, name) columns."""
-    parts = [features_of(kind, name, value, recipe) for (kind, name), value in zip(columns, values, strict=True)]
-    parts += [
-        ([mix(a, b) for a in parts[i][0] for b in parts[k][0]], parts[i][1] * parts[k][1], parts[i][2] or parts[k][2])
-        for i, k in crosses
-    ]
+    """One row: a block for each column and each cross."""
+    found = [features_of(column, value, recipe) for column, value in zip(columns, values, strict=True)]
     row: dict[int, float] = {}
-    for hashes, value, is_number in parts:
-        if not is_number:
-            add(row, hashes, value, recipe)
-    row = {bucket: weigh(count, recipe.weighting) for bucket, count in row.items()}
-    length = math.sqrt(sum(x * x for x in row.values())) if recipe.normalise else math.sqrt(recipe.copies)
-    row = {bucket: x / (length or 1.0) for bucket, x in row.items()}
-    for hashes, value, is_number in parts:
-        if is_number:
-            add(row, hashes, value / math.sqrt(recipe.copies), recipe)
+
+    def add_features(features: Features) -> None:
+        for feature, value in features:
+            add(row, [feature], value / math.sqrt(recipe.copies), recipe)
+
+    if len(columns) == 1 and columns[0].kind == TEXT and not crosses:  # then also the mark of a missing text is a word
+        add_words(row, [feature for feature, _ in found[0][0]], 1.0, recipe)
+        return row
+    for features, _, is_text in found:
+        if is_text:
+            add_words(row, [feature for feature, _ in features], 1.0, recipe)
+        else:
+            add_features(features)
+    for i, k in crosses:
+        (_, first, first_text), (_, second, second_text) = found[i], found[k]
+        if first_text and second_text:
+            add_words(row, [mix(a, b) for a, _ in first for b, _ in second], 1.0, recipe)
+        elif first_text:
+            for b, value in second:
+                add_words(row, [mix(a, b) for a, _ in first], value, recipe)
+        elif second_text:
+            for a, value in first:
+                add_words(row, [mix(a, b) for b, _ in second], value, recipe)
+        else:
+            add_features([(mix(a, b), u * v) for a, u in first for b, v in second])
     return row
 
 

@@ -1,7 +1,12 @@
-"""The rows that a batch solver learns from: read in passes, or put together in memory.
+"""The rows that a batch solver learns from: read in passes, or put together in memory, on the columns in use.
 
 Solvers that read all rows in every pass need constant memory beyond what the source needs. Those that visit rows at
 random (dual_cd, saga and cd) keep a number per row anyway, so rows from files are put together in memory, if they fit.
+
+A column is in use if some row has an entry there. If half of the columns or more are not (hashed features rarely use
+more than a few of their 2^22), those in use are numbered in ascending order and the solver sees these numbers only: its
+tables are as long as the columns in use. The weights of all other columns are zero, as they would be anyway.
+Invariant: which columns are in use depends on the rows only, neither on their order nor on chunks.
 """
 
 from __future__ import annotations
@@ -9,14 +14,18 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, concatenate
 from steepest.data.source import ArraySource, Order, Source
+from steepest.data.store.row_store import room_for_entries
 from steepest.errors import DataError
+from steepest.learners.batch.columns_in_use import ColumnsInUse
 from steepest.learners.linear.linear import LinearLearner
+from steepest.learners.linear.slots import Slots
 from steepest.learners.targets import balanced_weights
 
 BYTES_PER_ENTRY, BYTES_PER_ROW = 8, 64
@@ -25,21 +34,31 @@ BYTES_PER_ENTRY, BYTES_PER_ROW = 8, 64
 class BatchData:
     """The rows of a source with coded targets, pass after pass, and what one survey of all of them shows."""
 
-    def __init__(self, source: Source, learner: LinearLearner) -> None:
+    def __init__(self, source: Source, learner: LinearLearner, *, compact: bool = True) -> None:
         self.source = source
         self.learner = learner
         self.n_rows = self.n_entries = self.n_pairs = 0
         self.least_weight = math.inf
-        self._survey()
-        self.stored = [self._coded(chunk) for chunk in self._read()] if isinstance(source, ArraySource) else None
+        self.columns: Slots | None = None  # the columns in use, if the solver sees only those
+        self.n_features = 0  # columns that the solver sees
+        self._survey(compact=compact)
+        self.stored = [self._coded(chunk) for chunk in self._read()] if self._fits() else None
 
     def _read(self) -> Iterator[Chunk]:
         yield from self.source.read(Order(), 0)
 
-    def _survey(self) -> None:
-        """Classes, features and counts; the learner gets to know them all before it codes a target."""
+    def _fits(self) -> bool:
+        """Whether coded rows are kept: arrays are there already, and half of what a row store holds fits besides it."""
+        if isinstance(self.source, ArraySource):
+            return True
+        renewed = any(source.renewed for source in self.source.lineage)
+        return not renewed and self.n_entries <= room_for_entries() // 2
+
+    def _survey(self, *, compact: bool) -> None:
+        """Classes, columns and counts; the learner gets to know them all before it codes a target."""
         learner, balanced = self.learner, self.learner.settings.class_weight == "balanced"
         counts: dict[object, float] = {}
+        in_use = ColumnsInUse()
         for chunk in self._read():
             self.n_rows += chunk.n_rows
             rows = chunk.row_numbers
@@ -47,14 +66,43 @@ class BatchData:
             self.n_entries += int(lengths.sum())
             self.n_pairs += (int(lengths @ lengths) + int(lengths.sum())) // 2
             learner.announce(chunk)
+            if compact:
+                in_use.add(chunk)
             if balanced and chunk.y is not None and chunk.y.ndim == 1:
                 _count(counts, chunk)
         if balanced and counts:
             learner.weigh_classes(balanced_weights(counts))
         learner.targets.decide_loss()
+        self.n_features = learner.n_features
+        if 0 < 2 * in_use.n <= learner.n_features:
+            self.columns = Slots(learner.n_features, in_use.columns())
+            self.n_features = self.columns.n
 
     def _coded(self, chunk: Chunk) -> Chunk:
+        chunk = self.learner.sized(chunk)
+        if self.columns is not None:
+            placed, visits = self.columns.find(chunk), chunk.row_numbers
+            y = None if chunk.y is None else chunk.y[visits]
+            weight = None if chunk.weight is None else chunk.weight[visits]
+            chunk = replace(placed, y=y, weight=weight, first_id=chunk.first_id)
         return self.learner.code(chunk)
+
+    def refuse_bad_row(self, coded: Chunk, visit: int) -> None:
+        """Raises if a row of a pass is at fault itself, and names the column by its own number."""
+        if self.columns is not None:
+            owners, n = self.columns.owners, self.learner.n_features
+            coded = replace(coded, indices=owners[coded.indices].astype(np.int32), n_features=n)
+        self.learner.refuse_bad_row(coded, visit)
+
+    def table_of(self, learner: LinearLearner) -> Array:
+        """The weights of a learner as solvers hold them: of the columns they see, and a last row for the bias."""
+        seen = np.arange(self.n_features) if self.columns is None else self.columns.owners
+        columns = [learner.output_weights(output, seen) for output in range(learner.n_outputs)]
+        return np.vstack([np.column_stack(columns), learner.used_weights()[2]]).astype(np.float64)
+
+    def take_weights(self, table: Array) -> None:
+        """Weights as solvers hold them become the learner's."""
+        self.learner.take_weights(table[:-1], table[-1], self.columns)
 
     def passes(self) -> Iterator[tuple[int, Chunk]]:
         """(number of the first row, chunk) with coded targets."""
@@ -82,20 +130,23 @@ class BatchData:
 
     def all_rows(self) -> Chunk:
         """One block with coded targets, checked; rows that are one block already are not copied."""
-        rows, learner = self._joined(), self.learner
+        rows = self._joined()
         bad = kernels.add_rows(rows.as_rows(), np.zeros(rows.n_rows), np.zeros(rows.n_features))
         if bad < rows.n_rows:
-            learner.refuse_bad_row(rows, bad)
+            self.refuse_bad_row(rows, bad)
         finite = np.isfinite(row_squares(rows))
         if not finite.all():
             row = int(np.flatnonzero(~finite)[0])
-            learner.refuse_bad_row(rows, row)
+            self.refuse_bad_row(rows, row)
             raise DataError(f"row {row} is so long that its square overflows; scale the features to about one")
         return rows
 
     def _joined(self) -> Chunk:
         source = self.source
-        if isinstance(source, ArraySource) and source.rows is None and source.block.order is None:
+        if self.stored is not None and len(self.stored) == 1 and self.stored[0].order is None:
+            return self.stored[0]
+        in_place = isinstance(source, ArraySource) and source.rows is None and source.block.order is None
+        if isinstance(source, ArraySource) and in_place and self.columns is None:
             return self._coded(source.block)
         # Twice: while they are put together, the parts are there as well.
         needed = 2 * (BYTES_PER_ENTRY * self.n_entries + BYTES_PER_ROW * self.n_rows)

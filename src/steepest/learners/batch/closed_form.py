@@ -17,6 +17,7 @@ from steepest.errors import DataError
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.solvers import SolverOptions, Step
 from steepest.learners.resumable import Resumable
+from steepest.learners.targets import ONE_VS_REST
 
 LARGEST_SIDE = 20_000  # of the matrix: 3 GB
 BLOCK_ROWS = 4096  # of which products are added up: a fixed number, so that chunks do not matter
@@ -131,6 +132,8 @@ class ClosedForm(Resumable):
 
     def _targets(self, chunk: Chunk) -> Array:
         assert chunk.y is not None
+        if self.objective.target_kind == ONE_VS_REST:
+            return np.where(np.arange(self.objective.n_outputs) == chunk.y[:, None], 1.0, -1.0)
         return chunk.y.reshape(chunk.n_rows, -1)
 
     def _weights(self, chunk: Chunk) -> Array:

@@ -5,14 +5,21 @@ Minimises mean loss + alpha/2 |w|^2 over w and a free bias b. With C_i = weight_
 (Hsieh et al., "A dual coordinate descent method for large-scale linear SVM", 2008; Yu, Huang and Lin, 2011, for the
 logistic loss). The constraint belongs to the bias and is met by the method of multipliers: b moves with every variable,
 and once more after every sweep by the sum that is left.
-Invariant: the gap bounds the distance of the weights shown from the optimum, whatever happened on the way.
+
+Rows of large norm that are nearly parallel (raw measurements beside each other) make the dual so ill conditioned that
+sweeps stall, though each step is exact. The primal has one variable per feature, and Newton's method does not mind
+units: when a step of a thousand sweeps has not halved the gap, it takes over, and the gradients of the rows' losses at
+its weights are the dual variables.
+Invariants: the weights shown are the best seen, so the objective never rises; the gap is their distance from the best
+bound seen, so it bounds their distance from the optimum, whatever happened on the way.
 Left out: data that does not fit into memory, penalties other than l2, losses whose dual is neither a box nor logistic.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +29,11 @@ from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError
 from steepest.learners.batch.batch_data import row_squares
 from steepest.learners.batch.dual_faces import Face, minimise
+from steepest.learners.batch.kinks import Multipliers
+from steepest.learners.batch.newton import NewtonCG
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.per_output import OutputData, PerOutputSolver
-from steepest.learners.batch.solvers import SolverOptions, Step, share_of
+from steepest.learners.batch.solvers import KINKED, SolverOptions, Step, share_of
 from steepest.learners.resumable import Resumable
 
 BETA, SQUARE = 0, 1  # columns of a dual row; the others are the target and the cap, as in batch_table.h
@@ -37,6 +46,9 @@ RELAXED, SLOW_FALL = 1.5, 0.6
 FACE_ROWS, FACE_PATIENCE = 128, 4  # so few rows left are solved as a whole after so many slow sweeps
 MOST_FACE_NUMBERS = 1 << 22
 SLOW, PATIENCE = 0.8, 4  # the bias is far off if the sum of beta stays above this share of itself for so many sweeps
+MOST_BIAS_GAIN = 1 << 10  # the bias's step may grow so much: beyond, it outweighs every row, and no variable can move
+STALLED = 0.5  # a step that leaves more of the gap than this share hands over to Newton's method on the primal
+PRIMAL = "primal."  # marks what belongs to that in a state
 # The quadratic term of each loss's dual, in units of 1 / C.
 DIAGONAL = {"squared_hinge": 0.5, "modified_huber": 0.5, "squared": 1.0, "huber": 1.0}
 
@@ -61,8 +73,8 @@ class Certificate:
 class DualProblem(Resumable):
     """Rows with targets for one output, their dual variables, and the weights that follow from them."""
 
-    state_arrays = ("table", "bias")
-    state_numbers = ("sweeps", "bias_step", "last_sum", "slow_sweeps")
+    state_arrays = ("table", "bias", "best_w", "best_beta")
+    state_numbers = ("sweeps", "bias_step", "last_sum", "slow_sweeps", "best_bias", "bound")
 
     def __init__(self, data: OutputData, dtype: Any = np.float32) -> None:
         n, rows = data.rows.n_rows, data.rows
@@ -76,6 +88,7 @@ class DualProblem(Resumable):
         # penalty all variables together reach 1 / alpha only, and still must be able to move it by about one.
         self.bias_step = max(float(self.shares @ squares), self.alpha) if data.fit_intercept else 0.0
         self.last_sum, self.slow_sweeps = 0.0, 0
+        self.most_bias_step = MOST_BIAS_GAIN * self.bias_step
         self.cap = self.shares / self.alpha
         self.table = np.column_stack([np.zeros(n), squares + self.bias_step, self.y, self.cap])
         self.w = np.zeros(rows.n_features, dtype)
@@ -86,6 +99,8 @@ class DualProblem(Resumable):
         self.sweeps = 0
         self.relax = 1.0
         self.scale = float(self.shares @ self.loss.value(np.zeros(n), data.y, self.parameter)) or 1.0
+        self.bound = -math.inf  # no weights have a smaller objective
+        self.best_w, self.best_beta, self.best_bias = np.zeros(rows.n_features), np.zeros(n), data.bias
         self.certificate: Certificate | None = None
 
     # ------------------------------------------------------------------------------------------------ optimisation
@@ -147,7 +162,7 @@ class DualProblem(Resumable):
         self.bias[0] += self.bias_step * total
         slow = total * self.last_sum > 0 and abs(total) > SLOW * abs(self.last_sum)
         self.slow_sweeps, self.last_sum = self.slow_sweeps + 1 if slow else 0, total
-        if self.slow_sweeps >= PATIENCE:
+        if self.slow_sweeps >= PATIENCE and self.bias_step < self.most_bias_step:
             self.table[:, SQUARE] += self.bias_step
             self.bias_step *= 2.0
             self.slow_sweeps = 0
@@ -181,26 +196,49 @@ class DualProblem(Resumable):
     # -------------------------------------------------------------------------------------------------- certificate
 
     def certify(self, beta: Array | None = None) -> Certificate:
-        """Weights built anew from the dual variables, their objective, and a bound from below by the dual."""
-        rows, beta = self.rows, self.balanced() if beta is None else beta
-        w = np.zeros(rows.n_features)
-        kernels.add_rows(self.native_rows, beta, w)
-        scores = np.empty((rows.n_rows, 1))
-        bias = self.bias[:1].copy()
-        kernels.linear_scores(self.native_rows, w[:, None], 1.0, bias, scores, 1)
-        slacks = np.asarray(self.loss.value(scores[:, 0], self.y, self.parameter))
-        penalty = 0.5 * self.alpha * float(w @ w)
-        objective = float(self.shares @ slacks) + penalty
-        gap = max(0.0, objective + penalty - self.alpha * self.dual_value(beta))
+        """The best weights so far, those that follow from the dual variables now included, and a bound on their gap."""
+        beta = self.balanced(self.table[:, BETA]) if beta is None else beta
+        found = self._evaluate(beta, float(self.bias[0]))
         # What rounding has done to the running weights ends here.
-        self.table[:, BETA], self.w[:], self.bias[1] = beta, w, 0.0
-        self.scale = objective or 1.0
-        self.certificate = Certificate(w, float(bias[0]), beta, objective, gap, slacks)
+        self.table[:, BETA], self.w[:], self.bias[1] = beta, found.weights, 0.0
+        self.scale = found.objective or 1.0
+        return self._keep_best(found)
+
+    def certify_primal(self, w: Array, bias: float, gradients: Array) -> Certificate:
+        """The same with weights from elsewhere; the gradients of the rows' losses there are the dual variables."""
+        beta = self.balanced(-self.cap * gradients)
+        dual = self._evaluate(beta, bias)
+        objective, slacks = self._objective(w, bias)
+        self.bound = max(self.bound, dual.objective - dual.gap)
+        return self._keep_best(Certificate(w, bias, beta, objective, objective - self.bound, slacks))
+
+    def _keep_best(self, found: Certificate) -> Certificate:
+        self.bound = max(self.bound, found.objective - found.gap)
+        best = self.certificate
+        if best is None or found.objective < best.objective:
+            best, self.best_w, self.best_beta, self.best_bias = found, found.weights, found.beta, found.bias
+        self.certificate = replace(best, gap=max(0.0, best.objective - self.bound))
         return self.certificate
 
-    def balanced(self) -> Array:
+    def _evaluate(self, beta: Array, bias: float) -> Certificate:
+        """Weights built anew from dual variables, their objective, and a bound from below by the dual."""
+        w = np.zeros(self.rows.n_features)
+        kernels.add_rows(self.native_rows, beta, w)
+        objective, slacks = self._objective(w, bias)
+        penalty = 0.5 * self.alpha * float(w @ w)
+        gap = max(0.0, objective + penalty - self.alpha * self.dual_value(beta))
+        return Certificate(w, bias, beta, objective, gap, slacks)
+
+    def _objective(self, w: Array, bias: float) -> tuple[float, Array]:
+        """(objective, loss of each row)."""
+        scores = np.empty((self.rows.n_rows, 1))
+        kernels.linear_scores(self.native_rows, np.ascontiguousarray(w)[:, None], 1.0, np.array([bias]), scores, 1)
+        slacks = np.asarray(self.loss.value(scores[:, 0], self.y, self.parameter))
+        return float(self.shares @ slacks) + 0.5 * self.alpha * float(w @ w), slacks
+
+    def balanced(self, beta: Array) -> Array:
         """Dual variables that sum to zero: those of the heavier sign are scaled down, which every box allows."""
-        beta = self.table[:, BETA].copy()
+        beta = beta.copy()
         if self.bias_step == 0:
             return beta
         up, down = float(beta[beta > 0].sum()), -float(beta[beta < 0].sum())
@@ -223,6 +261,10 @@ class DualProblem(Resumable):
 
     def restored(self) -> None:
         """The weights follow from the dual variables, which were balanced when they were saved."""
+        objective, slacks = self._objective(self.best_w, self.best_bias)
+        gap = objective - self.bound
+        best = Certificate(self.best_w, self.best_bias, self.best_beta, objective, gap, slacks)
+        self.certificate = best if math.isfinite(self.bound) else None
         self.certify(self.table[:, BETA].copy())
 
 
@@ -260,25 +302,69 @@ class DualCD(PerOutputSolver[DualProblem]):
     def __init__(self, objective: Objective, options: SolverOptions) -> None:
         super().__init__(objective, options)
         self.target_gap = 1.0
+        self.primal: Multipliers | NewtonCG | None = None  # takes over when sweeps stall
         dtype = np.float32 if options.tol >= FLOAT32_TOL else np.float64
         self.problems = [DualProblem(data, dtype) for data in self.outputs]
 
     def step(self) -> Step:
         """Sweeps until the gap of every output is within the tolerance, or a millionth of what it was."""
         self.target_gap = max(self.tol, STEP_GAIN * self.target_gap)
-        before, sweeps = self.w, sum(problem.sweeps for problem in self.problems)
-        found = self.each(self._reach, self.problems)
+        before, sweeps, gap_before = self.w, sum(problem.sweeps for problem in self.problems), self._relative_gap()
+        if self.primal is not None:
+            found = self._primal_step()
+        else:
+            found = self.each(self._reach, self.problems)
+            self.objective.passes += sum(problem.sweeps for problem in self.problems) - sweeps
         self.w = self.joined((certificate.weights, certificate.bias) for certificate in found)
-        self.objective.passes += sum(problem.sweeps for problem in self.problems) - sweeps
-        value, gap = sum(c.objective for c in found), sum(c.gap for c in found)
-        left = share_of(gap, value)
+        value, left = sum(c.objective for c in found), self._relative_gap()
         done = f"the duality gap is {left:.1e} of the objective" if left <= self.tol else None
+        if done is None and self.primal is None and left > STALLED * gap_before:
+            self.primal = self._make_primal()
         moved = float(np.linalg.norm(self.w - before) / max(float(np.linalg.norm(self.w)), 1e-300))
-        return Step(value, left, 1.0, moved, done)
+        return Step(value, left, 1.0, moved, done, "the duality gap's share of the objective")
+
+    def _relative_gap(self) -> float:
+        """The sum of all gaps as a share of the sum of the objectives; 1 before there is one."""
+        found = [p.certificate for p in self.problems if p.certificate is not None]
+        return share_of(sum(c.gap for c in found), sum(c.objective for c in found)) if found else 1.0
 
     def _reach(self, problem: DualProblem) -> Certificate:
         done = problem.certificate
         return done if done is not None and done.relative_gap <= self.target_gap else problem.reach(self.target_gap)
+
+    def _make_primal(self) -> Multipliers | NewtonCG:
+        cold = self.objective.cold_start()
+        # Far out, where a loss is flat, Newton's method would be lost.
+        self.objective.warm = min(self.w, cold, key=lambda w: self.objective.evaluate(w)[0])
+        kinked = self.objective.settings.loss in KINKED
+        return Multipliers(self.objective, NewtonCG) if kinked else NewtonCG(self.objective)
+
+    def _primal_step(self) -> list[Certificate]:
+        """One round of Newton's method, whose rows' gradients are dual variables."""
+        assert self.primal is not None
+        self.primal.step()
+        w = self.primal.w
+        primal = self.primal
+        parts = primal.multipliers if isinstance(primal, Multipliers) else self.objective.row_gradients(w)
+        gradients = np.concatenate(parts)
+        return [
+            problem.certify_primal(w[:-1, k].copy(), float(w[-1, k]), gradients[:, k])
+            for k, problem in enumerate(self.problems)
+        ]
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """Those of the problems, and that of Newton's method if it took over."""
+        primal = {} if self.primal is None else self.primal.state
+        return super().state | {PRIMAL + name: array for name, array in primal.items()}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on from there."""
+        super().restore(state)
+        primal = {name.removeprefix(PRIMAL): array for name, array in state.items() if name.startswith(PRIMAL)}
+        if primal:
+            self.primal = self._make_primal()
+            self.primal.restore(primal)
 
     @property
     def findings(self) -> dict[str, Any]:

@@ -137,6 +137,11 @@ class Multipliers(Resumable):
         """
         o, w = self.objective, self.smooth_w
         g, bias = gradient[:-1], float(np.abs(gradient[-1]) @ (np.abs(w[-1]) + self.first_mu))
+        if o.kinked is not None:
+            steepest = o.kinked.dual_norm(g)
+            return min(1.0, o.alpha / max(steepest, 1e-300) * (1.0 - 1e-15)) * (
+                loss_dual - float(np.vdot(w[:-1], g)) - bias
+            )
         if not (o.l1 or o.l2 or o.p):
             return loss_dual - float(np.abs(g * (np.abs(w[:-1]) + self.unit)).sum()) - bias
         steepest = float(np.abs(g).max(initial=0.0))

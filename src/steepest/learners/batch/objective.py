@@ -1,12 +1,13 @@
 """The objective of batch solvers: F(w) = mean loss + alpha R(w) over all rows of a source, with its derivatives.
 
-`w` has one row per feature and a last row for the bias, one column per output; everything is float64. A pass reads
+`w` has one row per feature in use (see batch_data) and a last row for the bias, one column per output; everything is
+float64. A pass reads
 every row once: score, loss, gradient by the score, and what the row adds to the gradient by the weights (or to a
 product with the Hessian) while it is in cache. Rows in memory are used as they are; others are read anew in every pass.
 
 Invariant: rows are shared out in blocks to a few lanes that add up in order, and lanes are added in order; the bits of
-every sum depend on the rows and their order only, neither on threads nor on chunks. Left out of F and its gradient: the
-1-norm, which has kinks; solvers that can deal with it find its strength in `l1`.
+every sum depend on the rows and their order only, neither on threads nor on chunks. Left out of F and its gradient:
+what has kinks, the 1-norm and norms of all weights; solvers that can deal with them find them in `l1` and `kinked`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError
 from steepest.learners.batch.batch_data import BatchData, add_in_order
+from steepest.learners.penalties import Penalty
 from steepest.learners.targets import SOFTMAX, TARGETS
 
 if TYPE_CHECKING:
@@ -60,7 +62,8 @@ class Objective:
         self.data, self.learner, self.n_threads = data, learner, n_threads
         self.settings = settings
         self.l1, self.l2, self.p, self.alpha = settings.l1, settings.l2, settings.p, settings.alpha
-        self.n_features, self.n_outputs = learner.n_features, learner.n_outputs
+        self.kinked = Penalty(settings.norm) if settings.norm else None  # a penalty that only proximal steps know
+        self.n_features, self.n_outputs = data.n_features, learner.n_outputs
         self.shape = (self.n_features + 1, self.n_outputs)
         self.fit_intercept = settings.fit_intercept
         self.target_kind = learner.targets.kind
@@ -207,7 +210,9 @@ class Objective:
         return smooth + (0.5 * self.l2 * float(np.vdot(weights, weights)) if self.l2 else 0.0)
 
     def one_norm(self, w: Array) -> float:
-        """What l1 adds."""
+        """What has kinks adds: the 1-norm, or a norm of all weights."""
+        if self.kinked is not None:
+            return self.alpha * self.kinked.value(w[:-1])
         return self.l1 * float(np.abs(w[:-1]).sum()) if self.l1 else 0.0
 
     def penalty_gradient(self, weights: Array) -> Array | float:
@@ -311,7 +316,7 @@ class Objective:
         shift = None if self.shifts is None else self.shifts[number]
         done = kernels.batch_pass(rows, native, start, shift, curvature, gradients, self.n_threads)
         if done < chunk.n_rows:
-            learner.refuse_bad_row(chunk, done)
+            self.data.refuse_bad_row(chunk, done)
         return done == chunk.n_rows
 
     def weigh(self) -> float:

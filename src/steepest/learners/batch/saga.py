@@ -59,13 +59,18 @@ class SagaProblem(Resumable):
             self.eta = 1.0 / (3.0 * self._largest_curvature(scores[:, 0]))
 
     def _largest_curvature(self, scores: Array) -> float:
-        """Of the loss of a row as a function of the weights."""
+        """Of the loss of a row as a function of the weights, and of the penalty, which counts no more than the loss.
+
+        Steps are implicit in the penalty, so that any strength of it is stable; a step as short as a strong one asks
+        for would leave the bias, which is not penalised, far from its place.
+        """
         data = self.data
         if data.loss.curvature is None:  # of an exponential: its second derivative at the start
             curvature = 2.0 * (np.exp(scores) if data.loss.name == "poisson" else np.exp(-data.y * scores))
         else:
             curvature = np.full(len(scores), data.loss.curvature)
-        return float((self.shares * curvature * (self.squares + data.fit_intercept)).max()) + data.l2 or 1.0
+        of_loss = float((self.shares * curvature * (self.squares + data.fit_intercept)).max())
+        return of_loss + min(data.l2, of_loss) or 1.0
 
     def epoch(self) -> bool:
         """As many visits as there are rows, drawn at random; False if the scores overflow."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from steepest.data.chunk import Array
 from steepest.learners.losses import LOSSES
-from steepest.learners.penalties import PENALTIES
+from steepest.learners.penalties import NORMS, PENALTIES
 
 if TYPE_CHECKING:
     from steepest.learners.batch.objective import Objective
@@ -36,6 +36,7 @@ class SolverOptions:
     eta0: float | None = None
     tol: float = 1e-6
     seed: int = 0  # of the solvers that visit rows at random
+    average: bool = True  # of gd with given steps: whether the answer is an average of the iterates, or the last one
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class Step:
     moved: float = math.inf  # change of w as a share of its length
     done: str | None = None  # why there is nothing left to do
     measure: str = "the gradient's share of its first length"  # what `gradient` is
+    norm: float = math.nan  # the length of the gradient itself, where a solver shows it
 
 
 def share_of(left: float, first: float) -> float:
@@ -124,6 +126,12 @@ REFUSED = (
         ("perceptron",),
         None,
         "the perceptron's loss is least at w = 0, so minimising it teaches nothing; use solver='sgd' or loss='hinge'",
+    ),
+    Refusal(
+        tuple(name for name in BATCH_SOLVERS if name != "gd"),
+        None,
+        NORMS,
+        "a norm of all weights needs proximal steps; use solver='gd'",
     ),
     Refusal(
         ("closed_form",),

@@ -4,6 +4,8 @@ explicit  least squares over the known entries: (sum w x x' + ridge) p = sum w r
 implicit  every cell counts (Hu, Koren and Volinsky 2008): sum over all cells of c (1[known] - p q)^2 + ridge |p|^2 with
           c = 1 + confidence * value for known cells, 1 elsewhere; ridge = alpha (20 known confidence + cells of the
           row) ("mixed"), alpha (known confidence + cells) as in Rendle et al. 2021 ("count"), or alpha alone ("none")
+full      every cell counts alike (zeros are values): half the sum over all cells of (v - p q)^2; by the Gram trick
+          (Q'Q + ridge) p = sum over known v q, one matrix for all rows; ridge as for explicit entries, of all cells
 kl        every cell counts: sum of v log(v / s) - v + s, by steps that never raise it (Lee and Seung 2001)
 
 Rows are solved exactly (Cholesky) up to EXACT unknowns and by CG_STEPS conjugate gradients from the last solution
@@ -24,10 +26,11 @@ from steepest.errors import DataError
 from steepest.learners.base import Progress
 from steepest.learners.factors.factor_run import FactorRun
 from steepest.learners.factors.factor_settings import WHOLE, FactorSettings
-from steepest.learners.factors.factors import BIAS, BIAS_PRIOR, FactorLearner, csr_of, padded_rank
+from steepest.learners.factors.factors import BIAS, BIAS_PRIOR, FactorLearner, csr_of, padded_rank, weighted_counts
 from steepest.learners.factors.kl_start import group_rows, lean_on_groups
 
 SIDES = ("users", "items")
+BY_GRAM = ("implicit", "full")  # squares over all cells, which the other side's Gram matrix adds up
 EXACT = 24  # unknowns; measured, conjugate gradients are faster beyond for implicit feedback
 EXACT_KNOWN = 40  # the same where only known entries count, which are few per row
 CG_STEPS = 3
@@ -49,6 +52,14 @@ class Side:
     def rows(self) -> Array:
         """The row of each entry."""
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
+    @property
+    def counts(self) -> Array:
+        """How many entries each row has, by their weights."""
+        return np.diff(self.indptr) if self.weights is None else weighted_counts(self.rows, self.weights, len(self))
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
 
     def only(self, rows: Array) -> Side:
         """Just these rows, in this order."""
@@ -152,19 +163,21 @@ class AlternatingRun(FactorRun):
         solve_rows(self.learner, mine, other, side, ridge, rows, self.n_threads)
 
     def current_loss(self) -> float:
-        """The sum of losses, of all cells for implicit feedback."""
+        """The sum of losses, of all cells where they count."""
         learner = self.learner
         known = known_loss(self.loss, learner.users, learner.items, self.sides["users"], self.n_threads)
-        return known if self.loss != "implicit" else 0.5 * (square_of_all_cells(learner, self.n_threads) + known)
+        return known if self.loss not in BY_GRAM else 0.5 * (square_of_all_cells(learner, self.n_threads) + known)
 
 
 def known_loss(loss: str, users: Array, items: Array, side: Side, n_threads: int = 1) -> float:
-    """The losses of known entries; implicit: twice what they add to the squares of all cells."""
+    """The losses of known entries; implicit and full: twice what they add to the squares of all cells."""
     scores = np.empty(len(side.indices), np.float32)
     kernels.factor_pairs(side.rows.astype(np.int32), side.indices, users, items, 0.0, scores, n_threads)
     s, v = scores.astype(np.float64), side.values.astype(np.float64)
     if loss == "implicit":
         return float(((1 + v) * (1 - s) ** 2 - s**2).sum())
+    if loss == "full":
+        return float(((s - v) ** 2 - s**2).sum())
     w = 1.0 if side.weights is None else side.weights.astype(np.float64)
     return float(0.5 * (w * (s - v) ** 2).sum())
 
@@ -178,9 +191,11 @@ def square_of_all_cells(learner: FactorLearner, n_threads: int = 1) -> float:
 
 def ridge_of(learner: FactorLearner, side: Side, n_other: int) -> Array:
     """The ridge of each row of a side, the other of which has `n_other` rows."""
-    settings, counts = learner.settings, np.diff(side.indptr)
+    settings, counts = learner.settings, side.counts
     if settings.loss == "squared":
         return np.asarray(settings.alpha * learner.ridges(counts), np.float32)
+    if settings.loss == "full":
+        return np.asarray(settings.alpha * learner.ridges(np.full(len(side), n_other)), np.float32)
     known = np.add.reduceat(np.append(side.values, 0), side.indptr[:-1]) * (counts > 0)
     return np.asarray(implicit_ridge(settings, known, n_other), np.float32)
 
@@ -198,7 +213,7 @@ def solve_rows(
 ) -> None:
     """Least squares for each row of `mine` (or for those named), the other side fixed."""
     settings, padded = learner.settings, learner.padded
-    implicit = settings.loss == "implicit"
+    by_gram = settings.loss in BY_GRAM
     unknowns = settings.rank + (1 if settings.biases else 0)
     width = padded_rank(unknowns)
     fixed = np.zeros((len(other), width), np.float32)
@@ -212,9 +227,9 @@ def solve_rows(
     solved[:, : settings.rank] = mine[places][:, : settings.rank]
     if settings.biases:
         solved[:, settings.rank] = mine[places, padded + BIAS]
-    exact = unknowns <= (EXACT if implicit else EXACT_KNOWN)
+    exact = settings.loss == "full" or unknowns <= (EXACT if by_gram else EXACT_KNOWN)
     lone = np.diff(side.indptr) == 0
-    bias_prior = BIAS_PRIOR if settings.weighting != "count" else float(np.diff(side.indptr).mean())
+    bias_prior = BIAS_PRIOR if settings.weighting != "count" else float(side.counts.mean())
     targets = np.ascontiguousarray(values, np.float32)
     choices = kernels.AlsChoices(
         rank=unknowns,
@@ -222,11 +237,12 @@ def solve_rows(
         bias_at=settings.rank if settings.biases else -1,
         bias_ridge=max(settings.alpha * bias_prior, 1e-6),
         nonnegative=settings.nonnegative,
+        zeros=settings.loss == "full",
     )
     bad = kernels.factor_als(
         kernels.FactorSide(side.indptr, side.indices, targets, side.weights, fixed, solved),
         np.ascontiguousarray(np.maximum(ridge, 1e-6), np.float32),
-        _gram(fixed, n_threads) if implicit else None,
+        _gram(fixed, n_threads) if by_gram else None,
         choices,
         n_threads,
     )
@@ -272,7 +288,7 @@ def fold_rows(learner: FactorLearner, coded: Entries, which: str, n_threads: int
     rows = np.unique(coded.users if which == "users" else coded.items)
     side = make_side(learner.settings, coded, which, len(mine))
     loss = learner.settings.loss
-    if loss in ("squared", "implicit"):
+    if loss in ("squared", *BY_GRAM):
         ridge = ridge_of(learner, side, len(other))
         solve_rows(learner, mine, other, side.only(rows), ridge[rows], rows, n_threads)
         return
@@ -302,7 +318,10 @@ def contributions(
         matrix = q.T @ q + (features * extra[:, None]).T @ features + least
         return np.asarray((features @ np.linalg.solve(matrix, query)) * (1 + extra))
     w = np.ones(len(seen)) if weights is None else weights.astype(np.float64)
-    ridge = s.alpha * float(learner.ridges(np.array([len(seen)]))[0]) if s.weighting != "none" else s.alpha * float(
+    if s.loss == "full":
+        matrix = q.T @ q + s.alpha * float(learner.ridges(learner.ridge_counts()[0])[0]) * np.eye(s.rank)
+        return np.asarray((features @ np.linalg.solve(matrix, query)) * w * values)
+    ridge = s.alpha * float(learner.ridges(np.array([w.sum()]))[0]) if s.weighting != "none" else s.alpha * float(
         learner.ridges(learner.user_counts)[0]
     )  # fmt: skip
     matrix = (features * w[:, None]).T @ features + ridge * np.eye(s.rank)

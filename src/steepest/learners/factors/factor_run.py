@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+import numpy as np
+
 from steepest.data.entries import Entries
 from steepest.learners.base import Progress
 from steepest.learners.factors.factors import FactorLearner, total_weight
@@ -17,7 +19,16 @@ class FactorRun:
         self.n_threads = n_threads
         self.n_entries = len(entries.users)
         self.weight = total_weight(entries.weights, self.n_entries)
-        learner.set_shrinkage()
+        self.set_shrinkage(entries)
+
+    def set_shrinkage(self, entries: Entries) -> None:
+        """Spreads ridges over the visits of an epoch: one per entry, whatever its weight."""
+        learner = self.learner
+        if entries.weights is None:
+            learner.set_shrinkage()
+            return
+        users = np.bincount(entries.users, minlength=len(learner.users))
+        learner.set_shrinkage(users, np.bincount(entries.items, minlength=len(learner.items)))
 
     @property
     def step_size(self) -> float:

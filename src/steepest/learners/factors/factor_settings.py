@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from steepest.data.entries import Entries
 from steepest.errors import ParameterError
 from steepest.learners.losses import get_loss
 from steepest.learners.settings import PlainSettings
@@ -19,18 +20,24 @@ LOSSES = {
     "bpr": "log",
     "implicit": None,
     "kl": None,
+    "full": "squared",
 }
-CENTRED = ("squared", "absolute")  # losses whose targets are numbers on a scale
+CENTRED = ("squared", "absolute")  # losses whose targets are ratings, learned around their middle
+SCALED = (*CENTRED, "full")  # those learned in units of the targets' spread
 SMOOTH = ("squared", "logistic")  # those that L-BFGS can learn
 SOLVERS = ("sgd", "als", "lbfgs")
 WEIGHTINGS = ("mixed", "count", "none")
-WHOLE = ("implicit", "kl")  # every cell of the matrix counts
-ALPHA = {"kl": 0.0, "bpr": 0.01}
+WHOLE = ("implicit", "kl", "full")  # every cell of the matrix counts
+COUNTS = ("implicit", "kl")  # those for counts: values are not negative, and a visit of single entries says nothing
+RANKS = ("bpr", "implicit")  # those that are for ranked lists
+PARALLEL = ("strata", "hogwild")
+ALPHA = {"kl": 0.0, "bpr": 0.01, "full": 0.01}
 IMPLICIT_ALPHA = {"mixed": 0.002, "count": 0.01, "none": 0.01}
 # In units of the ratings' spread; chosen on held-out parts of MovieLens, Book-Crossing and planted factors.
 EXPLICIT_ALPHA = {"mixed": 0.04, "count": 0.11, "none": 0.1}
 KNOWN_SHARE = 0.06  # of the weight of all cells that known cells have in addition, if confidence is "auto"
 ETA = 0.08  # in units of the spread: within 1 % of the best on four data sets after 20 epochs
+FULL_ETA = 0.2  # where zeros count
 CONSTANT_ETA = 0.01
 
 
@@ -50,6 +57,7 @@ class FactorSettings(PlainSettings):
     adaptive: bool
     eta: float
     seed: int
+    parallel: str = "strata"
 
     @property
     def loss_code(self) -> int:
@@ -68,10 +76,13 @@ def resolve_settings(p: dict[str, Any], seed: int) -> FactorSettings:
     solver = choice("solver", p["solver"], SOLVERS)
     step = choice("schedule", p["schedule"], ("adagrad", "bold"))
     choice("dtype", p["dtype"], ("float32", "float16"))
-    if loss in WHOLE and solver == "sgd":
+    parallel = choice("parallel", p["parallel"], PARALLEL)
+    if loss in COUNTS and solver == "sgd":
         solver = "als"
     if (solver == "als" and loss not in ("squared", *WHOLE)) or (solver == "lbfgs" and loss not in SMOOTH):
         raise ParameterError(f"solver={solver!r} cannot learn loss={loss!r}; choose solver='sgd'")
+    if parallel == "hogwild" and solver != "sgd":
+        raise ParameterError(f"parallel='hogwild' is for stochastic steps, not for solver={solver!r}; leave it out")
     nonnegative = bool(p["nonnegative"]) or loss == "kl"
     l1 = at_least("l1", p["l1"], 0)
     if l1 and not (solver == "sgd" or loss == "kl"):
@@ -83,7 +94,8 @@ def resolve_settings(p: dict[str, Any], seed: int) -> FactorSettings:
     alpha = usual if p["alpha"] == "auto" else at_least("alpha", p["alpha"], 0)
     if loss == "kl" and alpha:
         raise ParameterError(f"alpha={p['alpha']!r} has no meaning for loss='kl'; use l1, or alpha=0")
-    eta = (ETA if step == "adagrad" else CONSTANT_ETA) if p["eta0"] == "auto" else more_than("eta0", p["eta0"], 0)
+    first = CONSTANT_ETA if step != "adagrad" else FULL_ETA if loss == "full" else ETA
+    eta = first if p["eta0"] == "auto" else more_than("eta0", p["eta0"], 0)
     return FactorSettings(
         rank=whole("n_factors", p["n_factors"], 1),
         loss=loss,
@@ -97,4 +109,11 @@ def resolve_settings(p: dict[str, Any], seed: int) -> FactorSettings:
         adaptive=step == "adagrad",
         eta=float(eta),
         seed=seed,
+        parallel=parallel,
     )
+
+
+def auto_confidence(entries: Entries, n_users: int, n_items: int) -> float:
+    """Such that known cells add KNOWN_SHARE to the weight of all cells."""
+    values = entries.values if entries.weights is None else entries.values * entries.weights
+    return KNOWN_SHARE * (float(n_users) * n_items) / max(float(values.sum()), 1e-300)

@@ -4,7 +4,8 @@ Learning happens in units of the ratings' spread (`scale`), so that defaults fit
 
     sum over known entries of w loss + 1/2 sum over rows of ridge |p|^2 + l1 ridge/alpha |p|_1 + 1/2 bias_ridge b^2
 
-with ridge = alpha (n + 100) ("mixed"), alpha n ("count") or alpha times the mean n ("none") for a row with n entries.
+with ridge = alpha (n + 100) ("mixed"), alpha n ("count") or alpha times the mean n ("none") for a row with n entries,
+counted by their weights; where zeros count ("full"), the sum is over all cells, and n is the number of a row's cells.
 A table row is the factors, padded to eights, then a tail: bias, two sums of squared gradients, the ridges per visit,
 and what a block stores while it is learned (`factor_sgd`).
 Rows start from numbers that depend on the seed and their code only, so that new users may come at any time.
@@ -21,7 +22,7 @@ from steepest.data.chunk import Array
 from steepest.data.entries import Entries
 from steepest.errors import DataError
 from steepest.learners.base import Progress, State
-from steepest.learners.factors.factor_settings import CENTRED, FactorSettings
+from steepest.learners.factors.factor_settings import CENTRED, SCALED, FactorSettings
 from steepest.learners.factors.strata import Strata, one_block
 from steepest.learners.resumable import Resumable
 
@@ -31,6 +32,7 @@ ROW_PRIOR = 100.0  # "mixed": a row is shrunk as if it had so many entries more;
 BIAS_PRIOR = 45.0  # the ridge of a bias over alpha
 INIT_SCALE = 0.01  # held-out errors on three sets fall from 0.1 to here: what starts large must be unlearned
 L1_INIT_SCALE = 0.3  # a 1-norm makes zero a minimum of its own, which smaller factors would fall into
+FULL_SQUARES = 10.0  # first sums of squares over cells per known cell, where zeros count; measured, 1 overflows
 WAIT = 1000  # entries from which mean and spread are taken before an online pass starts
 OVERFLOW = 2
 WAITING = "waiting."  # marks the arrays of entries that wait
@@ -105,21 +107,34 @@ class FactorLearner(Resumable):
 
     def prepare(self, entries: Entries, n_users: int, n_items: int) -> Entries:
         """Gets ready to learn from all entries that there are; returns them with targets in the units of learning."""
-        self._start(entries)
+        self._start(entries, float(n_users) * n_items)
         self.grow(n_users, n_items)
         self.count(entries)
+        if self.settings.loss == "full":  # known cells are large in units of all cells' spread: so are first gradients
+            squares = FULL_SQUARES * float(n_users) * n_items / max(len(_cell_values(entries)), 1)
+            self.users[:, self.padded + SQUARES] = self.items[:, self.padded + SQUARES] = squares
+        else:  # rows without an entry keep their places, and say nothing
+            self.users[self.user_counts == 0, : self.padded] = 0
+            self.items[self.item_counts == 0, : self.padded] = 0
         return self.code(entries)
 
-    def _start(self, entries: Entries) -> None:
-        """Mean and spread of the targets, which stay as they are from now on."""
+    def _start(self, entries: Entries, n_cells: float = 0.0) -> None:
+        """Mean and spread of the targets, which stay as they are from now on; `n_cells` of them count for "full"."""
         self.started = True
         values, weights = self.targets(entries.values), entries.weights
         if len(values):
             self.low, self.high = float(values.min()), float(values.max())
         loss, biases = self.settings.loss, self.settings.biases
-        if loss in CENTRED:
+        if loss == "full":
+            self.low, self.high = min(self.low, 0.0), max(self.high, 0.0)
+            cells, n_cells = _cell_values(entries), max(n_cells, 1.0)
+            self.scale = math.sqrt(float(np.square(cells).sum()) / n_cells) or 1.0
+            if self.settings.solver == "sgd":  # small factors would leave zero too slowly
+                product = abs(float(cells.sum())) / n_cells / self.scale
+                self.level = math.sqrt(max(product, 1e-3) / self.rank)
+        elif loss in CENTRED:
             self.scale = _spread(values, weights)
-            middle = float(np.average(values, weights=weights)) if loss == "squared" else float(np.median(values))
+            middle = float(np.average(values, weights=weights)) if loss == "squared" else _median(values, weights)
             self.mean = middle if biases else 0.0
         elif loss == "logistic":
             share = float(np.average(values > 0, weights=weights))
@@ -135,7 +150,7 @@ class FactorLearner(Resumable):
     def normalised(self, values: Array) -> Array:
         """Targets in the units of learning."""
         values = self.targets(values)
-        if self.settings.loss in CENTRED:
+        if self.settings.loss in SCALED:
             values = (values - self.mean) / self.scale
         return np.ascontiguousarray(values, np.float32)
 
@@ -146,7 +161,7 @@ class FactorLearner(Resumable):
     @property
     def offset(self) -> float:
         """What the kernels add to every score: the mean, where targets were not centred by it."""
-        return 0.0 if self.settings.loss in CENTRED else self.mean
+        return 0.0 if self.settings.loss in SCALED else self.mean
 
     def grow(self, n_users: int, n_items: int) -> None:
         """Makes room for more users and items; their rows are new."""
@@ -172,18 +187,27 @@ class FactorLearner(Resumable):
         return grown
 
     def count(self, entries: Entries) -> None:
-        """Takes in how many entries each row has."""
-        self.user_counts = self.user_counts + np.bincount(entries.users, minlength=len(self.users))
-        self.item_counts = self.item_counts + np.bincount(entries.items, minlength=len(self.items))
+        """Takes in how many entries each row has, by their weights: one of weight 2 counts as two."""
+        self.user_counts = self.user_counts + weighted_counts(entries.users, entries.weights, len(self.users))
+        self.item_counts = self.item_counts + weighted_counts(entries.items, entries.weights, len(self.items))
 
-    def set_shrinkage(self) -> None:
-        """Spreads each row's ridge over its visits."""
-        for table, counts in ((self.users, self.user_counts), (self.items, self.item_counts)):
-            visits = np.maximum(counts, 1)
-            table[:, self.padded + SHRINK] = self.ridges(counts) / visits if self.settings.alpha else 0
+    def set_shrinkage(self, user_visits: Array | None = None, item_visits: Array | None = None) -> None:
+        """Spreads each row's ridge over its visits: as many as it has entries, unless others are given."""
+        counts = self.ridge_counts()
+        given = user_visits, item_visits
+        for table, n, visited in zip((self.users, self.items), counts, given, strict=True):
+            visits = np.maximum(n if visited is None else visited, 1)
+            table[:, self.padded + SHRINK] = self.ridges(n) / visits if self.settings.alpha else 0
             table[:, self.padded + BIAS_SHRINK] = (
-                visits if self.settings.weighting == "count" else BIAS_PRIOR
+                np.maximum(n, 1) if self.settings.weighting == "count" else BIAS_PRIOR
             ) / visits
+
+    def ridge_counts(self) -> tuple[Array, Array]:
+        """By how many entries each user and item is shrunk: their own, or all cells of a row where zeros count."""
+        if self.settings.loss != "full":
+            return self.user_counts, self.item_counts
+        n_users, n_items = len(self.users), len(self.items)
+        return np.full(n_users, n_items), np.full(n_items, n_users)
 
     def ridges(self, counts: Array) -> Array:
         """Ridge over alpha of rows with these numbers of entries."""
@@ -225,14 +249,14 @@ class FactorLearner(Resumable):
 
     def in_units(self, scores: Array) -> Array:
         """Scores of the kernels in the targets' own units."""
-        if self.settings.loss in CENTRED:
+        if self.settings.loss in SCALED:
             return np.asarray(scores * np.float64(self.scale) + self.mean)
         return scores.astype(np.float64)
 
     def losses(self, scores: Array, values: Array) -> Array:
         """The loss of each entry, in the units of learning, from scores and ratings in their own."""
         values = self.targets(values)
-        if self.settings.loss in CENTRED:
+        if self.settings.loss in SCALED:
             scores, values = (scores - self.mean) / self.scale, (values - self.mean) / self.scale
         if self.settings.loss == "bpr":
             values = np.ones(len(values))
@@ -247,7 +271,7 @@ class FactorLearner(Resumable):
         """What the penalties add to the sum of losses."""
         total = 0.0
         s, padded = self.settings, self.padded
-        for table, counts in ((self.users, self.user_counts), (self.items, self.item_counts)):
+        for table, counts in zip((self.users, self.items), self.ridge_counts(), strict=True):
             ridges = self.ridges(counts)
             factors = table[:, :padded]
             total += 0.5 * s.alpha * float(np.dot(np.einsum("ij,ij->i", factors, factors).astype(np.float64), ridges))
@@ -316,11 +340,29 @@ class FactorLearner(Resumable):
 
         `liked` holds the items of each user, for bpr; `online` scales steps at every entry, not once per block.
         """
-        s = strata
-        blocks = kernels.FactorBlocks(s.users, s.items, s.values, s.weights, s.offsets, s.user_bounds, s.item_bounds)
         choices = self.choices(block_steps=liked is None and not online and not self.settings.proximal)
         lists = None if liked is None else (*liked, seed)
-        return kernels.factor_learn(blocks, schedule, *tables, choices, losses, n_threads, lists)
+        return kernels.factor_learn(_blocks(strata), schedule, *tables, choices, losses, n_threads, lists)
+
+    def visit_pieces(
+        self,
+        strata: Strata,
+        tables: tuple[Array, Array],
+        order: Array,
+        size: int,
+        losses: Array,
+        seed: int = 0,
+        liked: tuple[Array, Array] | None = None,
+        n_threads: int = 1,
+    ) -> int:
+        """The same for pieces of the only block, by threads that share the tables without locks."""
+        lists = None if liked is None else (*liked, seed)
+        blocks = _blocks(strata)
+        return kernels.factor_hogwild(blocks, order, size, *tables, self.choices(), losses, n_threads, lists)
+
+
+def _blocks(s: Strata) -> kernels.FactorBlocks:
+    return kernels.FactorBlocks(s.users, s.items, s.values, s.weights, s.offsets, s.user_bounds, s.item_bounds)
 
 
 def csr_of(rows: Array, columns: Array, n_rows: int) -> tuple[Array, Array, Array]:
@@ -329,6 +371,29 @@ def csr_of(rows: Array, columns: Array, n_rows: int) -> tuple[Array, Array, Arra
     indptr = np.zeros(n_rows + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=n_rows), out=indptr[1:])
     return indptr, np.ascontiguousarray(columns[order], np.int32), order
+
+
+def weighted_counts(rows: Array, weights: Array | None, n_rows: int) -> Array:
+    """How many entries each row has, by their weights."""
+    return np.bincount(rows, weights, minlength=n_rows)
+
+
+def _cell_values(entries: Entries) -> Array:
+    """The value of each cell: weights multiply, and the values of entries that occur twice are added up."""
+    values = entries.values if entries.weights is None else entries.values * entries.weights
+    cells = entries.users.astype(np.int64) << 32 | entries.items
+    _, codes = np.unique(cells, return_inverse=True)
+    return np.bincount(codes, values) if len(values) else np.zeros(0)
+
+
+def _median(values: Array, weights: Array | None) -> float:
+    """The middle value, where an entry of weight 2 counts as two."""
+    if weights is None:
+        return float(np.median(values))
+    order = np.argsort(values, kind="stable")
+    filled = np.cumsum(weights[order], dtype=np.float64)
+    low, high = np.searchsorted(filled, filled[-1] / 2, "left"), np.searchsorted(filled, filled[-1] / 2, "right")
+    return float(values[order[low]] + values[order[min(int(high), len(order) - 1)]]) / 2
 
 
 def _spread(values: Array, weights: Array | None) -> float:

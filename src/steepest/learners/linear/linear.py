@@ -2,8 +2,8 @@
 
 The state is a handful of arrays: the weight table `v` (or some accumulators per feature for the adaptive solvers), the
 clocks of lazy shrinkage, the running average, the bias, and one clock of scalars. A step hands rows to a kernel.
-A table has a row for every feature and a column for every output, with room for more; or, with many features and
-outputs, a row for every feature that was seen (see slots); or all outputs share one table of fixed size.
+A table has a row for every feature and a column for every output, with room for more; or, with many features, a row
+for every feature that was seen (see slots); or all outputs share one table of fixed size.
 
 Invariant: the state after a sequence of rows depends on that sequence only, never on how it was cut into chunks. For
 that, rows wait until there are enough to resolve what "auto" stands for, or to fill a mini-batch; what is shown of the
@@ -30,13 +30,16 @@ from steepest.learners.linear.linear_mixing import (
     gains,
     gather_evidence,
     mean_gain,
+    send_back,
     shares_by_rows,
     take_in,
 )
 from steepest.learners.linear.linear_settings import ACCUMULATORS, AVERAGES, CLOCK, WIDE, LinearSettings
+from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
-from steepest.learners.schedules import step_size_by_code
+from steepest.learners.penalties import Penalty
+from steepest.learners.schedules import schedule_code, step_size_by_code
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite
 from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import Targets, refuse_bad_row, refuse_bad_rows
@@ -45,14 +48,19 @@ from steepest.learners.waiting import WaitingRows, finished
 NATIVE_SOLVERS = {"adagrad": 1, "ftrl": 2, "coin": 3}  # 0, sgd, is what asgd and truncated are made of
 WEIGHTS_PER_SNAPSHOT_ROW = 16  # with many weights the first copy of a good state waits until the rows outweigh it
 LARGEST_TABLE_BYTES = 1 << 33
-# Weights from which on a table of three outputs or more has rows for the features seen only: 16 MB of float32.
+# A table has rows for the features seen only from so many features on (a weight and its average: 2 MB, about what the
+# nearest caches hold), and with three outputs or more from so many weights on.
+SLOTTED_FEATURES = 1 << 18
 SLOTTED_WEIGHTS = 1 << 22
 # Room that such a table starts with. Memory is taken where it is first touched, so it costs nothing.
-ROOM_BYTES = 1 << 30
+ROOM_BYTES = 1 << 28
+LARGEST_SHOWN_BYTES = 1 << 31  # of an array with the weights of all features
 FEW = 16  # a table is written when this many times the non-zeros scored without one reach its length
 BLOCK = 1 << 16  # weights that are added up at once
 LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
 BY_FEATURE = (*WIDE, "shrunk")  # with a row per feature, or per slot
+# Settings of the problem, which another solver goes on with.
+KEPT_ON_GOING_ON = ("loss", "loss_parameter", "multi_class", "class_weight", "alpha", "l1", "l2", "dtype")
 BIASES = ("bias", "bias_square", "bias_average", "bias_start")
 # Raw rows: recipe, columns, rows with each feature, rows in all, threads that hash.
 ScoreTask = tuple[kernels.HashRecipe, list[Any], Array | None, float, int]
@@ -76,12 +84,17 @@ class LinearLearner(TargetLearner):
         self.n_threads = 1  # that learn; the state does not depend on it, except under hogwild
         self.waiting = WaitingRows()
         self.good = _no_good_state(n_features)
+        self.sizes: Sizes | None = None  # under the weights of dense rows
+        self.sizes_open = s.standardise and not self.shared  # whether the first rows have yet to show them
         self.slots: Slots | None = None  # rows of the tables, where features do not have one each
         self.may_have_slots = True
         self.arrays = self._new_arrays(n_features)
+        if self._wants_slots():
+            self.slots = Slots(n_features)
         self._replicas: dict[str, Any] = {}
         self._shown: tuple[Array, Array, Slots | None] | None = None
         self._few_entries = 0  # non-zeros scored since the weights last changed, without a table of them
+        self._learned: tuple[Array, Array] | None = None
         self._norms: tuple[float, float, int] | None = None  # of the table, until the next row
 
     @property
@@ -100,11 +113,12 @@ class LinearLearner(TargetLearner):
     def numbers(self) -> tuple[float, ...]:
         """What is needed to go on besides arrays."""
         eta0 = math.nan if self.eta0 is None else self.eta0
-        return self.n_features, eta0, self.bias_scale, self.rows_learned, self.good.rollbacks
+        return self.n_features, eta0, self.bias_scale, self.rows_learned, self.good.rollbacks, self.sizes_open
 
     def restore_numbers(self, numbers: Iterable[float]) -> None:
         """Takes back what `numbers` gave."""
-        n_features, eta0, self.bias_scale, rows_learned, rollbacks = numbers
+        n_features, eta0, self.bias_scale, rows_learned, rollbacks, sizes_open = numbers
+        self.sizes_open = bool(sizes_open)
         self.n_features, self.rows_learned = int(n_features), int(rows_learned)
         self.eta0 = None if math.isnan(eta0) else eta0
         self.good = _no_good_state(self.n_features)
@@ -116,9 +130,30 @@ class LinearLearner(TargetLearner):
         state = self.used_arrays()
         if self.slots is not None:
             state["owners"] = self.slots.owners.copy()
+        if self.sizes is not None:
+            state |= {"centre": self.sizes.centre, "size": self.sizes.scale}
         if not self.shared:  # room for more outputs is not a part of what was learned
             state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         return state | super().state
+
+    def compact_state(self) -> dict[str, Array]:
+        """The same for a file: features in ascending order, without those of which nothing needs to be known.
+
+        These are the features whose numbers are all zero, and under a 1-norm those that their shrinkage has brought to
+        zero: whenever it is paid, later or now, it leaves zero. Learning goes on to the same bits.
+        """
+        state = self.state
+        if self.slots is None:
+            return state
+        used = np.zeros(self.slots.n, bool)
+        for name in WIDE:
+            if name in state:
+                used |= state[name].any(axis=tuple(range(1, state[name].ndim)))
+        if self.settings.shrinks_lazily and self.waiting.rows is None:
+            used &= self._shown_weights()[0].any(axis=1)
+        kept = np.flatnonzero(used)
+        kept = kept[np.argsort(state["owners"][kept])]
+        return state | {name: state[name][kept] for name in (*BY_FEATURE, "owners") if name in state}
 
     @classmethod
     def from_state(cls, settings: LinearSettings, state: State) -> Self:
@@ -126,6 +161,8 @@ class LinearLearner(TargetLearner):
         learner = cls(settings, 0, state["labels"].tolist())
         learner.restore(state)
         learner.arrays = learner._copied({name: state[name] for name in learner.arrays})
+        if "size" in state:
+            learner.sizes = Sizes(np.array(state["centre"]), np.array(state["size"]))
         if "owners" in state:
             learner.slots = Slots(learner.n_features, np.asarray(state["owners"]))
         return learner
@@ -157,6 +194,11 @@ class LinearLearner(TargetLearner):
             self._learn(rows, progress)
         return progress
 
+    def forget_rows(self) -> None:
+        """Gives back the memory in which rows that are visited again were held."""
+        if self.slots is not None:
+            self.slots.forget_block()
+
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); a row with a bad index or a value that is not a number is refused."""
         given, n_rows = chunk, chunk.n_rows
@@ -172,7 +214,9 @@ class LinearLearner(TargetLearner):
         known_features = self.n_features if self.shared else len(table)
         if slots is not None:
             slots.grow(chunk.n_features)
-            chunk = slots.find(chunk)
+            chunk = slots.find(chunk, keep=self.n_outputs == 1)
+            if chunk.n_rows < n_rows:
+                self.refuse_bad_row(given, chunk.n_rows)
         elif chunk.n_features > known_features:  # a feature never seen in training has no weight
             chunk = chunk.packed()  # the block may be far larger than what is visited of it
             known = chunk.indices < known_features
@@ -190,8 +234,10 @@ class LinearLearner(TargetLearner):
         if self._may_write_few():
             return None
         weights, scale, bias, slots = self._score_table()
-        number, bits = None if slots is None else slots.number, self.settings.table_bits
-        return kernels.score_rows(*task, weights, scale, bias, number, n_threads, bits, self.n_features)
+        table, bits = None if slots is None else slots.table, self.settings.table_bits
+        if slots is not None and table is None:
+            return None
+        return kernels.score_rows(*task, weights, scale, bias, table, n_threads, bits, self.n_features)
 
     def losses(self, coded: Chunk, scores: Array | None = None) -> tuple[Array, Array]:
         """(loss of each row visited, its weight), targets coded already; scores that are known need not be found."""
@@ -210,6 +256,11 @@ class LinearLearner(TargetLearner):
         if settings.is_adaptive:
             return eta0
         return step_size_by_code(settings.schedule, self.clock("t"), eta0, settings.alpha, settings.power)
+
+    @property
+    def first_step(self) -> float | None:
+        """The step from which the schedule falls, given or calibrated on the first rows; bets have none."""
+        return None if self.settings.solver == "coin" else self.eta0
 
     def lower_step(self, factor: float) -> None:
         """Divides the step size (the adaptive schedule does so when the loss stalls)."""
@@ -243,10 +294,10 @@ class LinearLearner(TargetLearner):
 
     # --------------------------------------------------------------------------------------- weights from elsewhere
 
-    def take_weights(self, weights: Array, bias: Array) -> None:
-        """Weights found elsewhere, by a batch solver, become this learner's."""
-        self.slots, self.may_have_slots = None, False
-        self.arrays = self._new_arrays(self.n_features)
+    def take_weights(self, weights: Array, bias: Array, slots: Slots | None = None) -> None:
+        """Weights found elsewhere, by a batch solver, become this learner's; rows are slots if these are given."""
+        self.slots, self.may_have_slots = slots, False
+        self.arrays = self._new_arrays(len(weights))
         self.arrays["v"][...] = weights.reshape(self.arrays["v"].shape)
         self.arrays["bias"][...] = bias
         self._forget_shown()
@@ -259,6 +310,22 @@ class LinearLearner(TargetLearner):
         own.targets.class_weight = settings.class_weight
         own.arrays = own._copied(own.arrays)
         own._forget_shown()
+        return own
+
+    def going_on(self, settings: LinearSettings) -> Self:
+        """A stochastic learner that goes on from these weights, with steps as small as after their rows."""
+        s, own = self.settings, type(self)(settings, self.n_features, self.book.labels)
+        own.settings = replace(
+            settings,
+            schedule=schedule_code("invsqrt", s.alpha),
+            standardise=False,
+            **{name: getattr(s, name) for name in KEPT_ON_GOING_ON},
+        )
+        own.targets, own.sizes, own.sizes_open = self.targets, self.sizes, False
+        own.rows_learned, own.n_threads = self.rows_learned, self.n_threads
+        own.take_weights(self.arrays["v"], self.arrays["bias"], self.slots)
+        own.arrays["bias_start"][...] = own.arrays["bias_average"][...] = own.arrays["bias"]
+        own.arrays["clock"][CLOCK.index("t")] = self.rows_learned
         return own
 
     def weigh_classes(self, class_weight: Any) -> None:
@@ -295,15 +362,26 @@ class LinearLearner(TargetLearner):
     @property
     def is_open(self) -> bool:
         """Whether the first rows have yet to show what "auto" stands for."""
-        return self.eta0 is None or self.targets.loss_is_open
+        return self.eta0 is None or self.targets.loss_is_open or self.sizes_open
 
     def resolve(self, rows: Chunk) -> None:
-        """Decides by the first rows what is open: the loss, then the step size."""
+        """Decides by the first rows what is open: the loss, the sizes of features, then the step size."""
         if self.targets.loss_is_open:
             self._announce_targets(rows)
             self.targets.decide_loss()
+        self.measure_sizes([rows])
         if self.eta0 is None:
-            calibrate(self, rows)
+            calibrate(self, self.sized(rows))
+
+    def measure_sizes(self, chunks: Iterable[Chunk]) -> None:
+        """Finds the sizes of features by these rows, unless they are known."""
+        if self.sizes_open:
+            self.sizes = Sizes.of(chunks, centred=self.settings.fit_intercept)
+            self.sizes_open = False
+
+    def sized(self, rows: Chunk) -> Chunk:
+        """The rows in the units of their features."""
+        return rows if self.sizes is None else self.sizes.applied(rows)
 
     def trial(self, settings: LinearSettings, n_features: int) -> LinearLearner:
         """A learner with these settings that knows nothing but this one's classes and bias."""
@@ -339,6 +417,7 @@ class LinearLearner(TargetLearner):
 
     def _learn(self, rows: Chunk, progress: Progress) -> None:
         """Learns rows now, growing the tables where a new class or feature appears."""
+        rows = self.sized(rows)
         self._grow_features(rows.n_features)
         start = 0
         while start < rows.n_rows:
@@ -492,13 +571,25 @@ class LinearLearner(TargetLearner):
         own.n_threads, own.may_have_slots = 1, False
         return own
 
+    def send_back(self, sent: State | None, how: str) -> tuple[Self, State, int]:
+        """What shards start from when this common state is sent to them; see `linear_mixing.send_back`."""
+        tables, n_bytes = send_back(self.arrays, sent, self.settings.average, how)
+        if how == "full":
+            return self, {}, n_bytes
+        there = {**tables, "clock": self.arrays["clock"].copy()}
+        if how == "delta":
+            return self, there, n_bytes
+        base = self.clone()
+        base.arrays |= base._copied(tables)
+        return base, there, n_bytes
+
     def uses_evidence(self, *, one_shot: bool) -> bool:
         """Whether mixtures ask how much each shard's rows say about each feature."""
         return not self.shared and (one_shot or not self.settings.is_adaptive)
 
     def evidence(self, chunks: Iterable[Chunk]) -> Array:
         """How much a shard's rows say about each feature."""
-        return gather_evidence(chunks, self.n_features)
+        return gather_evidence(map(self.sized, chunks), self.n_features)
 
     def shares(
         self, rows: Sequence[int], evidence: Sequence[Array] | None = None, epochs: float | None = None
@@ -533,23 +624,47 @@ class LinearLearner(TargetLearner):
         The weights have the shape (features, outputs), or are the table that all share; see `output_weights`.
         """
         table, bias, slots = self._shown_weights()
-        return (table if slots is None else slots.spread(table, self.n_features)), bias
+        if slots is not None:
+            self.refuse_huge_array()
+            table = slots.spread(table, self.n_features)
+        return table, bias
+
+    def used_weights(self) -> tuple[Array | None, Array, Array]:
+        """(features in use in ascending order, their weights, bias); None if the weights are those of all features."""
+        table, bias, slots = self._shown_weights()
+        if slots is None:
+            return None, table, bias
+        order = np.argsort(slots.owners)
+        return slots.owners[order], table[order], bias
+
+    def refuse_huge_array(self) -> None:
+        """Raises if the weights of all features, most of them zero, would take more memory than they are worth."""
+        size = self.n_features * self.n_outputs * np.dtype(self.settings.dtype).itemsize
+        if self.slots is not None and size > LARGEST_SHOWN_BYTES:
+            raise DataError(
+                f"an array with the weights of all {self.n_features:,} features would take {size / 2**30:.1f} GB, and "
+                f"{self.slots.n:,} features are in use; call sparsify(), and coef_ is a sparse matrix"
+            )
 
     def _forget_shown(self) -> None:
-        self._shown = self._norms = None
+        self._shown = self._learned = self._norms = None
         self._few_entries = 0
 
     def _shown_weights(self) -> tuple[Array, Array, Slots | None]:
         """The same, with rows by slot where there are slots; rows that wait may have brought some of them."""
         if self._shown is None:
             shown = finished(self)
-            self._shown = (*shown._plain_weights(), shown.slots)
+            self._learned = shown._plain_weights()
+            plain = self._learned if shown.sizes is None else shown.sizes.folded(*self._learned)
+            self._shown = (*plain, shown.slots)
         return self._shown
 
     def _may_write_few(self) -> bool:
         """Whether weights that are shown have to be computed anew, and may be for the features of a few rows alone."""
         s = self.settings
-        if self._shown is not None or self.shared or self.waiting.rows is not None or s.solver == "coin":
+        if self._shown is not None or self.shared or self.waiting.rows is not None or self.sizes is not None:
+            return False
+        if s.solver == "coin":
             return False
         return (s.is_adaptive or self._is_averaged()) and self._few_entries * FEW < len(self.arrays["v"])
 
@@ -589,10 +704,16 @@ class LinearLearner(TargetLearner):
         soft = np.sign(soft) * np.maximum(np.abs(soft) - t * s.l1, 0)
         return (-soft / ((1 + np.sqrt(square.astype(np.float64))) / eta0 + t * s.l2)).astype(z.dtype)
 
+    def _learned_weights(self) -> Array:
+        """The weights in the units of their features, in which the penalty counts them."""
+        self._shown_weights()
+        assert self._learned is not None
+        return self._learned[0]
+
     def _score_table(self) -> tuple[Array, float, Array, Slots | None]:
         """(weights, their scale, bias, slots)"""
         s = self.settings
-        if self.waiting.rows is None and s.l1 == 0 and s.average == "no" and not s.is_adaptive:
+        if self.waiting.rows is None and self.sizes is None and s.l1 == 0 and s.average == "no" and not s.is_adaptive:
             return self.used_arrays()["v"], self.clock("scale"), self.arrays["bias"], self.slots
         weights, bias, slots = self._shown_weights()
         return weights, 1.0, bias, slots
@@ -600,9 +721,12 @@ class LinearLearner(TargetLearner):
     def output_weights(self, output: int, features: Array | None = None) -> Array:
         """The weights of these features (or of all) for one output."""
         table, _, slots = self._shown_weights()
+        if slots is not None and features is not None:
+            at = slots.of(features)
+            return np.where(at >= 0, table[at, output], table.dtype.type(0)) if slots.n else np.zeros(len(at))
         if slots is not None:
-            column = slots.spread(table[:, output], self.n_features)
-            return column if features is None else column[features]
+            self.refuse_huge_array()
+            return slots.spread(table[:, output], self.n_features)
         if not self.shared:
             return table[:, output] if features is None else table[features, output]
         places = np.arange(self.n_features) if features is None else np.asarray(features, np.int64)
@@ -613,6 +737,7 @@ class LinearLearner(TargetLearner):
         table, _, slots = self._shown_weights()
         if not self.shared and slots is None:
             return np.ascontiguousarray(table.T)
+        self.refuse_huge_array()
         self._refuse_huge_table(self.n_features * self.n_outputs)
         matrix = np.empty((self.n_outputs, self.n_features), self.settings.dtype)
         for output in range(self.n_outputs):
@@ -697,8 +822,10 @@ class LinearLearner(TargetLearner):
     def penalty(self) -> float:
         """alpha R(w) at the current weights."""
         s = self.settings
+        if s.norm:
+            return s.alpha * Penalty(s.norm).value(self._learned_weights())
         if s.p:
-            return s.alpha / s.p * float((np.abs(self.weights()[0].astype(np.float64)) ** s.p).sum())
+            return s.alpha / s.p * float((np.abs(self._learned_weights().astype(np.float64)) ** s.p).sum())
         absolute, square, _ = self._table_norms()
         return s.l1 * absolute + 0.5 * s.l2 * square
 
@@ -708,7 +835,7 @@ class LinearLearner(TargetLearner):
             scale, averaged = 1.0, self._is_averaged()
             lazy = self.settings.l1 > 0 and not averaged
             if self.waiting.rows is not None or self.settings.is_adaptive or lazy:
-                absolute, square, nonzeros = kernels.table_norms(np.ascontiguousarray(self._shown_weights()[0]))
+                absolute, square, nonzeros = kernels.table_norms(np.ascontiguousarray(self._learned_weights()))
             elif averaged:
                 absolute, square, nonzeros = self._average_norms()
             else:
@@ -869,7 +996,8 @@ class LinearLearner(TargetLearner):
         """Whether most of the table is likely to stay empty; learners that share or compare tables keep them whole."""
         s = self.settings
         alone = self.may_have_slots and not self.shared and s.n_replicas == 1 and not s.hogwild
-        return alone and self.n_outputs > 2 and self.n_features * self.n_outputs >= SLOTTED_WEIGHTS
+        many = self.n_outputs > 2 and self.n_features * self.n_outputs >= SLOTTED_WEIGHTS
+        return alone and (many or self.n_features >= SLOTTED_FEATURES)
 
     def _open_slots(self) -> None:
         """From now on rows of the tables are slots; those that were learned move together."""
@@ -888,6 +1016,7 @@ class LinearLearner(TargetLearner):
         """A row for every feature from now on, for those that add up the tables of several learners."""
         self.may_have_slots = False
         if self.slots is not None:
+            self._refuse_huge_table(self.n_features * math.prod(self.arrays["v"].shape[1:]))
             self._move_tables(self.n_features, slice(self.slots.n), self.slots.owners)
             self.slots, self._shown = None, None
             self.good.forget()

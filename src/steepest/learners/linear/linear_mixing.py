@@ -121,13 +121,41 @@ def compress(change: Array, how: str, itemsize: int) -> tuple[Array, int]:
         largest = float(np.abs(change).max(initial=0.0)) or 1.0  # travels along; the others are parts of it
         return (change / largest).astype(np.float16).astype(np.float64) * largest, change.size * 2 + 8
     moved = np.flatnonzero(change)
-    if how == "delta":
-        return change, len(moved) * (itemsize + 4)
+    if how == "delta":  # whichever is shorter: the entries that moved and their places, or all
+        return change, min(len(moved) * (itemsize + 4), change.size * itemsize)
     flat, k = change.ravel(), max(1, math.ceil(TOP_SHARE * len(moved)))
     order = np.lexsort((moved, -np.abs(flat[moved])))[:k]
     sent = np.zeros(change.shape)
     sent.ravel()[moved[order]] = flat[moved[order]]
     return sent, k * (itemsize + 4)
+
+
+def send_back(
+    common: Mapping[str, Array], sent: Mapping[str, Array] | None, average: str, how: str
+) -> tuple[dict[str, Array], int]:
+    """(the tables that shards have then, bytes of one message) when the common state is sent to them.
+
+    `sent` are the arrays that they have from the last time, None at first. Tables go as what shards send does: as they
+    are under "full", and else as changes of what shards have. Only two are not exact: halves of "float16", and the
+    average under "topk". What they leave out is in the next difference, and goes then. The small arrays go as they are.
+    """
+    n_bytes = sum(array.nbytes for name, array in common.items() if name not in WIDE)
+    tables = {name: common[name] for name in WIDE if name in common}
+    if how == "full":
+        return tables, n_bytes + sum(table.nbytes for table in tables.values())
+    if sent is None or any(sent[name].shape != table.shape for name, table in tables.items()):
+        sent = {"clock": common["clock"], **{name: np.zeros_like(table) for name, table in tables.items()}}
+    unit, there = _unit(sent, average), {}
+    stretch = _unit(common, average) / unit
+    for name, table in tables.items():
+        in_units = stretch if name == "average" else 1.0
+        change = table.astype(np.float64) * in_units - sent[name]
+        exact = how == "delta" or (how == "topk" and name == "v")
+        expected = sent[name] * _growth(sent, common, stretch) if name == "average" and how == "topk" else 0.0
+        arrived, size = compress(change - expected, "delta" if exact else how, table.itemsize)
+        n_bytes += size
+        there[name] = table.copy() if exact else ((sent[name] + expected + arrived) / in_units).astype(table.dtype)
+    return there, n_bytes
 
 
 def take_in(

@@ -16,7 +16,7 @@ from steepest import kernels
 from steepest.errors import DataError, ParameterError
 from steepest.learners.batch.solvers import BATCH_SOLVERS, refusal
 from steepest.learners.losses import LOSSES, loss_for, loss_parameter
-from steepest.learners.penalties import Penalty, check_alpha
+from steepest.learners.penalties import NORMS, Penalty, check_alpha
 from steepest.learners.schedules import schedule_code, typical_eta0
 from steepest.learners.settings import PlainSettings
 from steepest.learners.targets import checked_class_weight
@@ -26,6 +26,7 @@ STOCHASTIC_SOLVERS = ("sgd", "asgd", "adagrad", "ftrl", "truncated", "coin")
 # Solvers with several numbers per weight, and how many.
 ACCUMULATORS = {"adagrad": 2, "ftrl": 2, "coin": 4}
 ADAPTIVE = tuple(ACCUMULATORS)
+DEFAULT_ALPHA = 1e-6  # of stochastic solvers, unless rows held back say otherwise
 TABLE_BITS, LEAST_TABLE_BITS, MOST_TABLE_BITS = 22, 6, 30
 AVERAGES = {"no": 0, "uniform": 1, "eta": 2, "poly": 3}
 # Of a learner's state: the tables with a column per output, and the scalars of its clock.
@@ -61,6 +62,8 @@ class LinearSettings(PlainSettings):
     n_replicas: int = 1  # that learn apart, each `sync_every` rows, before what they have learned is summed
     sync_every: int = 2048
     hogwild: bool = False  # threads share the weights without locks
+    norm: str = ""  # a penalty that is a norm of all weights, "norm2" or "max", for solver "gd" only
+    standardise: bool = False  # dense rows are learned in units of their features; see sizes.py
 
     def __post_init__(self) -> None:
         if self.class_hash not in ("", kernels.class_hash_id):
@@ -84,13 +87,15 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
     """Settings from an estimator's parameters; `n_rows` is needed for C only."""
     kinds = ("binary",) if task == "classify" else ("real", "count")
     known = tuple(name for name, loss in LOSSES.items() if loss.kind in kinds)
-    loss = choice("loss", params["loss"], ("auto", *known) if task == "classify" else known)
+    # Least squares on -1 and +1 are a loss of classes, too.
+    loss = choice("loss", params["loss"], ("auto", *known, "squared") if task == "classify" else known)
     if params.get("multi_class", "ovr") == "softmax" or params["schedule"] == "optimal":
         loss = loss_for(loss, 1)  # it belongs to a soft maximum, or the first step follows from it; else rows decide
     alpha = _alpha(params, n_rows)
     l1, l2, p = _strengths(params, alpha)
+    norm = _norm(params, alpha)
     if params["solver"] in BATCH_SOLVERS:
-        reason = refusal(params["solver"], loss_for(loss, 1), _kind(l1, l2, p), p)
+        reason = refusal(params["solver"], loss_for(loss, 1), norm or _kind(l1, l2, p), p)
         if reason is not None:
             raise ParameterError(reason)
     solver = _solver(params, l1, l2)
@@ -123,6 +128,8 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         table_bits=_table_bits(params) if multi_class == "hashed" else 0,
         class_hash=kernels.class_hash_id if multi_class == "hashed" else "",
         p=p,
+        norm=norm,
+        standardise=bool(params.get("standardise", params["alpha"] == "auto" and params["C"] is None)),
     )
 
 
@@ -133,6 +140,9 @@ def more_than_zero_or_infinite(value: Any) -> float:
 
 def _alpha(params: Mapping[str, Any], n_rows: int | None) -> float:
     c = params["C"]
+    if c is None and isinstance(params["alpha"], str):
+        choice("alpha", params["alpha"], ("auto",))
+        return DEFAULT_ALPHA
     if c is None:
         return check_alpha(number("alpha", params["alpha"]))
     if n_rows is None:
@@ -146,6 +156,8 @@ def _strengths(params: Mapping[str, Any], alpha: float) -> tuple[float, float, f
     penalty = Penalty(name, l1_ratio=number("l1_ratio", params["l1_ratio"]), p=number("p", params["p"]))
     if penalty.name == "lp" and penalty.p not in (1, 2) and params["solver"] in BATCH_SOLVERS:
         return 0.0, 0.0, penalty.p if alpha > 0 else 0.0
+    if penalty.name in NORMS and params["solver"] in BATCH_SOLVERS:
+        return 0.0, 0.0, 0.0
     return (*penalty.split(alpha), 0.0)
 
 
@@ -153,7 +165,12 @@ def penalty_kind(params: Mapping[str, Any], n_rows: int | None) -> tuple[str, fl
     """(kind, alpha, p) of the penalty as it acts: "none" without strength, "lp" only if p is neither 1 nor 2."""
     alpha = _alpha(params, n_rows)
     l1, l2, p = _strengths({**params, "solver": "lbfgs"}, alpha)
-    return _kind(l1, l2, p), alpha, p
+    return _norm(params, alpha) or _kind(l1, l2, p), alpha, p
+
+
+def _norm(params: Mapping[str, Any], alpha: float) -> str:
+    """The name of a penalty that is a norm of all weights; empty for all others, and without strength."""
+    return str(params["penalty"]) if params["penalty"] in NORMS and alpha > 0 else ""
 
 
 def _kind(l1: float, l2: float, p: float) -> str:
@@ -162,8 +179,8 @@ def _kind(l1: float, l2: float, p: float) -> str:
 
 def _solver(params: Mapping[str, Any], l1: float, l2: float) -> str:
     """Averaging forgives a step that is too large, but fills in the zeros of the 1-norm; FTRL keeps most of them."""
-    solver = choice("solver", params["solver"], ("auto", *STOCHASTIC_SOLVERS, *BATCH_SOLVERS))
-    if solver == "auto":
+    solver = choice("solver", params["solver"], ("auto", "stochastic", *STOCHASTIC_SOLVERS, *BATCH_SOLVERS))
+    if solver in ("auto", "stochastic"):
         if params["average"] is False:
             return "sgd"
         return "ftrl" if l1 > 0 and params["average"] == "auto" else "asgd"
@@ -205,7 +222,9 @@ def _eta0(params: Mapping[str, Any], schedule: str, loss: str, alpha: float) -> 
 
 
 def _multi_class(params: Mapping[str, Any], loss: str, solver: str, l1: float) -> str:
-    kind = choice("multi_class", params.get("multi_class", "ovr"), ("ovr", "softmax", "hashed"))
+    kind = choice("multi_class", params.get("multi_class", "ovr"), ("auto", "ovr", "softmax", "hashed"))
+    if kind == "auto":  # rows that are few may have chosen "softmax" before
+        return "ovr"
     if kind == "softmax" and loss != "log":
         raise ParameterError(f"multi_class='softmax' is a form of loss='log'; loss={loss!r} needs 'ovr'")
     if kind == "hashed" and solver in BATCH_SOLVERS:

@@ -1,30 +1,48 @@
 """Rows of a weight table for the features that were seen, and no others.
 
-A table of many outputs over hashed features is mostly empty: two million weights a class that no row ever touches still
-cost memory, copies and room in files. Here a feature gets the next free row, its slot, when it is first learned from,
-so the rows in use are one behind the other. What is learned does not depend on where a row is.
+A table over hashed features is mostly empty: weights that no row ever touches still cost memory, copies, misses of the
+cache and room in files. Here a feature gets the next free row, its slot, when it first appears in a block of rows that
+is learned from, so the rows in use are one behind the other. What is learned does not depend on where a row is.
+
+The slot of a feature is found in a table of all features, whose untouched memory costs nothing; beyond MOST_DIRECT
+features in a sorted list of those seen. A block of rows that is visited again and again is numbered once.
+Invariant: weights and scores have the bits that whole tables give. Only sums over a whole table, the norms in the
+objective of a history, are added in another order and may differ in their last digit.
 """
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
+from steepest.data.store.row_store import room_for_entries
+
+MOST_DIRECT = 1 << 27
 
 
 class Slots:
     """Which row belongs to which feature, in the order in which features were first seen."""
 
     def __init__(self, n_features: int, owners: Array | None = None) -> None:
-        self._number = np.zeros(n_features, np.int32)  # the slot plus one: memory that is never touched costs nothing
-        self._owners = np.zeros(n_features, np.int32)
-        self.n = 0 if owners is None else len(owners)
-        if owners is not None:
-            self._owners[: self.n] = owners
-            self._number[owners] = np.arange(1, self.n + 1)
+        self.n_features = n_features
+        self._owners = np.zeros(0, np.int32) if owners is None else np.array(owners, np.int32)
+        self.n = len(self._owners)
+        self._table: Array | None = None  # the slot of each feature plus one, or 0
+        self._sorted: tuple[Array, Array] | None = None  # features seen in ascending order, and their slots
+        self._block: weakref.ref[Array] | None = None  # indices that were numbered last
+        self._numbered = np.zeros(0, np.int32)
+        self._make_table()
+
+    def _make_table(self) -> None:
+        if self.n_features > MOST_DIRECT:
+            self._table = None
+            return
+        self._table = np.zeros(self.n_features, np.int32)
+        self._table[self.owners] = np.arange(1, self.n + 1, dtype=np.int32)
 
     @property
     def owners(self) -> Array:
@@ -32,34 +50,81 @@ class Slots:
         return self._owners[: self.n]
 
     @property
-    def number(self) -> Array:
-        """The slot of each feature plus one, or 0."""
-        return self._number
+    def table(self) -> Array | None:
+        """The slot of each feature plus one, or 0; None if there are too many features for such a table."""
+        return self._table
 
     def grow(self, n_features: int) -> None:
         """Makes room for more features."""
-        if n_features > len(self._number):
-            more = (0, n_features - len(self._number))
-            self._number, self._owners = np.pad(self._number, more), np.pad(self._owners, more)
+        if n_features > self.n_features:
+            self.n_features = n_features
+            self._make_table()
+
+    # ------------------------------------------------------------------------------------------------------ learning
 
     def take_in(self, rows: Chunk) -> Chunk:
-        """The rows visited, with slots for indices; new features get one. Ends before a row with a bad index."""
-        placed = self._placed(rows, self._owners)
-        visits = rows.row_numbers[: placed.n_rows]
-        y = None if rows.y is None else rows.y[visits]
-        return replace(placed, y=y, weight=None if rows.weight is None else rows.weight[visits], first_id=rows.first_id)
+        """The rows with slots for indices; new features get one, and an index out of range stays out of range."""
+        if self._block is None or self._block() is not rows.indices:
+            if len(rows.indices) > room_for_entries():
+                rows = rows.packed()  # a part of so large a block is numbered alone, since all would not fit
+            self._numbered = self._number(rows.indices)
+            self._block = weakref.ref(rows.indices)
+        return replace(rows, indices=self._numbered, n_features=self.n)
 
-    def find(self, rows: Chunk) -> Chunk:
-        """The rows visited, with slots for indices, without the features that have none; and without targets."""
-        return self._placed(rows, None)
+    def forget_block(self) -> None:
+        """Gives back the memory of the rows that were numbered last."""
+        self._block, self._numbered = None, np.zeros(0, np.int32)
 
-    def _placed(self, rows: Chunk, owners: Array | None) -> Chunk:
-        indptr, indices, values, self.n = kernels.place_features(rows.as_rows(), self._number, owners, self.n)
-        return Chunk(indptr, indices, values, self.n)
+    def _number(self, indices: Array) -> Array:
+        """The slot of each index, -1 for those out of range; new features get the next slots as they come."""
+        most = min(self.n_features, self.n + len(indices))
+        if most > len(self._owners):
+            owners = np.empty(most, np.int32)  # what is not touched costs nothing
+            owners[: self.n] = self.owners
+            self._owners = owners
+        if self._table is not None:
+            numbered, self.n = kernels.number_features(indices, self._table, self._owners, self.n)
+            return numbered
+        features, first, places = np.unique(indices, return_index=True, return_inverse=True)
+        slots = self.of(features)
+        new = np.flatnonzero((slots < 0) & (features >= 0) & (features < self.n_features))
+        new = new[np.argsort(first[new], kind="stable")]
+        slots[new] = np.arange(self.n, self.n + len(new), dtype=np.int32)
+        self._owners[self.n : self.n + len(new)] = features[new]
+        self.n += len(new)
+        self._sorted = None
+        return np.ascontiguousarray(slots[places.reshape(-1)])
+
+    # ------------------------------------------------------------------------------------------------------- scoring
+
+    def find(self, rows: Chunk, *, keep: bool = False) -> Chunk:
+        """The rows visited, with slots for indices, without targets; features that have no slot are left out.
+
+        With `keep` they stay, with the value 0, so that the sums of a row keep their order of additions. Ends before a
+        row with a bad index.
+        """
+        if self._table is not None:
+            return Chunk(*kernels.place_features(rows.as_rows(), self._table, keep), self.n)
+        packed = rows.packed()
+        bad = np.flatnonzero((packed.indices < 0) | (packed.indices >= self.n_features))
+        if len(bad):
+            packed = packed.span(0, int(np.searchsorted(packed.indptr, bad[0], side="right")) - 1).packed()
+        slots = self.of(packed.indices)
+        values = np.where((slots >= 0) | ~np.isfinite(packed.values), packed.values, np.float32(0))
+        return Chunk(packed.indptr, np.maximum(slots, np.int32(0)), values, self.n)
 
     def of(self, features: Array) -> Array:
         """The slots of some features, -1 for those that have none."""
-        return self._number[features] - np.int32(1)
+        if self._table is not None:
+            return self._table[features] - np.int32(1)
+        if self._sorted is None:
+            order = np.argsort(self.owners, kind="stable").astype(np.int32)
+            self._sorted = self.owners[order], order
+        known, slots = self._sorted
+        if not len(known):
+            return np.full(len(features), -1, np.int32)
+        at = np.minimum(np.searchsorted(known, features), len(known) - 1)
+        return np.where(known[at] == features, slots[at], np.int32(-1))
 
     def spread(self, table: Array, n_features: int) -> Array:
         """A table with a row for every feature, from one with a row for every slot."""

@@ -1,0 +1,88 @@
+"""Sparse matrices from outside, checked before any library reads them.
+
+SciPy trusts `indptr` and indices and follows them out of bounds: a damaged matrix ends in a crash or in gigabytes of
+garbage. Every way by which a matrix enters comes through `checked_csr` or `checked_coo`. The check costs one pass over
+the indices. What the values are is not checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.errors import DataError
+
+REBUILD = "the matrix is damaged; build it again from its cells"
+
+
+def checked_csr(X: Any) -> Any:
+    """X in CSR form, safe to read; the same object if it is CSR already."""
+    check_sparse(X)
+    if getattr(X, "format", "csr") == "csr":
+        return X
+    found = X.tocsr()
+    check_sparse(found)  # lists of lists are only seen whole once they are converted
+    return found
+
+
+def checked_coo(X: Any) -> Any:
+    """X as rows, columns and values, safe to read."""
+    check_sparse(X)
+    found = X.tocoo()
+    check_sparse(found)
+    return found
+
+
+def check_sparse(X: Any) -> None:
+    """Refuses a sparse matrix whose arrays do not fit its shape, or each other."""
+    if len(X.shape) != 2:
+        raise DataError(f"X has {len(X.shape)} dimensions; give a matrix, one row per example")
+    kind = getattr(X, "format", "csr")
+    if kind in ("csr", "csc", "bsr"):
+        _check_compressed(X, kind)
+    elif kind == "coo":
+        _check_cells(X)
+    elif kind == "dia" and (np.ndim(X.data) != 2 or len(X.offsets) != len(X.data)):
+        raise DataError(f"X has {len(X.offsets)} offsets for {len(X.data)} diagonals; {REBUILD}")
+
+
+def _check_compressed(X: Any, kind: str) -> None:
+    shape = tuple(X.shape)
+    if kind == "bsr":
+        shape = tuple(n // max(size, 1) for n, size in zip(shape, X.data.shape[1:], strict=True))
+    if kind == "csc":
+        shape = shape[::-1]
+    starts, indices, n_values = np.asarray(X.indptr), np.asarray(X.indices), len(X.data)
+    if starts.ndim != 1 or indices.ndim != 1 or starts.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
+        raise DataError(f"X.indptr or X.indices is not an array of whole numbers; {REBUILD}")
+    if len(starts) != shape[0] + 1:
+        raise DataError(f"X.indptr has {len(starts)} numbers, but {shape[0] + 1} belong to shape {X.shape}; {REBUILD}")
+    bad = np.flatnonzero(starts[1:] < starts[:-1])
+    if starts[0] != 0 or len(bad):
+        at = int(bad[0]) + 1 if len(bad) else 0
+        raise DataError(f"X.indptr starts at {starts[0]} or falls, first at place {at}; {REBUILD}")
+    if starts[-1] > min(len(indices), n_values):
+        raise DataError(
+            f"X.indptr ends at {starts[-1]}, but there are {len(indices)} indices and {n_values} values; {REBUILD}"
+        )
+    _check_range(indices[: int(starts[-1])], shape[1], "row" if kind == "csc" else "column")
+
+
+def _check_cells(X: Any) -> None:
+    rows, columns = np.asarray(X.row), np.asarray(X.col)
+    if not len(rows) == len(columns) == len(X.data):
+        raise DataError(f"X has {len(rows)} rows, {len(columns)} columns and {len(X.data)} values; {REBUILD}")
+    _check_range(rows, X.shape[0], "row")
+    _check_range(columns, X.shape[1], "column")
+
+
+def _check_range(indices: Array, n: int, what: str) -> None:
+    """One pass: a negative number is a large one without its sign."""
+    if not len(indices):
+        return
+    unsigned = np.ascontiguousarray(indices).view(f"u{indices.dtype.itemsize}")
+    if int(unsigned.max()) >= n:
+        worst = int(indices[int(unsigned.argmax())])
+        raise DataError(f"X has the {what} index {worst}, which is outside 0..{n - 1}; {REBUILD}")

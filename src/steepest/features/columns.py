@@ -1,0 +1,112 @@
+"""What is known of a column of a table: its kind, how it is encoded, and what people are shown of it.
+
+A number x gives the feature "column" worth (x - centre) / scale. With knots k_0 < ... < k_m it also gives hats: between
+two knots "column~k_i" is worth 1 - t and "column~k_i+1" is worth t, where t runs from 0 to 1; beyond the outermost
+knot that one is worth 1. So hats always sum to 1, and a linear model over them is a line that bends at the knots.
+Plain values only: columns are part of the header of a model file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from steepest.data.tables.columns import CATEGORY, LIST, NUMBER, TEXT
+
+DATE, CONSTANT, ID, IGNORED = "date", "constant", "id", "ignored"
+USED = (TEXT, CATEGORY, NUMBER, LIST)  # kinds that give features, in the order of the kernel's numbers
+KINDS = (*USED, DATE)  # that a user may name
+MARKED = "marked"  # the format of numbers like $1,234.50
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table, or a part of one, such as the month of a date.
+
+    Attributes
+    ----------
+    name : str
+        A derived column is called "source.part".
+    kind : "text", "category", "number", "list", "date", "constant", "id" or "ignored"
+        A date gives no features by itself, but columns for its parts. Constants, ids and ignored columns give none.
+    distinct, missing, example
+        In the sample: how many different values, the share of rows without one, and the first value.
+    centre, scale : float
+        Of a number: mean and standard deviation in the sample, without the outermost 0.1 % on either side.
+    knots : tuple of float
+        Of a number that gives hats beside its line.
+    candidates : tuple of float
+        The knots that the column has or could have.
+    format : str
+        "marked" for numbers such as $1,234.50; the order of a date's fields ("ymd", "mdy", "dmy", "compact", "epoch",
+        "epoch_ms"); the separators of a list, or of a category whose parts count, too.
+    source, part : str
+        The column of the file that a derived column is made from, and which part of it.
+    reason : str
+        Why the column gives no features.
+    note : str
+        What else a user should know.
+    named : bool
+        Whether the user named its kind, so that a value of another kind is refused and not taken for missing.
+    """
+
+    name: str
+    kind: str
+    distinct: int = 0
+    missing: float = 0.0
+    example: str = ""
+    centre: float = 0.0
+    scale: float = 1.0
+    knots: tuple[float, ...] = ()
+    candidates: tuple[float, ...] = ()
+    format: str = ""
+    source: str = ""
+    part: str = ""
+    reason: str = ""
+    note: str = ""
+    named: bool = False
+
+    @property
+    def used(self) -> bool:
+        """Whether the column gives features."""
+        return self.kind in USED
+
+    @property
+    def origin(self) -> str:
+        """The column of the file that its values are read from."""
+        return self.source or self.name
+
+    @property
+    def label(self) -> str:
+        """What stands before a value in the name of a feature."""
+        return f"{self.name}=" if self.name else ""
+
+    @property
+    def knot_names(self) -> tuple[str, ...]:
+        """The names of the hats."""
+        return tuple(f"{self.name}~{knot:.12g}" for knot in self.knots)
+
+    @property
+    def encoding(self) -> tuple[Any, ...]:
+        """All that shapes the features."""
+        numbers = (self.centre, self.scale, *self.knots)
+        return self.name, self.kind, self.format, self.source, self.part, numbers
+
+    def with_knots(self) -> Column:
+        """The same column with hats, if it can have any."""
+        return replace(self, knots=self.candidates)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values; those that say nothing are left out."""
+        plain = {field.name: field.default for field in fields(self)}
+        own = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {name: value for name, value in own.items() if value != plain[name] and value != []}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Column:
+        """The column that `as_dict` described."""
+        known = {field.name for field in fields(cls)}
+        own: dict[str, Any] = {name: value for name, value in values.items() if name in known}
+        own |= {name: tuple(value) for name, value in own.items() if isinstance(value, list)}
+        return cls(**own)

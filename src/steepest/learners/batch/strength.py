@@ -1,0 +1,141 @@
+"""alpha="auto" of exact solvers: the strength of the penalty with the least loss on rows held back.
+
+From strong to weak, each problem is solved from the solution before, on a part of the rows; the rest are scored. With
+few rows that is done for five parts in turn. The path ends when the loss has risen twice. Alpha counts for a mean over
+rows: what is best for a part of them is scaled to all of them by the numbers of rows.
+
+Invariant: what is chosen depends on the rows and their order only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from steepest.data.chunk import Array
+from steepest.data.source import ArraySource
+from steepest.learners.batch.batch_data import BatchData
+from steepest.learners.batch.objective import Objective
+from steepest.learners.batch.solvers import BATCH_SOLVERS, SolverOptions
+from steepest.learners.linear.linear import LinearLearner
+from steepest.learners.linear.linear_settings import LinearSettings
+
+STRENGTHS = tuple(10.0 ** (-k / 2) for k in range(2, 13))  # 1e-1 ... 1e-6
+FOLDS, FEW_ROWS = 5, 4000  # fewer rows are split so many times, since one part would say too little
+STRETCHES, HELD_OF = 20, 4  # else one of four stretches of the file is held back: neighbours are often alike
+RISES = 2  # in a row that end the path
+MOST_ENTRIES = 1 << 20  # to try on: of more, only every second, third, ... stretch of the rows
+MOST_STEPS = 40
+TOL = 1e-3
+LEAST_GAIN = 1e-4  # by which a weaker penalty must be better
+
+NewLearner = Callable[[ArraySource], LinearLearner]
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """What was tried, and what was best."""
+
+    alpha: float
+    tried: tuple[tuple[float, float], ...]  # alpha for all rows, mean loss on rows held back
+
+    def sentence(self) -> str:
+        """For `history_.events`."""
+        losses = ", ".join(f"{alpha:.1e}: {loss:.5g}" for alpha, loss in self.tried)
+        return f"alpha='auto' chose {self.alpha:.2e} by the loss on rows held back ({losses})"
+
+
+def held_out_parts(n_rows: int) -> Iterator[Array]:
+    """Masks of the rows to hold back."""
+    rows = np.arange(n_rows)
+    if n_rows >= FEW_ROWS:
+        yield rows * STRETCHES // n_rows % HELD_OF == 1
+        return
+    folds = min(FOLDS, n_rows)
+    for fold in range(folds):
+        yield rows % folds == fold
+
+
+def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n_threads: int) -> Strength | None:
+    """The best alpha for these rows; None if no part of them can be learned from."""
+    all_rows, source = source.n_rows or 0, _some_stretches(source)
+    n_rows = source.n_rows or 0
+    sums = np.zeros(len(STRENGTHS))
+    n_held, n_learned, tried = 0, 0, len(STRENGTHS)
+    for held in held_out_parts(n_rows):
+        numbers = np.arange(n_rows) if source.rows is None else source.rows
+        learn, score = source.copy(), source.copy()
+        learn.rows, score.rows = numbers[~held], numbers[held]
+        learn.n_rows, score.n_rows = len(learn.rows), len(score.rows)
+        if not learn.n_rows or not score.n_rows:
+            continue
+        losses = list(_path(learn, score, solver, new_learner, n_threads))
+        tried = min(tried, len(losses))
+        sums[: len(losses)] += np.array(losses) * score.n_rows
+        n_held, n_learned = n_held + score.n_rows, max(n_learned, learn.n_rows)
+    if not n_held or not tried:
+        return None
+    means, share = sums[:tried] / n_held, n_learned / all_rows
+    if not np.isfinite(means).any():
+        return None
+    least = np.nanmin(np.where(np.isfinite(means), means, np.nan))
+    best = int(np.flatnonzero(means <= least + LEAST_GAIN * abs(least))[0])
+    pairs = zip((alpha * share for alpha in STRENGTHS), means.tolist(), strict=False)
+    return Strength(STRENGTHS[best] * share, tuple(pairs))
+
+
+def _some_stretches(source: ArraySource) -> ArraySource:
+    """The source, or a part of it that is small enough to try on."""
+    numbers = np.arange(source.block.n_rows) if source.rows is None else source.rows
+    lengths = source.block.indptr[numbers + 1] - source.block.indptr[numbers]
+    every = math.ceil(int(lengths.sum()) / MOST_ENTRIES)
+    if every <= 1:
+        return source
+    part = source.copy()
+    part.rows = numbers[np.arange(len(numbers)) * STRETCHES * HELD_OF * every // len(numbers) % every == 0]
+    part.n_rows = len(part.rows)
+    return part
+
+
+def _path(
+    learn: ArraySource, score: ArraySource, solver: str, new_learner: NewLearner, n_threads: int
+) -> Iterator[float]:
+    """Mean losses on the rows held back, from strong to weak."""
+    learner = new_learner(learn)
+    learner.measure_sizes(learn)
+    data = BatchData(learn, learner)
+    warm: Array | None = None
+    best, rises = math.inf, 0
+    for alpha in STRENGTHS:
+        learner.settings = with_strength(learner.settings, alpha)
+        objective = Objective(data, n_threads)
+        objective.warm = warm
+        warm = solve(objective, solver)
+        data.take_weights(warm)
+        losses, weights = zip(*(learner.losses(learner.code_for_scoring(rows)) for rows in score), strict=True)
+        weight = np.concatenate(weights)
+        loss = float((np.concatenate(losses) * weight).sum() / max(weight.sum(), 1e-300))
+        yield loss
+        rises = 0 if loss < best else rises + 1
+        best = min(best, loss)
+        if rises >= RISES:
+            return
+
+
+def with_strength(settings: LinearSettings, alpha: float) -> LinearSettings:
+    """The same settings under another alpha."""
+    share = alpha / settings.alpha
+    return replace(settings, alpha=alpha, l1=settings.l1 * share, l2=settings.l2 * share)
+
+
+def solve(objective: Objective, solver: str, tol: float = TOL) -> Array:
+    """The weights that a solver ends with, close to the minimum."""
+    steps = BATCH_SOLVERS[solver](objective, SolverOptions(tol=tol))
+    for _ in range(MOST_STEPS):
+        step = steps.step()
+        if step.done is not None or step.gradient <= tol:
+            break
+    return steps.w.copy()
