@@ -65,7 +65,8 @@ class Predictor:
         solver = getattr(getattr(self.model.learner_, "settings", None), "solver", "")
         if not hasattr(self.model, "partial_fit") or self.kind not in ("classifier", "regressor"):
             return False
-        return not getattr(self.model, "voters_", ()) and solver not in BATCH_SOLVERS
+        goes_on = solver not in BATCH_SOLVERS or self.model.solver == "auto"  # which then goes on row by row
+        return not getattr(self.model, "voters_", ()) and goes_on
 
     def answer(self, X: Any) -> tuple[list[Any], Array | None]:
         """(predictions as plain values, probabilities as an array or None) of rows that were read."""

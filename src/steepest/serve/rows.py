@@ -86,6 +86,7 @@ class RowReader:
         else:
             self.form = SPARSE
             self.n_features = int(model.n_features_in_)
+        self._numbers = {column.name for column in self.columns if column.kind == "number"}
         self._known = {column.name for column in self.columns} | self._ignored
         self._places = {name: place for place, name in enumerate(self.feature_names)}
 
@@ -130,6 +131,10 @@ class RowReader:
                     raise DataError(f"row {number} has the unknown column {name!r}; this model takes {self.expected()}")
                 if not isinstance(value, PLAIN):
                     raise DataError(f"row {number}, column {name!r} holds {_kind(value)}; give a text, number or null")
+                if type(value) is str and name in self._numbers:
+                    raise DataError(
+                        f"row {number}, column {name!r} holds the text {value[:50]!r}; give a number or null"
+                    )
         if not any(rows):  # nothing but missing values: the hasher still needs to see a column
             return [{self.columns[0].name: None} for _ in rows]
         return rows
