@@ -124,6 +124,8 @@ class LinearLearner(TargetLearner):
         """Raises ValueError unless a learner with these settings could have had this state."""
         check, (n_features, eta0, bias_scale, rows, rollbacks) = check_counters(state, 5)
         n, shared = check.features(n_features), s.table_bits > 0
+        if s.truncate_below <= 0 or (s.truncate_below < math.inf and (s.solver != "truncated" or s.l2)):
+            raise ValueError(f"truncate_below is {s.truncate_below}")
         check.step_size(eta0)
         check.inside("the scale of the bias", bias_scale, -1.0)
         check.rows(rows)
