@@ -162,6 +162,8 @@ class LinearLearner(TargetLearner):
         n_counters = 5 if len(state["counters"]) == 5 else 6  # files from before there were sizes have one less
         check, (n_features, eta0, bias_scale, rows, rollbacks, *_) = check_counters(state, n_counters)
         n, shared = check.features(n_features), s.table_bits > 0
+        if s.truncate_below <= 0 or (s.truncate_below < math.inf and (s.solver != "truncated" or s.l2)):
+            raise ValueError(f"truncate_below is {s.truncate_below}")
         check.step_size(eta0)
         check.inside("the scale of the bias", bias_scale, -1.0)
         check.rows(rows)
