@@ -74,7 +74,9 @@ def test_the_sentence_says_what_was_tried():
     X, y = classes(300)
     model = st.LinearClassifier().fit(X, y)
     (sentence,) = [event for event in model.history_.events if event.startswith("alpha='auto'")]
-    assert sentence.startswith(f"alpha='auto' chose {model.learner_.settings.alpha:.2e} by the loss on rows held back (")
+    assert sentence.startswith(
+        f"alpha='auto' chose {model.learner_.settings.alpha:.2e} by the loss on rows held back ("
+    )
     alphas, losses = zip(*tried(model), strict=True)
     assert list(alphas) == sorted(alphas, reverse=True)
     assert len(alphas) >= 3
@@ -133,3 +135,16 @@ def test_nothing_is_held_back_where_alpha_is_given():
 def test_rows_that_no_part_can_learn_from_keep_the_usual_alpha():
     model = st.LinearClassifier().fit([[0.0], [1.0]], [0, 1])
     assert model.predict([[0.0], [1.0]]).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 9.0}])
+def test_rows_held_back_weigh_as_rows_that_are_learned(class_weight):
+    X, y = classes(500)
+    y = np.where(np.arange(500) % 5 == 0, y, 0)  # a rare class
+    share = np.bincount(y) / 500
+    factors = 1 / (2 * share) if class_weight == "balanced" else np.array([1.0, 9.0])
+    weighted = st.LinearClassifier("log", class_weight=class_weight).fit(X, y)
+    rows = st.LinearClassifier("log").fit(X, y, sample_weight=factors[y])
+    for (alpha, loss), (same_alpha, same_loss) in zip(tried(weighted), tried(rows), strict=False):
+        assert alpha == same_alpha
+        assert loss == pytest.approx(same_loss, rel=0.02)  # "balanced" counts the rows that are learned
