@@ -293,7 +293,7 @@ def test_a_report_that_cannot_be_written_is_told_before_training(files, tmp_path
 
 def test_help_tells_of_the_parameters_of_the_task():
     classify, rate = (" ".join(run("train", *task, "--help").stdout.split()) for task in ([], ["--task", "rate"]))
-    assert "--alpha VALUE Strength of the penalty (default: 1e-06)" in classify
+    assert "--alpha VALUE Strength of the penalty (default: auto)" in classify
     assert "softmax, hashed: More than two classes" in classify
     assert "--n-factors" in rate
     assert "--n-factors" not in classify

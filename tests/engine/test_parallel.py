@@ -62,7 +62,7 @@ def test_replicas_in_pieces_and_through_a_file_learn_the_same_bits(way, tmp_path
 
 def test_one_replica_and_one_shard_are_the_serial_learner():
     X, y = sparse_problem(n_rows=3000, seed=3)
-    serial = st.LinearClassifier(random_state=0).fit(X, y)
+    serial = st.LinearClassifier(solver="stochastic", random_state=0).fit(X, y)
     same_bits(serial, st.LinearClassifier(random_state=0, parallel=st.Replicas(n=1)).fit(X, y))
     same_bits(serial, st.LinearClassifier(random_state=0, parallel=st.Mixing(n_shards=1)).fit(X, y))
 
@@ -338,7 +338,7 @@ def test_auto_says_in_one_sentence_what_it_chose():
     X, y = sparse_problem(n_rows=300, seed=11)
     model = st.LinearClassifier(parallel="auto", n_jobs=2, random_state=0).fit(X, y)
     assert "parallel='auto' learns serially: 300 rows are too few to share" in model.history_.events
-    same_bits(model, st.LinearClassifier(random_state=0).fit(X, y))
+    same_bits(model, st.LinearClassifier(solver="stochastic", random_state=0).fit(X, y))
     X, y = sparse_problem(n_rows=3000, n_classes=120, seed=11)
     model = st.LinearClassifier(parallel="auto", n_jobs=2).fit(X, y)
     assert any("lets threads share out the outputs" in event for event in model.history_.events)

@@ -63,7 +63,7 @@ CHOICES = [
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 def test_slots_change_no_bit(monkeypatch, data, choice):
     X, y = data
-    plain, model = both(monkeypatch, lambda: st.LinearClassifier(random_state=0, **choice).fit(X, y))
+    plain, model = both(monkeypatch, lambda: st.LinearClassifier(random_state=0, **{"solver": "stochastic", **choice}).fit(X, y))
     np.testing.assert_array_equal(model.coef_, plain.coef_)
     np.testing.assert_array_equal(model.intercept_, plain.intercept_)
     np.testing.assert_array_equal(model.decision_function(X), plain.decision_function(X))
@@ -116,7 +116,7 @@ def test_features_never_seen_have_no_weight(data):
 @pytest.mark.usefixtures("slotted")
 def test_a_value_that_is_no_number_is_refused_with_its_own_column(data):
     X, y = data
-    model = st.LinearClassifier(random_state=0).fit(X, y)
+    model = st.LinearClassifier(solver="stochastic", random_state=0).fit(X, y)
     unseen = int(np.setdiff1d(np.arange(N_FEATURES), X.indices)[0])
     for column in (unseen, int(X.indices[0])):
         row = sp.csr_matrix((np.array([np.nan], np.float32), ([0], [column])), shape=(1, N_FEATURES))
@@ -130,7 +130,7 @@ def test_divergence_goes_back_to_the_same_state(monkeypatch, data):
     X, y = data
     X = X.copy()
     X.data[X.indptr[700] : X.indptr[701]] = 3e38
-    plain, model = both(monkeypatch, lambda: st.LinearClassifier("hinge", random_state=0).fit(X, y))
+    plain, model = both(monkeypatch, lambda: st.LinearClassifier("hinge", solver="stochastic", random_state=0).fit(X, y))
     assert model.learner_.good.rollbacks == plain.learner_.good.rollbacks > 0
     np.testing.assert_array_equal(model.coef_, plain.coef_)
 

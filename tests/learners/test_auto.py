@@ -42,8 +42,10 @@ def test_auto_never_chooses_a_pair_that_is_refused(loss, penalty, in_memory, mul
 @pytest.mark.parametrize(
     ("options", "solver"),
     [
-        (dict(), "'asgd'"),
-        (dict(penalty="l1", alpha=1e-3), "'ftrl'"),
+        (dict(), "'newton_cg'"),
+        (dict(penalty="l1", alpha=1e-3), "'cd'"),
+        (dict(epochs=3), "'asgd'"),
+        (dict(epochs=3, penalty="l1", alpha=1e-3), "'ftrl'"),
         (dict(average=False), "'sgd'"),
         (dict(tol=1e-3), "'asgd'"),
         (dict(tol=1e-6, eta0=0.5), "'asgd'"),
@@ -73,7 +75,7 @@ def test_small_least_squares_is_solved_in_closed_form(regression):
 
 
 def test_auto_gives_the_bits_of_the_rule_it_names(binary):
-    auto, asgd = (st.LinearClassifier(solver=s, random_state=0).fit(*binary) for s in ("auto", "asgd"))
+    auto, asgd = (st.LinearClassifier(solver=s, epochs=4, random_state=0).fit(*binary) for s in ("auto", "asgd"))
     np.testing.assert_array_equal(auto.coef_, asgd.coef_)
     assert len(asgd.history_.events) == 0  # nothing was chosen
 
@@ -106,7 +108,7 @@ def test_the_command_line_tells_the_choice_as_an_event(tmp_path, capsys):
     data.write_text("".join(f"{i % 2} {1 + i % 2}:1 3:{i}\n" for i in range(40)))
     assert main(["train", str(data), "-m", str(tmp_path / "m"), "--json"]) == 0
     first = json.loads(capsys.readouterr().out.splitlines()[0])
-    assert first["event"].startswith("solver='auto' chose 'asgd'")
+    assert first["event"].startswith("solver='auto' chose 'newton_cg'")
     assert main(["train", str(data), "-m", str(tmp_path / "m")]) == 0
     assert capsys.readouterr().err == ""  # nobody watches
 

@@ -29,7 +29,7 @@ def same(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        {"solver": "stochastic"},
         {"solver": "adagrad"},
         {"parallel": st.Mixing(n_shards=3)},
         {"solver": "lbfgs"},

@@ -95,6 +95,7 @@ class Iterations:
         self.tol, self.tol_on = tol, tol_on
         self.number = 0
         self.max_iter = 0
+        self.converged = False
         self._measure = measure
         self._step: Any = None
         self._last, self._small = math.inf, 0
@@ -181,8 +182,10 @@ class Iterations:
             return None
         unchanging = self._unchanging(step.objective, step.moved)
         if self.tol_on in ("auto", "gradient") and step.gradient <= self.tol:
+            self.converged = True
             return f"converged in {n} iterations: {step.measure} is down to {step.gradient:.1e}"
         if unchanging:
+            self.converged = True
             what = "objective" if self.tol_on == "objective" else "parameters"
             return f"converged in {n} iterations: the {what} changed by less than tol={self.tol:g}"
         if self._separates(step):

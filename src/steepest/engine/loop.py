@@ -45,7 +45,7 @@ class Monitor:
         """Something worth reporting happened."""
 
     def choice(self, text: str) -> None:
-        """What "auto" chose."""
+        """What "auto" chose, or what went as planned: for those who watch."""
 
     def wants_stop(self) -> bool:
         """Asked after every chunk and round: whether training should end with what was learned so far."""
@@ -63,6 +63,11 @@ class Log:
         """Reports an event and keeps it."""
         self.history.events.append(text)
         self.monitor.event(text)
+
+    def note(self, text: str) -> None:
+        """Keeps what went as planned; those who watch are told."""
+        self.history.events.append(text)
+        self.monitor.choice(text)
 
     def take(self, progress: Progress, total: Progress) -> None:
         """Adds what a step did to the total of the round; its events are reported."""
@@ -171,7 +176,7 @@ def _run_rounds(executor: Executor, plan: Plan, validation: Source | None, log: 
         if watch.stalled and plan.lower_step_on_stall:
             executor.learner.lower_step(2.0)
         if (reason := executor.stop(record) or _stalled(watch, plan, executor.unit, len(log.history))) is not None:
-            log.event(reason)
+            (log.note if getattr(executor, "converged", False) else log.event)(reason)
             break
         save(executor.place)
     else:

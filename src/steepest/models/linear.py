@@ -20,7 +20,7 @@ from steepest.data.raw import Survey, sample_columns, survey
 from steepest.data.readers.raw_arrays import RawArrays
 from steepest.data.readers.vw import VwSource, recording_names
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
-from steepest.data.store.row_store import StoredSource, store_rows
+from steepest.data.store.row_store import StoredSource, load_rows, store_rows
 from steepest.data.tables.columns import is_list_of_texts
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
@@ -35,7 +35,7 @@ from steepest.features.vw_names import VwNames
 from steepest.learners.base import State
 from steepest.learners.batch.solvers import BATCH_SOLVERS, FINDINGS, SolverOptions
 from steepest.learners.labels import distinct
-from steepest.learners.linear.auto import Choice, Problem, choose
+from steepest.learners.linear.auto import FEW_TABLE_ENTRIES, Choice, Problem, choose
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
 from steepest.learners.linear.sizes import DENSE_SHARE
@@ -162,7 +162,7 @@ class LinearModel(Model):
     def _training_rows(self, source: Source, seed: int) -> Source:
         """Rows are read before a solver is chosen if there may be few enough to minimise exactly."""
         open_choice = self.solver == "auto" and self._tol() is None and not self._stochastic_option()
-        return store_rows(source) if open_choice else source
+        return load_rows(source, FEW_TABLE_ENTRIES) if open_choice else source
 
     def _stochastic_option(self) -> str:
         """A parameter that was given and that only stochastic gradients have."""
@@ -344,6 +344,7 @@ class LinearModel(Model):
         from steepest.learners.batch.batch_data import BatchData
         from steepest.learners.batch.objective import Objective
 
+        choice("shuffle", self.shuffle, SHUFFLES)  # it is checked, though the order of rows has no meaning here
         source = store_rows(source)
         usual = DEFAULT_TOL if self._choice is None else CHOSEN_TOL
         tol = usual if self._tol() is None else at_least("tol", self._tol(), 0.0)

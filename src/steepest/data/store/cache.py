@@ -152,6 +152,11 @@ class CacheFile(Source):
         return self.rows.read(order, epoch)
 
     @property
+    def n_entries(self) -> int:
+        """How many values all rows have."""
+        return self.rows.n_entries
+
+    @property
     def skipped(self) -> Skipped:
         """Bad lines passed over when the cache was built."""
         return self.rows.skipped

@@ -38,6 +38,12 @@ def store_rows(source: Source) -> Source:
     return source if as_they_are else StoredSource(source)
 
 
+def load_rows(source: Source, most_entries: int) -> Source:
+    """The same, and a cache file with no more entries than this is read into memory, too."""
+    n_entries = getattr(source, "n_entries", None)
+    return StoredSource(source) if n_entries is not None and n_entries <= most_entries else store_rows(source)
+
+
 class StoredSource(Derived):
     """The rows of another source, which are parsed once if they fit; made by `store_rows`."""
 

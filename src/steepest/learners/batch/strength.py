@@ -107,6 +107,7 @@ def _path(
     learner = new_learner(learn)
     learner.measure_sizes(learn)
     data = BatchData(learn, learner)
+    code = learner.code_for_scoring if learner.targets.class_weight is None else learner.code  # as rows are learned
     warm: Array | None = None
     best, rises = math.inf, 0
     for alpha in STRENGTHS:
@@ -115,7 +116,7 @@ def _path(
         objective.warm = warm
         warm = solve(objective, solver)
         data.take_weights(warm)
-        losses, weights = zip(*(learner.losses(learner.code_for_scoring(rows)) for rows in score), strict=True)
+        losses, weights = zip(*(learner.losses(code(rows)) for rows in score), strict=True)
         weight = np.concatenate(weights)
         loss = float((np.concatenate(losses) * weight).sum() / max(weight.sum(), 1e-300))
         yield loss

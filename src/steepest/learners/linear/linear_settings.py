@@ -141,7 +141,8 @@ def more_than_zero_or_infinite(value: Any) -> float:
 def _alpha(params: Mapping[str, Any], n_rows: int | None) -> float:
     c = params["C"]
     if c is None and isinstance(params["alpha"], str):
-        choice("alpha", params["alpha"], ("auto",))
+        if params["alpha"] != "auto":
+            raise ParameterError(f"alpha={params['alpha']!r} is not a number; give one, or 'auto'")
         return DEFAULT_ALPHA
     if c is None:
         return check_alpha(number("alpha", params["alpha"]))
