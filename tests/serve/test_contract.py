@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 
 import numpy as np
 import pytest
@@ -250,3 +251,13 @@ def test_workers_share_one_socket_and_count_together(models, start):
     assert server.metric("steepest_rows_predicted_total") == 40
     assert server.stop() == 0
     assert "Traceback" not in server.said
+
+
+def test_workers_end_when_their_parent_is_killed(models, start):
+    server = start(models["text"], "--workers", "2")
+    server.kill()
+    end = time.monotonic() + 30
+    with pytest.raises(OSError):  # noqa: PT011, PT012 - refused, once the last of them has gone
+        while time.monotonic() < end:
+            server.call("/healthz")
+            time.sleep(0.1)

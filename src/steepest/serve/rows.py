@@ -132,9 +132,7 @@ class RowReader:
                 if not isinstance(value, PLAIN):
                     raise DataError(f"row {number}, column {name!r} holds {_kind(value)}; give a text, number or null")
                 if type(value) is str and name in self._numbers:
-                    raise DataError(
-                        f"row {number}, column {name!r} holds the text {value[:50]!r}; give a number or null"
-                    )
+                    raise DataError(f"row {number}, column {name!r} holds {value[:50]!r}; give a number or null")
         if not any(rows):  # nothing but missing values: the hasher still needs to see a column
             return [{self.columns[0].name: None} for _ in rows]
         return rows

@@ -165,6 +165,7 @@ class Worker:
         self.counters = counters or Counters()
         self._watcher = None if counters else Watcher(options, stamp, loaded.identity, self.counters)
         self._announces = counters is None
+        self.parent = 0  # the process that forked this one, if one did
         self.learner: OnlineLearner | None = None
         lock: Any = None
         predictor = predictor_of(options, loaded)
@@ -206,6 +207,8 @@ class Worker:
                 stopped.set()
 
             loop.add_signal_handler(RETIRE, retire)
+            # A parent that was killed cannot say so: its workers notice that they have another one.
+            every(loop, SWEEP, lambda: stopped.set() if os.getppid() != self.parent else None)
         listener = Listener(self.app, loop)
         server = await loop.create_server(listener, sock=self._socket, backlog=BACKLOG)
         every(loop, SWEEP, listener.sweep)
@@ -291,6 +294,7 @@ class Parent:
             self._fork(2 * place + generation % 2)
 
     def _fork(self, line: int) -> None:
+        parent = os.getpid()
         process = os.fork()
         if process:
             self._children[process] = line
@@ -300,7 +304,9 @@ class Parent:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             self.counters.use(line)
-            status = Worker(self.options, self._socket, self._loaded, None, self.counters).run()
+            worker = Worker(self.options, self._socket, self._loaded, None, self.counters)
+            worker.parent = parent
+            status = worker.run()
         finally:
             os._exit(status)
 
