@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, Self
@@ -54,7 +55,7 @@ def _check_value(name: str, kind: str, value: Any) -> None:
     if kind.startswith("int"):
         fits = type(value) is int and (name in AT_LEAST_ONE) <= value <= MOST.get(name, (1 << 31) - 1)
     elif kind.startswith("float"):
-        fits = type(value) in (int, float) and abs(value) <= 1e300
+        fits = type(value) in (int, float) and abs(value) <= sys.float_info.max
     elif kind == "bool":
         fits = type(value) is bool
     elif kind == "str":
