@@ -108,8 +108,8 @@ class LinearLearner(TargetLearner):
 
     def restore_numbers(self, numbers: Iterable[float]) -> None:
         """Takes back what `numbers` gave."""
-        n_features, eta0, self.bias_scale, rows_learned, rollbacks, sizes_open = numbers
-        self.sizes_open = bool(sizes_open)
+        n_features, eta0, self.bias_scale, rows_learned, rollbacks, *later = numbers
+        self.sizes_open = bool(later and later[0])  # files of old knew no sizes
         self.n_features, self.rows_learned = int(n_features), int(rows_learned)
         self.eta0 = None if math.isnan(eta0) else eta0
         self.good = _no_good_state(self.n_features)
