@@ -63,7 +63,9 @@ CHOICES = [
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 def test_slots_change_no_bit(monkeypatch, data, choice):
     X, y = data
-    plain, model = both(monkeypatch, lambda: st.LinearClassifier(random_state=0, **{"solver": "stochastic", **choice}).fit(X, y))
+    plain, model = both(
+        monkeypatch, lambda: st.LinearClassifier(random_state=0, **{"solver": "stochastic", **choice}).fit(X, y)
+    )
     np.testing.assert_array_equal(model.coef_, plain.coef_)
     np.testing.assert_array_equal(model.intercept_, plain.intercept_)
     np.testing.assert_array_equal(model.decision_function(X), plain.decision_function(X))
@@ -130,7 +132,9 @@ def test_divergence_goes_back_to_the_same_state(monkeypatch, data):
     X, y = data
     X = X.copy()
     X.data[X.indptr[700] : X.indptr[701]] = 3e38
-    plain, model = both(monkeypatch, lambda: st.LinearClassifier("hinge", solver="stochastic", random_state=0).fit(X, y))
+    plain, model = both(
+        monkeypatch, lambda: st.LinearClassifier("hinge", solver="stochastic", random_state=0).fit(X, y)
+    )
     assert model.learner_.good.rollbacks == plain.learner_.good.rollbacks > 0
     np.testing.assert_array_equal(model.coef_, plain.coef_)
 

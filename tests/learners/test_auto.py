@@ -161,3 +161,12 @@ def test_the_command_line_knows_refit(tmp_path):
     data.write_text("".join(f"{i % 2} {1 + i % 2}:1 3:{i % 7}\n" for i in range(60)))
     assert main(["train", str(data), "-m", str(tmp_path / "m"), "--early-stopping-refit", "--quiet"]) == 0
     assert st.load(tmp_path / "m").early_stopping == st.EarlyStopping(refit=True)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_few_rows_are_minimised_exactly_unless_the_loss_has_kinks(loss):
+    few = Problem(loss, "l2", 1e-6, 0.0, None, "ovr", "", 500, 20, 10_000)
+    slow = loss in ("hinge", "perceptron", "epsilon_insensitive", "quantile")  # under a weak penalty
+    assert choose(few).solver == ("stochastic" if slow else "newton_cg")
+    many = Problem(loss, "l2", 1e-6, 0.0, None, "ovr", "", 10**7, 20, 2 * 10**8)
+    assert choose(many).solver == "stochastic"

@@ -79,7 +79,7 @@ def choose(problem: Problem) -> Choice:
         return _for_lp(problem)
     if problem.penalty in NORMS and problem.loss != "perceptron":
         return Choice("gd", f"penalty={problem.penalty!r} couples all weights, and proximal steps know it")
-    if problem.tol is None and problem.is_small and not problem.stochastic_option and _has_minimum(problem):
+    if problem.tol is None and problem.is_small and not problem.stochastic_option and _is_cheap(problem):
         return _exact(problem)
     if problem.tol is None:
         return Choice("stochastic", "no tol was asked for, and a few passes over the rows come close to the minimum")
@@ -97,12 +97,16 @@ def _has_minimum(problem: Problem) -> bool:
     return problem.loss != "perceptron" and problem.multi_class != "hashed"
 
 
+def _is_cheap(problem: Problem) -> bool:
+    """Whether few rows need seconds at the most: kinks under a weak penalty need minutes."""
+    return _has_minimum(problem) and problem.loss not in KINKED
+
+
 def _exact(problem: Problem) -> Choice:
     """The rows are few: alpha is still to be chosen, so the solver is one that starts where another alpha ended."""
     few = f"{problem.n_entries:,} non-zeros are few, so the minimum itself is found"
     if problem.penalty in ("l1", "elasticnet"):
-        smooth_ovr = problem.loss not in KINKED and problem.multi_class != "softmax"
-        return Choice("cd" if smooth_ovr else "lbfgs", few)
+        return Choice("lbfgs" if problem.multi_class == "softmax" else "cd", few)
     return Choice("newton_cg", few)
 
 
