@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, Chunk
+from steepest.data.chunk import Array, Chunk, concatenate
 from steepest.data.raw import Survey, sample_columns, survey
 from steepest.data.readers.raw_arrays import RawArrays
 from steepest.data.readers.vw import VwSource, recording_names
@@ -35,7 +35,7 @@ from steepest.features.vw_names import VwNames
 from steepest.learners.base import State
 from steepest.learners.batch.solvers import BATCH_SOLVERS, FINDINGS, SolverOptions
 from steepest.learners.labels import distinct
-from steepest.learners.linear.auto import FEW_TABLE_ENTRIES, Choice, Problem, choose
+from steepest.learners.linear.auto import FEW_TABLE_ENTRIES, RACE_ROWS, Choice, Problem, choose, race
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
 from steepest.learners.linear.sizes import DENSE_SHARE
@@ -143,6 +143,8 @@ class LinearModel(Model):
             rows = _in_memory(source)
             problem = self._problem(source, rows)
             self._choice = choose(problem)
+            if self._choice.solver == "stochastic" and self._differ_in_size(problem):
+                self._choice = self._race(source, rows) or self._choice
             if rows is not None and self._choice.solver in BATCH_SOLVERS and problem.tol is None:
                 self._softmax = problem.multi_class == "softmax"
                 self._strength = self._find_strength(rows)
@@ -215,6 +217,27 @@ class LinearModel(Model):
             several_targets=several,
             is_table=rows is not None and self._is_table(rows, n_entries or 0),
         )
+
+    def _differ_in_size(self, problem: Problem) -> bool:
+        """Whether columns are of several kinds, and the stochastic solver is open."""
+        hasher = getattr(self, "hasher_", None)
+        if hasher is None or problem.stochastic_option or problem.penalty != "l2" or problem.multi_class == "hashed":
+            return False
+        return any(column.kind != "text" for column in hasher.used_columns)
+
+    def _race(self, source: Source, rows: ArraySource | None) -> Choice | None:
+        """The stochastic solver that does best on some rows; a stream that comes by once gets a step per feature."""
+        if rows is None and source.root.read_once is not None:
+            return Choice("adagrad", "columns are of several kinds, so each feature has a step of its own")
+        some = source.limit(RACE_ROWS) if rows is None else rows.sample(RACE_ROWS)
+        chunks = list(some.shuffle("rows").epoch(0))
+        if not chunks or chunks[0].y is None:
+            return None
+        sample = concatenate(chunks)
+        assert sample.y is not None
+        labels = distinct(sample.y).tolist() if self.task == "classify" and sample.y.ndim == 1 else []
+        candidates = [self.settings_for(source.n_rows, solver) for solver in ("asgd", "adagrad")]
+        return race(sample, candidates, labels)
 
     def _is_table(self, rows: ArraySource, n_entries: int) -> bool:
         """Whether rows have columns of several kinds, or are dense."""

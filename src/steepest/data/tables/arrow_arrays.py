@@ -28,7 +28,7 @@ def arrow(part: str = "") -> ModuleType:
     try:
         return import_module(f"pyarrow.{part}" if part else "pyarrow")
     except ImportError:
-        raise DataError("reading tables needs one more module, pyarrow; pip install steepest[tables]") from None
+        raise DataError("reading tables needs one more module, pyarrow; pip install pyarrow") from None
 
 
 def plain_memory() -> Any:
