@@ -534,7 +534,7 @@ def test_features_have_their_names_back(tmp_path, signed, options):
     again = steepest.load(tmp_path / "m.steepest")
     assert again.top_features(3) == top
     parts = again.explain("|t good w1 |u size:2 | plain")[1.0]
-    assert [part.name for part in parts][:1] == ["t^good"]
+    assert "t^good" in [part.name for part in parts][:2]  # a size of 2 may count for more
     assert {part.name for part in parts} == {"t^good", "t^w1", "u^size", "plain"}
     assert again.predict(["|t good", "1 'x |t bad^er"]).tolist() == [1.0, -1.0]
     assert again.collision_report().named_weight == pytest.approx(1, abs=1e-6)

@@ -605,8 +605,8 @@ LINEAR = {
     "linear/none": ("LinearClassifier", "two", dict(penalty="none")),
     "linear/lp-1": ("LinearClassifier", "two", dict(penalty="lp", p=1.0, alpha=1e-3, average=False)),
     "linear/lp-2": ("LinearClassifier", "two", dict(penalty="lp", p=2.0, alpha=1e-3, solver="sgd")),
-    "linear/lp-3": ("LinearClassifier", "two", dict(penalty="lp", p=3.0, alpha=1e-3)),
-    "linear/lp-1.5": ("LinearRegressor", "numbers", dict(penalty="lp", p=1.5, alpha=1e-3)),
+    "linear/lp-3": ("LinearClassifier", "two", dict(penalty="lp", p=3.0, alpha=1e-3, tol=1e-6)),
+    "linear/lp-1.5": ("LinearRegressor", "numbers", dict(penalty="lp", p=1.5, alpha=1e-3, tol=1e-6)),
     "linear/l1-lbfgs": ("LinearClassifier", "two", dict(penalty="l1", alpha=2e-3, solver="lbfgs")),
     "linear/l1-gd": ("LinearRegressor", "numbers", dict(penalty="l1", alpha=2e-3, solver="gd", max_iter=60)),
     **{
@@ -1168,7 +1168,7 @@ def first_points():
 
 def sparse_and_back():
     X, y = data("two")
-    model = st.LinearClassifier(penalty="l1", alpha=1e-3, random_state=0).fit(X, y).sparsify()
+    model = st.LinearClassifier(penalty="l1", alpha=1e-3, solver="ftrl", random_state=0).fit(X, y).sparsify()
     narrow = model.decision_function(head(X))
     return flat(narrow, model.densify().decision_function(head(X)), model.coef_)
 
@@ -1181,7 +1181,7 @@ def new_classes_in_pieces():
 
 
 def proba_of_a_stream():
-    model = st.LinearClassifier(random_state=0).fit_stream(scan("svm-four"))
+    model = st.LinearClassifier(solver="stochastic", random_state=0).fit_stream(scan("svm-four"))
     return flat(*model.predict_stream(scan("svm-four"), proba=True))
 
 

@@ -43,7 +43,7 @@ def test_a_third_of_the_settings_goes_on_to_three_times_the_rows(rows):
 def test_the_best_is_no_worse_than_the_estimator_as_given(rows):
     result = st.tune(st.LinearClassifier(), *rows, trials=9, refit=False)
     given = next(t for t in result.trials if t.number == 0 and t.rows == result.best.rows)
-    assert given.changes["alpha"] == 1e-6
+    assert given.changes["alpha"] == "auto"
     assert result.best.score <= given.score
 
 

@@ -77,7 +77,8 @@ class Learner(Protocol):
     Examples
     --------
     >>> import steepest as st
-    >>> model = st.LinearClassifier(random_state=0).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]
+    >>> model = st.LinearClassifier(solver="stochastic", random_state=0).fit(X, y)
     >>> learner = model.learner_.clone()
     >>> progress = [learner.step(chunk) for chunk in st.from_arrays([[4.0]], [1])]
     >>> progress[0].rows, sorted(learner.state)[:2]

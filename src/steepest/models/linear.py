@@ -818,8 +818,9 @@ class LinearClassifier(Classifier, LinearModel):
         How to minimise; "auto" chooses. "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate;
         "truncated" is the truncated gradient; "coin" needs no step size. "gd", "closed_form", "cg", "lbfgs",
         "newton_cg", "dual_cd", "saga" and "cd" minimise over all rows at once. "auto" finds the minimum itself if the
-        rows are few or `tol` is below 1e-4, and is stochastic otherwise ("stochastic" always is); `history_.events`
-        says what it chose and why; see the page on solvers. `Truncated(every=10)` is "truncated" with its details.
+        rows are few and the loss has no kinks, or if `tol` is below 1e-4, and is stochastic otherwise ("stochastic"
+        always is); `history_.events` says what it chose and why; see the page on solvers. `Truncated(every=10)` is
+        "truncated" with its details.
     schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
         How the step size falls from `eta0`; see the guide.
     eta0 : float or "auto"

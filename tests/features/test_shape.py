@@ -1,0 +1,106 @@
+"""The shape of a model over a table: what is planted is found, noise is not, and all of it can be switched off."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import steepest as st
+from steepest.features.shape import LEAST_ROWS, Shape, find_shape
+
+N = 3000
+
+
+def table(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "x": rng.uniform(-2, 2, n),
+            "z": rng.standard_normal(n),
+            "a": rng.choice(["p", "q", "r"], n),
+            "b": rng.choice(["u", "v"], n),
+            "c": rng.choice(["k", "l", "m"], n),
+        }
+    )
+
+
+def bent(frame, seed=1):
+    return frame["x"].to_numpy() ** 2 + 0.3 * np.random.default_rng(seed).standard_normal(len(frame))
+
+
+def crossed(frame, seed=1):
+    """Neither column tells anything alone."""
+    together = (frame["a"] == "p") == (frame["b"] == "u")
+    return 2.0 * together.to_numpy() + 0.5 * np.random.default_rng(seed).standard_normal(len(frame))
+
+
+def shape_of(frame, y, task="regress", **options):
+    hasher = st.Hasher(n_bits=14, **options).survey(frame)
+    return find_shape(hasher, frame, y, task)
+
+
+def test_a_planted_bend_is_found():
+    frame = table()
+    found = shape_of(frame, bent(frame))
+    assert "x" in found.bends
+    assert any(event.startswith("numbers bend at knots (x") for event in found.events)
+
+
+def test_a_planted_pair_is_found_and_pairs_of_noise_are_not():
+    frame = table()
+    found = shape_of(frame, crossed(frame))
+    assert [set(pair) for pair in found.pairs] == [{"a", "b"}]
+    assert any(event.startswith("crossed a x b: loss on rows held back") for event in found.events)
+
+
+def test_a_planted_pair_is_found_for_classes_too():
+    frame = table()
+    found = shape_of(frame, (crossed(frame) > 1).astype(float), "classify")
+    assert {"a", "b"} in [set(pair) for pair in found.pairs]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_has_no_pairs(seed):
+    frame = table(seed=seed)
+    y = np.random.default_rng(100 + seed).standard_normal(N)
+    assert shape_of(frame, y).pairs == ()
+
+
+def test_a_number_with_one_value_over_a_long_stretch_stays_a_line():
+    frame = table()
+    frame.loc[: N // 4, "x"] = 0.5
+    found = shape_of(frame, bent(frame))
+    assert "x" not in found.bends
+    assert not any("x" in pair for pair in found.pairs)
+    assert any("long stretch: x" in event for event in found.events)
+
+
+def test_knots_and_pairs_can_be_switched_off_and_on():
+    frame = table()
+    assert shape_of(frame, bent(frame), knots=False).bends == ()
+    assert shape_of(frame, crossed(frame), pairs=0).pairs == ()
+    assert shape_of(frame, bent(frame), knots=False, pairs=0) == Shape()
+    straight = frame["x"].to_numpy()
+    assert set(shape_of(frame, straight, knots=True).bends) == {"x", "z"}
+
+
+def test_too_few_rows_and_too_many_classes_decide_nothing():
+    few = table(LEAST_ROWS - 1)
+    assert shape_of(few, bent(few)) == Shape()
+    frame = table()
+    assert shape_of(frame, np.arange(N) % 20.0, "classify") == Shape()
+
+
+def test_a_model_uses_the_shape_and_says_so(tmp_path):
+    frame, new = table(), table(seed=9)
+    y = bent(frame) + crossed(frame)
+    model = st.LinearRegressor(hasher=st.Hasher(n_bits=14)).fit(frame, y)
+    plain = st.LinearRegressor(hasher=st.Hasher(n_bits=14, knots=False, pairs=0)).fit(frame, y)
+    truth = bent(new, 2) + crossed(new, 3)
+    assert plain.score(new, truth) < 0.1
+    assert model.score(new, truth) > 0.8
+    assert any("bend at knots" in event for event in model.history_.events)
+    assert not any("bend at knots" in event for event in plain.history_.events)
+    model.save(tmp_path / "m.steepest")
+    np.testing.assert_array_equal(st.load(tmp_path / "m.steepest").predict(new), model.predict(new))
