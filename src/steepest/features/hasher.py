@@ -463,7 +463,7 @@ class Hasher(Estimator):
             kind = given.get(name, "" if name else TEXT)
             if name in ignored:
                 chosen.append(Column(name, IGNORED, reason="was to be ignored"))
-            elif name in sample:
+            elif name and name in sample:  # texts without a name are texts, however many there are
                 chosen += survey_column(name, sample[name], crossed=name in crossed, kind=kind)
             else:
                 plain = kind or guess_kind(table.column(name), name in crossed)
