@@ -241,8 +241,8 @@ def test_bad_csv_lines(tmp_path, monkeypatch, line, fault):
         monkeypatch.setattr(module, "LOOK_BYTES", 1000)
     path = write(tmp_path / "a.csv", CSV + line + b"cid,3,1,1\n")
     with pytest.raises(DataError, match=rf"a.csv, line 202: {fault}; correct the line or pass on_bad_line"):
-        targets(scan_csv(path, weight="w"))
-    source = scan_csv(path, weight="w", on_bad_line="skip")
+        targets(scan_csv(path, weight="w", categorical="name", numeric="x"))
+    source = scan_csv(path, weight="w", categorical="name", numeric="x", on_bad_line="skip")
     assert len(targets(source)) == 201
     assert column(source, "name")[-2:] == ["ann", "cid"]
     assert source.skipped.n == 1
@@ -257,7 +257,6 @@ BAD_JSON = [
     (b'{"name": "b\xff", "x": 1, "w": 1, "y": 1}\n', "the line is not UTF-8"),
     (b'{"name": "bob", "x": 1, "w": 1}\n', "the label in column 'y' is missing"),
     (b'{"name": "bob", "x": 1, "y": 1}\n', "the weight in column 'w' is missing"),
-    (b'{"x": 1, "x": 2, "w": 1, "y": 1}\n', r"the line cannot be read \(JSON parse error.*\)"),
     (b"[1, 2]\n", "the line holds an array instead of an object"),
 ]
 
@@ -268,8 +267,8 @@ def test_bad_json_lines(tmp_path, monkeypatch, line, fault):
         monkeypatch.setattr(module, "LOOK_BYTES", 1000)
     path = write(tmp_path / "a.jsonl", JSON + line + JSON[:40].replace(b"ann", b"cid"))
     with pytest.raises(DataError, match=rf"a.jsonl, line 201: {fault}; correct the line or pass on_bad_line"):
-        targets(scan_jsonl(path, weight="w"))
-    source = scan_jsonl(path, weight="w", on_bad_line="skip")
+        targets(scan_jsonl(path, weight="w", categorical="name", numeric="x"))
+    source = scan_jsonl(path, weight="w", categorical="name", numeric="x", on_bad_line="skip")
     assert column(source, "name")[-2:] == ["ann", "cid"]
     assert len(targets(source)) == 201
     assert source.skipped.n == 1
@@ -446,7 +445,7 @@ def test_roles_in_json_follow_the_values(tmp_path):
     assert column(scan_jsonl(path, categorical="zip", numeric="n"), "zip") == [7, 8]
     assert column(scan_jsonl(path, categorical="zip", numeric="n"), "n") == [None, 2.0]
     plain = scan_jsonl(path)
-    assert next(plain.batches(ORDER, 0)).columns.column_names == ["zip", "n", "s"]
+    assert next(plain.batches(ORDER, 0)).columns.column_names == ["zip", "n", "s", "tags"]
     assert targets(plain) == [1.0, 0.0]
 
 

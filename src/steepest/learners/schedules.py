@@ -29,7 +29,8 @@ def schedule_code(schedule: str, alpha: float) -> int:
     """The number by which the kernels know the schedule."""
     if schedule not in SCHEDULES:
         raise ParameterError(f"schedule={schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}")
-    alpha = check_alpha(alpha)
+    if not 0 <= alpha < math.inf:
+        raise ParameterError(f"alpha={alpha} is not a strength of a penalty; give a finite number that is not negative")
     if schedule == "optimal" and alpha == 0:
         raise ParameterError(
             "schedule='optimal' takes its pace from alpha, which is 0; give alpha > 0 or choose invsqrt"

@@ -132,7 +132,7 @@ class StateCheck:
         self.array(f"{mark}values", "f", [len(indices)])
         n_rows = len(indptr) - 1
         self.pointers(indptr, len(indices), f"{mark}indptr")
-        self.codes(indices, n_features, f"{mark}indices")
+        self.codes(indices, n_features or MOST_FEATURES, f"{mark}indices")  # 0: not known before they are learned
         if f"{mark}y" in self.state and len(np.asarray(self.state[f"{mark}y"])) != n_rows:
             raise ValueError(f"{mark}y has another length")
         if f"{mark}weight" in self.state and (self.array(f"{mark}weight", "f", [n_rows]) < 0).any():

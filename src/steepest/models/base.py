@@ -393,10 +393,10 @@ class Model:
 
     def _refuse_overflow(self, learner: Any) -> None:
         """Whatever is shown or saved is finite, with the rows that wait."""
-        shown: Any = learner
-        if isinstance(learner, TargetLearner):
-            shown = finished(shown)
-        refuse_overflow(shown.state)
+        refuse_overflow(learner.state)
+        if isinstance(learner, TargetLearner) and learner.waiting.rows is not None:
+            shown: Any = learner
+            refuse_overflow(finished(shown).state)
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner is."""
