@@ -18,7 +18,7 @@ import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import (
     add_data_arguments,
-    hasher_wishes,
+    hasher_options,
     open_data,
     refuse_hasher_flags,
     several,
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
             "write libsvm, vw, parquet, arrow or cache"
         )
     if not takes_hasher(source):
-        refuse_hasher_flags(source, hasher_wishes(options))
+        refuse_hasher_flags(source, hasher_options(options))
     notes: list[str] = []
     if raw and form not in (*write.SPARSE_TEXT, "cache"):
         batches = raw_batches(source)
@@ -87,7 +87,7 @@ def _write_sparse(source: Source, out: str, form: str, naming: write.Naming) -> 
 def _format_of(out: str) -> str:
     form = format_of_name(out)
     if form is None:
-        raise st.ParameterError(f"the format of {out} cannot be told from its name; give --to {'|'.join(FORMATS)}")
+        raise st.ParameterError(f"the format of {out} cannot be detected from its name; give --to {'|'.join(FORMATS)}")
     return form
 
 
@@ -130,13 +130,13 @@ def _codes(source: Source, options: argparse.Namespace, notes: list[str]) -> dic
 
 
 def _hashed(source: Source, options: argparse.Namespace, *, to_cache: bool) -> Source:
-    wishes: dict[str, Any] = {"names": 10_000, **flags.estimator_arguments(options, st.Hasher)}
-    if "cross" in wishes:
-        wishes["cross"] = (wishes["cross"],)
+    asked: dict[str, Any] = {"names": 10_000, **flags.estimator_arguments(options, st.Hasher)}
+    if "cross" in asked:
+        asked["cross"] = (asked["cross"],)
     roles = {kind: names for kind in ("text", "categorical", "numeric") if (names := source.recipe.get(kind))}
     if not to_cache:  # a text file cannot hold what tf-idf has learned, so new rows could not be weighed alike
-        wishes.setdefault("weighting", "count")
-    hasher = st.Hasher(**{**wishes, **roles})
+        asked.setdefault("weighting", "count")
+    hasher = st.Hasher(**{**asked, **roles})
     if (sample := sample_columns(source)) is not None:
         hasher.survey(sample[0])
     return encoded(source, RowEncoder(hasher, learn=True), hasher.signature(learn=True))

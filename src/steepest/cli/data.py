@@ -33,7 +33,7 @@ def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True, 
     else:
         help = "labelled rows: files, globs, or - for standard input"
         parser.add_argument(flag, dest="data", nargs="+", metavar="DATA", help=help)
-    parser.add_argument("--format", default="auto", help="default: told from the name or the first line")
+    parser.add_argument("--format", default="auto", help="default: detected from the name or the first line")
     roles = parser.add_argument_group("columns of a table")
     roles.add_argument("--label", metavar="COLUMN", help="default: the one called label, target, y or class")
     roles.add_argument("--weight", metavar="COLUMN", help="weights of the rows")
@@ -52,7 +52,10 @@ def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True, 
     ratings = parser.add_argument_group("columns of ratings")
     for role in RATINGS:
         ratings.add_argument(
-            f"--{role}-column", dest=role + "_column", metavar="COLUMN", help="name, or number from 0; default: told"
+            f"--{role}-column",
+            dest=role + "_column",
+            metavar="COLUMN",
+            help="name, or number from 0; else detected",
         )
     parser.add_argument("--on-bad-line", choices=("error", "skip"), help="what a bad line means")
     parser.add_argument("--cache", metavar="FILE", help="parse once, keep the rows there, and read them from there")
@@ -109,11 +112,11 @@ def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None,
     return source if options.limit is None else source.limit(options.limit)
 
 
-def hasher_wishes(options: argparse.Namespace) -> dict[str, Any]:
+def hasher_options(options: argparse.Namespace) -> dict[str, Any]:
     """The flags of a hasher that were given."""
-    wishes = flags.estimator_arguments(options, st.Hasher)
-    wishes.pop("n_jobs", None)
-    return {name: value for name, value in wishes.items() if value is not None or name not in KINDS}
+    asked = flags.estimator_arguments(options, st.Hasher)
+    asked.pop("n_jobs", None)
+    return {name: value for name, value in asked.items() if value is not None or name not in KINDS}
 
 
 def takes_hasher(source: Source) -> bool:
@@ -122,7 +125,7 @@ def takes_hasher(source: Source) -> bool:
 
 
 def refuse_hasher_flags(source: Source, given: Iterable[str]) -> None:
-    """Flags of a hasher that rows without raw columns cannot heed are not passed over in silence."""
+    """Flags of a hasher that rows without raw columns cannot use are refused, not ignored."""
     form = source.recipe.get("format", "such")
     for name in given:
         if form != "vw" or name not in VW:

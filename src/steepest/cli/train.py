@@ -19,7 +19,7 @@ from steepest.cli.data import (
     KINDS,
     RATINGS,
     add_data_arguments,
-    hasher_wishes,
+    hasher_options,
     open_data,
     refuse_hasher_flags,
     takes_hasher,
@@ -137,11 +137,11 @@ def run(options: argparse.Namespace) -> int:
         )
     if interrupt.requested:
         return _end_interrupted(estimator, options)
-    told = _save(estimator, options, source, validation)
+    measures = _save(estimator, options, source, validation)
     if options.report is not None:
         _report(estimator, options, validation)
     tell_skipped(source)
-    _summarise(estimator, options, time.perf_counter() - started, told)
+    _summarise(estimator, options, time.perf_counter() - started, measures)
     return 0
 
 
@@ -178,14 +178,14 @@ def _save(estimator: Model, options: argparse.Namespace, source: Source, validat
     assert isinstance(estimator, st.TextClassifier)  # as was made sure of
     once = validation is None and source.read_once is not None
     check = None if once else validation or source
-    told = estimator.save(options.model, quantize=options.quantize, size=options.size, check=check)
+    measures = estimator.save(options.model, quantize=options.quantize, size=options.size, check=check)
     cost = "its cost in accuracy was not measured, since the data can be read only once; give --holdout 0.1"
     if not once:
         rows = "rows learned" if validation is None else "rows held out"
-        cost = f"accuracy on {rows}: {told['accuracy_before']:.4f} before, {told['accuracy']:.4f} from the file"
+        cost = f"accuracy on {rows}: {measures['accuracy_before']:.4f} before, {measures['accuracy']:.4f} from the file"
     if not options.quiet and not options.json:
-        print(f"{options.model}: {told['bytes']:,} bytes with 8-bit rows; {cost}", file=sys.stderr)
-    return {name: told[name] for name in ("accuracy_before", "accuracy") if name in told}
+        print(f"{options.model}: {measures['bytes']:,} bytes with 8-bit rows; {cost}", file=sys.stderr)
+    return {name: measures[name] for name in ("accuracy_before", "accuracy") if name in measures}
 
 
 def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
@@ -284,7 +284,7 @@ def open_rows(estimator: Model, options: argparse.Namespace) -> Source:
     """The data to learn from; rows that are no raw columns need no hasher."""
     source = open_data(options, **_reading(options))
     if getattr(estimator, "hasher", None) is not None and not takes_hasher(source):
-        refuse_hasher_flags(source, hasher_wishes(options))
+        refuse_hasher_flags(source, hasher_options(options))
         estimator.set_params(hasher=None)
     return source
 
@@ -304,21 +304,21 @@ def _estimator(kind: type[Any], arguments: dict[str, Any], options: argparse.Nam
     if options.task not in ("rate", "text"):
         return kind(**from_flat(kind, arguments), hasher=_hasher(options))
     why = "ids are not hashed" if options.task == "rate" else "it makes its own features"
-    wishes = flags.estimator_arguments(options, st.Hasher)
-    for name in wishes:
-        if wishes[name] is not None and name not in (*arguments, *KINDS[: 3 * (options.task == "text")]):
+    asked = flags.estimator_arguments(options, st.Hasher)
+    for name in asked:
+        if asked[name] is not None and name not in (*arguments, *KINDS[: 3 * (options.task == "text")]):
             raise st.ParameterError(f"{flags.flag_of(name)} has no meaning with --task {options.task}: {why}")
     return kind(**from_flat(kind, arguments))
 
 
 def _hasher(options: argparse.Namespace) -> st.Hasher | None:
     """The hasher that the flags ask for; None leaves it to the data."""
-    wishes = hasher_wishes(options)
-    if not wishes:
+    asked = hasher_options(options)
+    if not asked:
         return None
-    if "cross" in wishes:
-        wishes["cross"] = (wishes["cross"],)
-    return st.Hasher(**{"names": DEFAULTS["names"], **wishes})
+    if "cross" in asked:
+        asked["cross"] = (asked["cross"],)
+    return st.Hasher(**{"names": DEFAULTS["names"], **asked})
 
 
 def check_writable(file: str | None) -> None:
@@ -342,13 +342,13 @@ def _report(estimator: Model, options: argparse.Namespace, validation: Any) -> N
 
 
 def _summarise(
-    estimator: Model, options: argparse.Namespace, seconds: float, told: Mapping[str, float] = NOTHING_MORE
+    estimator: Model, options: argparse.Namespace, seconds: float, measures: Mapping[str, float] = NOTHING_MORE
 ) -> None:
     size = Path(options.model).stat().st_size
     if not options.quiet and not options.json:
         columns.show(columns.facts_of(getattr(estimator, "hasher_", None)))
     if options.json:
-        print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds, **told}))
+        print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds, **measures}))
     elif sys.stderr.isatty() and not options.quiet:
         print(f"{options.model}: {_learned(estimator)}, {size:,} bytes, {seconds:.2f} s", file=sys.stderr)
 

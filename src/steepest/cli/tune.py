@@ -92,11 +92,11 @@ def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
     reading |= {f"{role}_column": getattr(options, f"{role}_column") for role in RATINGS}
     if reading["format"] == "auto":
         del reading["format"]
-    told = {name: value for name, value in {**reading, "task": options.task}.items() if value is not None}
-    if told["task"] == "classify":
-        del told["task"]
+    reading_flags = {name: value for name, value in {**reading, "task": options.task}.items() if value is not None}
+    if reading_flags["task"] == "classify":
+        del reading_flags["task"]
     given = {name: value for name, value in given.items() if value is not None or name not in UNSET}
-    values = {**given, **told, **best}
+    values = {**given, **reading_flags, **best}
     words = ["steepest", "train", *options.data, "-m", options.model or "MODEL"]
     for name, value in values.items():
         words += _flag(name, value)

@@ -65,7 +65,7 @@ class Log:
         self.monitor.event(text)
 
     def note(self, text: str) -> None:
-        """Keeps what went as planned; those who watch are told."""
+        """Keeps what went as planned; the monitor is informed."""
         self.history.events.append(text)
         self.monitor.choice(text)
 

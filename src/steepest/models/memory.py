@@ -94,7 +94,7 @@ def plan_hashing(
 ) -> MemoryPlan:
     """Bits and all else for hashed features.
 
-    `n_bits` is a wish, or None; `n_distinct` is how many different features the data has at most, or None
+    `n_bits` is what was requested, or None; `n_distinct` is how many different features the data has at most, or None
     if it cannot be seen; `may_drop_average` says that nobody asked for averaging.
     """
     choices = [need]
@@ -160,14 +160,14 @@ def _choose_bits(budget: int, choices: list[Need], n_distinct: float | None) -> 
     return need, bits, "the most that fit"
 
 
-def _plan(budget: int, chosen: Need, wish: Need, n_bits: int, why: str) -> MemoryPlan:
+def _plan(budget: int, chosen: Need, requested: Need, n_bits: int, why: str) -> MemoryPlan:
     s = chosen.settings
     n_bytes = chosen.total_bytes(1 << n_bits)
     changes = []
-    if s.average != wish.settings.average:
+    if s.average != requested.settings.average:
         changes.append("without averaging, which would halve the buckets")
-    if s.dtype != wish.settings.dtype:
-        changes.append(f"instead of {wish.settings.dtype}, which would halve the buckets")
+    if s.dtype != requested.settings.dtype:
+        changes.append(f"instead of {requested.settings.dtype}, which would halve the buckets")
     reason = (
         f"memory_budget={shown(budget)}: n_bits={n_bits}, {1 << n_bits:,} buckets, {why}; with {_outputs(chosen)} in "
         f"{s.dtype}{''.join(f', {change}' for change in changes)}, training holds {shown(n_bytes)}"

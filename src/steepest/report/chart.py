@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Told apart by people who see few colours as well (Okabe and Ito), and by their dashes.
+# Distinguished by people who see few colours as well (Okabe and Ito), and by their dashes.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9", "#8a6d00", "#7f7f7f")
 DASHES: tuple[tuple[int, ...], ...] = ((), (6, 2), (2, 2), (8, 2, 2, 2))
 MARKERS = "osD^vPX*<>"
@@ -32,7 +32,7 @@ class Chart:
     log_x: bool = True
     log_y: bool = True
     floor: float | None = None  # smaller values are drawn there: zero has no logarithm
-    ceiling: float = math.inf  # larger values are not drawn, so that the others can be told apart
+    ceiling: float = math.inf  # larger values are not drawn, so that the others can be distinguished
 
     def points(self, line: Line) -> list[tuple[float, float]]:
         """What can be drawn of a line."""

@@ -182,23 +182,23 @@ def copy_of(estimator: Any, random_state: Any = None, **changes: Any) -> Any:
     return copied
 
 
-def choose_metrics(wish: Sequence[str] | None, found: dict[str, Any]) -> tuple[str, ...]:
+def choose_metrics(requested: Sequence[str] | None, found: dict[str, Any]) -> tuple[str, ...]:
     """The names asked for, if they were measured; else the usual ones."""
-    if wish is None:
+    if requested is None:
         shown = USUAL if found.keys() & {*USUAL[1:]} else (*USUAL, *RANKING)
         return tuple(name for name in shown if name in found)
     known = [name for name, value in found.items() if isinstance(value, float) and name != "seconds"]
-    names = (wish,) if isinstance(wish, str) else tuple(wish)
+    names = (requested,) if isinstance(requested, str) else tuple(requested)
     return tuple(choice("metrics", name, known) for name in names)
 
 
-def _stratify(estimator: Any, wish: bool | str, groups: Any) -> bool:
-    if isinstance(wish, str):
-        choice("stratified", wish, ("auto",))
+def _stratify(estimator: Any, requested: bool | str, groups: Any) -> bool:
+    if isinstance(requested, str):
+        choice("stratified", requested, ("auto",))
         return groups is None and estimator.kind == "classifier"
-    if wish and groups is not None:
+    if requested and groups is not None:
         raise ParameterError("stratified=True and groups cannot both decide where a row goes; give one of them")
-    return bool(wish)
+    return bool(requested)
 
 
 def _look(estimator: Any, source: Source, stratify: bool, groups: Any) -> Rows:

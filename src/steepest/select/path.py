@@ -180,9 +180,9 @@ def regularization_path(
     return Path(places, base.solver, (warm.n_features, warm.n_outputs))
 
 
-def _solver(base: Any, wish: str) -> str:
-    choice("solver", wish, ("auto", *WARM))
-    name = base.solver if wish == "auto" else wish
+def _solver(base: Any, requested: str) -> str:
+    choice("solver", requested, ("auto", *WARM))
+    name = base.solver if requested == "auto" else requested
     params = base.flat_params()
     sparse = params["penalty"] in ("l1", "elasticnet")
     if name in ("auto", "stochastic"):

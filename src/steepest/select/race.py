@@ -297,12 +297,12 @@ class _Course:
             f"{self.test.n_rows:,} to test on, {p.rows.n_features:,} features, {len(p.rows.indices):,} non-zeros"
         )
 
-    def enter(self, wish: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
+    def enter(self, requested: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
         """Who runs, and who cannot and why; what was asked for by name and cannot run is an error."""
-        if wish is None:
+        if requested is None:
             reasons = {name: self.refusal(name) for name in USUAL}
             return [name for name, reason in reasons.items() if reason is None] + list(self.peers), {}
-        names = [name.strip() for name in ([wish] if isinstance(wish, str) else wish)]
+        names = [name.strip() for name in ([requested] if isinstance(requested, str) else requested)]
         if not names:
             raise ParameterError("solvers is empty; name some, or leave it out for all")
         known = (*STOCHASTIC, *BATCH_SOLVERS, *self.peers)

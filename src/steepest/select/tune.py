@@ -156,7 +156,7 @@ def tune(
         Parameters to try: a sequence of values, or `Range(low, high)`. By default alpha, loss and eta0, and of raw data
         the hasher's n_bits and ngrams.
     budget : float, optional
-        Seconds, the last fit included as far as that can be told; at least one trial is run. The result depends on the
+        Seconds, the last fit included as far as that is known; at least one trial is run. The result depends on the
         machine if the budget ends the search.
     trials : int
         Settings that are tried on the smallest sample.

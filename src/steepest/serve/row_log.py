@@ -1,10 +1,10 @@
-"""The write-ahead log of learned rows: a row is on the disk before anyone is told that it was learned.
+"""The write-ahead log of learned rows: a row is on the disk before anyone is answered that it was learned.
 
 A file begins with MAGIC, then one line of JSON: the identity of the model that the rows were learned into, and how many
 rows came before. Then frames, one for each group of requests that share an fsync: length u32, CRC-32 u32 of what
 follows, first row u64, requests u32, then each request as length u32 and JSON. All numbers are little-endian.
 Invariants: `append` returns only after the fsync; a file holds whole frames and at most one torn frame, the last, which
-nobody was told of; a write that fails is cut off again, so the next one starts behind good frames.
+nobody was answered for; a write that fails is cut off again, so the next one starts behind good frames.
 Left out: compression; several writers (the directory is locked).
 """
 
