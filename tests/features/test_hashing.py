@@ -1028,3 +1028,9 @@ def test_numbers_of_arrow_are_those_that_arrow_itself_gives(kind, values):
         expected = [math.nan if value is None else float(value) for value in column.to_pylist()]
         np.testing.assert_array_equal(arrow_arrays.numbers(column).astype(float), expected)
     assert arrow_arrays.numbers(pa.array(["x"])) is None
+
+
+def test_lists_of_tokens_are_the_texts_they_were_cut_from():
+    hasher = Hasher(n_bits=12)
+    tokens, texts = [["free", "cash"], ["meeting"], ["free"]], ["free cash", "meeting", "free"]
+    assert (hasher.transform(tokens) != hasher.transform(texts)).nnz == 0

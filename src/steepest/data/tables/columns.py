@@ -125,12 +125,21 @@ def _from_list(rows: list[Any]) -> Table:
         return Table({"": rows}, len(rows), "list")
     if isinstance(first, RECORDS):
         return _from_records(rows)
+    if isinstance(first, list | tuple) and _are_tokens(rows):
+        return Table({"": [None if row is None else " ".join(row) for row in rows]}, len(rows), "list")
     if isinstance(first, list | tuple | np.ndarray):
         return _from_array(np.array([list(row) for row in rows], object))
     raise DataError(
         f"Expected 2D array, got 1D array instead: X holds {type(first).__name__} values; give texts, dicts or a table "
         "(Reshape your data either using X.reshape(-1, 1) or X.reshape(1, -1))"
     )
+
+
+def _are_tokens(rows: list[Any]) -> bool:
+    """Whether rows are texts cut into tokens: lists of strings of different lengths. Those of one length are a table."""
+    there = [row for row in rows if row is not None]
+    lists = all(isinstance(row, list | tuple) and all(isinstance(token, str) for token in row) for row in there)
+    return lists and len({len(row) for row in there}) > 1
 
 
 def _from_records(rows: list[Any]) -> Table:
