@@ -136,7 +136,7 @@ def _from_list(rows: list[Any]) -> Table:
 
 
 def _are_tokens(rows: list[Any]) -> bool:
-    """Whether rows are texts cut into tokens: lists of strings of different lengths. Those of one length are a table."""
+    """Whether rows are texts cut into tokens: lists of strings of different lengths; those of one length are tables."""
     there = [row for row in rows if row is not None]
     lists = all(isinstance(row, list | tuple) and all(isinstance(token, str) for token in row) for row in there)
     return lists and len({len(row) for row in there}) > 1
