@@ -8,6 +8,7 @@ third one resumes to its end: the model file must hold the same bits as that of 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -69,7 +70,8 @@ def killed_twice(case: str, folder: Path, seconds: float, rng: random.Random) ->
         run = start(case, folder)
         time.sleep(rng.random() * seconds)
         met += run.poll() is None
-        os.kill(run.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may just have ended
+            os.kill(run.pid, signal.SIGKILL)
         run.wait()
     assert start(case, folder).wait() == 0
     return (folder / "m").read_bytes(), met
