@@ -234,7 +234,7 @@ def test_standard_input_is_converted_as_it_comes(svm, tmp_path):
     ("arguments", "message"),
     [
         (["rows.svm", "out.csv"], "these rows are sparse, without columns or words, so they cannot become csv"),
-        (["rows.svm", "out.xyz"], "the format of out.xyz cannot be told from its name; give --to libsvm|"),
+        (["rows.svm", "out.xyz"], "the format of out.xyz cannot be detected from its name; give --to libsvm|"),
         (["rows.svm", "out.parquet.gz"], "parquet is binary and read in pieces, so out.parquet.gz cannot hold it"),
         (["rows.svm", "rows.svm"], "rows.svm is the data itself; choose another name"),
         (["rows.svm", "nowhere/out.vw"], "does not exist; make it first"),
