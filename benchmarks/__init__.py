@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+# Real data sets are not part of the project.
+DATA = Path(os.environ.get("STEEPEST_DATA", ROOT.parent / "shared" / "data"))
 CACHE = ROOT / "benchmarks" / "cache"
 TEST_ROWS = 23_149
 

@@ -11,23 +11,20 @@ peer over our best. The size of the first working set of cd was chosen on `l1`, 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
 import steepest as st
-from benchmarks import ROOT
+from benchmarks import DATA
 from benchmarks.generate import load_rcv1
 from steepest.data.chunk import concatenate
 from steepest.learners.losses import LOSSES
 
-DATA = Path(os.environ.get("STEEPEST_DATA", ROOT.parent / "shared" / "data"))
 TOLERANCES = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6)
 LIBLINEAR = {"hinge": (3,), "squared_hinge": (1, 2), "log": (0, 7)}
 EPOCHS = (1, 2, 3, 5, 8, 13, 20, 30)

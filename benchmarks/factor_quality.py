@@ -18,13 +18,12 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks import ROOT
+from benchmarks import DATA
 
 FOLDERS = {"ml-1m": "ml-1m-implicit", "gowalla": "gowalla"}
 RANK, ITERATIONS, THREADS = 64, 15, 2
@@ -42,15 +41,11 @@ TUNED: dict[tuple[str, str], tuple[float, float]] = {
 Factors = tuple[np.ndarray, np.ndarray]
 
 
-def data_folder() -> Path:
-    return Path(os.environ.get("STEEPEST_DATA", ROOT.parent / "shared" / "data"))
-
-
 def load_lists(name: str) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     """(training, test) as matrices of ones."""
     parts = []
     for part in ("train", "test"):
-        lines = gzip.decompress((data_folder() / FOLDERS[name] / f"{part}.txt.gz").read_bytes()).splitlines()
+        lines = gzip.decompress((DATA / FOLDERS[name] / f"{part}.txt.gz").read_bytes()).splitlines()
         numbers = [np.array(line.split(), np.int64) for line in lines]
         users = np.concatenate([np.full(len(row) - 1, row[0]) for row in numbers])
         parts.append((users, np.concatenate([row[1:] for row in numbers])))
@@ -148,7 +143,7 @@ def lists(name: str) -> None:
 def news() -> sp.csr_matrix:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    packed = (data_folder() / "20newsgroups" / "20news-bydate-train.jsonl.gz").read_bytes()
+    packed = (DATA / "20newsgroups" / "20news-bydate-train.jsonl.gz").read_bytes()
     texts = [json.loads(line)["text"] for line in gzip.decompress(packed).splitlines()]
     return sp.csr_matrix(TfidfVectorizer(min_df=3, stop_words="english", dtype=np.float32).fit_transform(texts))
 

@@ -18,12 +18,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import ROOT
+from benchmarks import DATA
 
 SHAPES = {1_000_000: (6_040, 3_706), 10_000_000: (69_878, 10_677)}
 Result = dict[str, float]
@@ -50,8 +49,7 @@ def planted(n: int, seed: int = 0) -> tuple[Data, Data]:
 
 def movielens(seed: int = 0) -> tuple[Data, Data]:
     """(training, test) of MovieLens-100k, a tenth held out by chance; looked for where STEEPEST_DATA says."""
-    folder = Path(os.environ.get("STEEPEST_DATA", ROOT.parent / "shared" / "data"))
-    with gzip.open(folder / "movielens-100k" / "u.data.gz") as lines:
+    with gzip.open(DATA / "movielens-100k" / "u.data.gz") as lines:
         triples = np.loadtxt(lines, np.int32, usecols=(0, 1, 2))
     triples = triples[np.random.default_rng(seed).permutation(len(triples))]
     cut = int(0.9 * len(triples))

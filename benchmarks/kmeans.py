@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import statistics
 import sys
 import time
@@ -21,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import CACHE, ROOT
+from benchmarks import CACHE, DATA
 from benchmarks.compare import Job, Result, Settings, Target, main
 
 FULL = Settings(rows=60_000, text_rows=11_314, large_rows=0, launches=3)
@@ -29,14 +28,10 @@ QUICK = Settings(rows=3_000, text_rows=1_000, large_rows=0, launches=1)
 BITS = 18
 
 
-def data_folder() -> Path:
-    return Path(os.environ.get("STEEPEST_DATA", ROOT.parent / "shared" / "data"))
-
-
 def load_mnist(settings: Settings) -> Any:
     import numpy as np
 
-    packed = (data_folder() / "mnist" / "train-images-idx3-ubyte.gz").read_bytes()
+    packed = (DATA / "mnist" / "train-images-idx3-ubyte.gz").read_bytes()
     pixels = np.frombuffer(gzip.decompress(packed), np.uint8, offset=16).reshape(-1, 784)
     return (pixels[: settings.rows] / 255).astype(np.float32)
 
@@ -57,7 +52,7 @@ def write_news(settings: Settings) -> None:
 
     import steepest as st
 
-    packed = (data_folder() / "20newsgroups" / "20news-bydate-train.jsonl.gz").read_bytes()
+    packed = (DATA / "20newsgroups" / "20news-bydate-train.jsonl.gz").read_bytes()
     texts = [json.loads(line)["text"] for line in gzip.decompress(packed).splitlines()[: settings.text_rows]]
     rows = st.Hasher(n_bits=BITS, weighting="tfidf").fit_transform(texts)
     CACHE.mkdir(exist_ok=True)

@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+from benchmarks import DATA
 
 THREADS = 2
 EPOCHS = 10
@@ -29,14 +29,10 @@ BITS, UNITS = 20, 32
 Result = tuple[float, float]  # seconds, test error in percent
 
 
-def folder() -> Path:
-    return Path(os.environ.get("STEEPEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
-
-
 def read_idx(name: str, skipped: int) -> Any:
     import numpy as np
 
-    with gzip.open(folder() / "mnist" / name) as file:
+    with gzip.open(DATA / "mnist" / name) as file:
         return np.frombuffer(file.read(), np.uint8, offset=skipped)
 
 
@@ -110,7 +106,7 @@ def load_packages() -> tuple[Any, ...]:
     hasher, parts = st.Hasher(n_bits=BITS, ngrams=(1, 2)), []
     labels: dict[str, int] = {}
     for part in ("train", "test"):
-        with gzip.open(folder() / "debian-packages" / f"debian-packages-{part}.jsonl.gz", "rt") as file:
+        with gzip.open(DATA / "debian-packages" / f"debian-packages-{part}.jsonl.gz", "rt") as file:
             rows = [json.loads(line) for line in file]
         texts = [f"{row['short']} {row['text']}" for row in rows]
         y = [labels.setdefault(row["section"], len(labels)) for row in rows]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
 import subprocess
 import sys
@@ -25,10 +24,9 @@ from typing import NamedTuple
 import numpy as np
 
 import steepest as st
-from benchmarks import ROOT
+from benchmarks import DATA
 from benchmarks.defaults import SETS, Split
 
-DATA = Path(os.environ.get("STEEPEST_DATA", ROOT.parent / "shared" / "data"))
 EPOCHS = 5
 STRENGTHS = tuple(10.0 ** (-k / 2) for k in range(6, 15))  # 1e-3 to 1e-7
 ABOVE = (0.0, 0.003, 0.01, 0.03, 0.1)  # the best loss of all, by these shares

@@ -14,7 +14,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,11 +23,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import ROOT
+from benchmarks import DATA
 from benchmarks.compare import Job, Result, Settings, Target, main
 
 FULL = Settings(rows=0, text_rows=0, large_rows=0, launches=1)
-DATA = Path(os.environ.get("STEEPEST_DATA", ROOT.parent / "shared" / "data"))
 
 
 class TextData(NamedTuple):

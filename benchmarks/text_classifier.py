@@ -23,8 +23,8 @@ from statistics import median
 import numpy as np
 
 import steepest as st
+from benchmarks import DATA
 
-DATA = Path(os.environ.get("STEEPEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 RESULTS = {"lr": 0.5, "dim": 10, "wordNgrams": 2, "minCount": 1, "bucket": 10_000_000, "epoch": 5}
 SETTINGS = {
     "imdb": (RESULTS, {"dim": 10, "eta0": 0.5, "epochs": 5}, {}),
