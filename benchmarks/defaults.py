@@ -269,7 +269,8 @@ def measure(name: str, split: Split, model: st.LinearClassifier | st.LinearRegre
 def compare_grid(name: str, split: Split, epochs: int) -> str:
     model = fit(name, split, epochs=epochs)
     own, own_loss = measure(name, split, model)
-    eta = float(model.learner_.eta0)
+    stochastic = model if model.learner_.eta0 is not None else fit(name, split, epochs=epochs, solver="stochastic")
+    eta = float(stochastic.learner_.eta0)  # of the solver that has steps, where the default finds the minimum itself
     cells, losses = [], []
     for parameter, values in (("eta0", eta * STEPS), ("alpha", ALPHAS)):
         scores = []
