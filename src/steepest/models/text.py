@@ -23,7 +23,7 @@ import numpy as np
 
 from steepest import model_file
 from steepest.data.chunk import Array
-from steepest.data.source import SHUFFLES, ArraySource, Order, Source
+from steepest.data.source import SHUFFLES, ArraySource, Source
 from steepest.data.store.row_store import store_rows
 from steepest.engine.history import History
 from steepest.errors import DataError, ParameterError
@@ -62,7 +62,7 @@ class LabelSurvey:
         self.n_columns = 0  # of a target with a 0/1 column for each label
         self.column_counts: Array = np.zeros(0)
         self.label_counts: dict[Any, float] = {}
-        for chunk in source.read(Order(), 0) if source is not None else ():
+        for chunk in source.in_file_order() if source is not None else ():
             if chunk.y is None:
                 raise DataError("the data holds no labels to learn; name their column")
             self._add(chunk.visited(chunk.y))
