@@ -401,11 +401,7 @@ class TextClassifier(Classifier):
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
         """Divides scores by the temperature under which the labels of these texts, not learned, are most likely."""
-        self._check_fitted()
-        if isinstance(X, Source):
-            source = self.hashed(X, learn=False)
-        else:
-            source = ArraySource(replace(self._chunk(X), y=text_targets(y, self._target_names)[0]))
+        source = self._rows_apart(X, y, lambda labels: text_targets(labels, self._target_names)[0])
         self._calibrate(source)
         self._use_held_out(source)
         return self
