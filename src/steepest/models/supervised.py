@@ -242,7 +242,7 @@ class Classifier(Model):
     def threshold_for(
         self, X: Any, y: Any, *, precision: float | None = None, recall: float | None = None, label: Any = None
     ) -> Threshold:
-        """The probability from which on to predict `label` (default: the last class) for a wanted precision or recall.
+        """The probability from which on to predict `label` (default: the last class) for a given precision or recall.
 
         Of all thresholds that give the precision on these rows, the one with the highest recall; of all that give the
         recall, the one with the highest precision. Models without probabilities get a threshold of the score.

@@ -422,10 +422,10 @@ class TextClassifier(Classifier):
     def _calibrate(self, source: Source) -> None:
         chunks = [self.learner_.code_for_scoring(chunk) for chunk in source]
         scores = [self.learner_.scores(chunk).astype(np.float64) for chunk in chunks]
-        wanted = [self.learner_.indicators(chunk.visited(chunk.y)) for chunk in chunks if chunk.y is not None]
+        indicators = [self.learner_.indicators(chunk.visited(chunk.y)) for chunk in chunks if chunk.y is not None]
         if not scores:
             raise DataError("there are no rows to calibrate on; give some that were not learned")
-        z, shares = np.concatenate(scores), np.concatenate(wanted)
+        z, shares = np.concatenate(scores), np.concatenate(indicators)
         self.temperature_ = 1.0 / best_sharpness(z, shares, self._is_softmax())
 
     def _is_softmax(self) -> bool:

@@ -417,7 +417,7 @@ def split_rows(
 
 
 def hold_rows(source: Source) -> ArraySource:
-    """All rows as one block, in the order in which they stand."""
+    """All rows as one block, in the order in which they are given."""
     chunks = list(source.in_file_order())
     if not chunks or not sum(chunk.n_rows for chunk in chunks):
         raise DataError("the data holds no rows; nothing can be learned from it")

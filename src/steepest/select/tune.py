@@ -254,7 +254,7 @@ class _Search:
         best = min(last, key=lambda trial: (trial.score, trial.number))
         if not math.isfinite(best.score):
             raise ParameterError(
-                f"no trial gave a usable model; the first said: {last[0].note or 'the loss is no number'}"
+                f"no trial gave a usable model; the first said: {last[0].note or 'the loss is not a number'}"
             )
         model = self._model(best.changes)
         if refit:
