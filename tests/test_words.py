@@ -25,7 +25,7 @@ INSTEAD = {
     "hire": "start",
     "at hand": "available",
     "change no bit": "results are bit-identical",
-    "(?:rows?|bytes|numbers?|lines?|seconds|passes|jobs?) an? (?:cluster|epoch|iteration|row|round|output)": "... per ...",
+    "(?:rows?|bytes|numbers?|lines?|seconds|passes|jobs?) an? (?:cluster|epoch|iteration|row|round|output)": "per",
     "(?:is|are) no (?:number|size|feature|JSON object|whole number)": "is not a ...",
     "changes no bit": "results are bit-identical",
 }
