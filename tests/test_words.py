@@ -18,6 +18,15 @@ INSTEAD = {
     "heeds": "respects",
     "told": "detected, reported or shown",
     "sisters": "related flags",
+    "settle": "apply, resolve or write back",
+    "settles": "resolves",
+    "dealt": "shared out",
+    "heard": "seen",
+    "hire": "start",
+    "at hand": "available",
+    "change no bit": "results are bit-identical",
+    "(?:rows?|bytes|numbers?|lines?|seconds|passes|jobs?) an? (?:cluster|epoch|iteration|row|round|output)": "per",
+    "(?:is|are) no (?:number|size|feature|JSON object|whole number)": "is not a ...",
     "changes no bit": "results are bit-identical",
 }
 FILES = [

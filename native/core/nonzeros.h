@@ -81,7 +81,7 @@ void pick_nonzeros(const Elements& elements, const uint8_t* mask, const MaskPart
     T *to = values + parts.before(part), *const end = values + parts.before(part + 1);
     for (int64_t byte = parts.start(part); byte < parts.start(part + 1); ++byte) {
       if (!mask[byte]) continue;
-      if (end - to >= 8) {  // room to write what is not wanted, and to write over it: no branch to foresee
+      if (end - to >= 8) {  // room to write what is not needed, and to write over it: no branch to foresee
         for (int k = 0; k < 8; ++k) {
           *to = elements[8 * byte + k];
           to += mask[byte] >> k & 1;

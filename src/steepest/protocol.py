@@ -100,10 +100,6 @@ class Estimator:
     __repr__ = describe
     _not_fitted = not_fitted
 
-    @classmethod
-    def _parameters(cls) -> tuple[str, ...]:
-        return parameter_names(cls)
-
     def __sklearn_tags__(self) -> Any:
         return tags(self._kind)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from steepest.data.chunk import concatenate
-from steepest.data.readers.libsvm import LOOK_BYTES, scan_libsvm
+from steepest.data.readers.libsvm import HEAD_BYTES, scan_libsvm
 from steepest.errors import DataError
 from steepest.kernels import parse_libsvm
 
@@ -278,7 +278,7 @@ def test_a_source_can_be_sent_to_another_process(tmp_path):
 
 
 def test_an_index_0_behind_the_head_says_what_to_pass(tmp_path):
-    head = b"1 1:1 2:1\n" * (LOOK_BYTES // 10 + 1)
+    head = b"1 1:1 2:1\n" * (HEAD_BYTES // 10 + 1)
     path = write(tmp_path / "late.svm", head + b"1 0:1\n")
     line = head.count(b"\n") + 1
     message = rf"late.svm, line {line}: the index 0 is in a file that counts from 1; pass zero_based=True if"
@@ -288,10 +288,10 @@ def test_an_index_0_behind_the_head_says_what_to_pass(tmp_path):
 
 
 def test_a_head_cut_in_a_long_first_line_is_no_trouble(tmp_path):
-    line = b"1 " + b" ".join(b"%d:1" % j for j in range(10, LOOK_BYTES // 6))
+    line = b"1 " + b" ".join(b"%d:1" % j for j in range(10, HEAD_BYTES // 6))
     path = write(tmp_path / "long.svm", line)
     source = scan_libsvm(path)
-    assert len(line) > LOOK_BYTES
+    assert len(line) > HEAD_BYTES
     assert sum(len(chunk.indices) for chunk in source) == line.count(b":")
     assert source.recipe["zero_based"] is False
 

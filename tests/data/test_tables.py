@@ -238,7 +238,7 @@ BAD_CSV = [
 @pytest.mark.parametrize(("line", "fault"), BAD_CSV)
 def test_bad_csv_lines(tmp_path, monkeypatch, line, fault):
     for module in (table_lines, csv_lines, json_lines):
-        monkeypatch.setattr(module, "LOOK_BYTES", 1000)
+        monkeypatch.setattr(module, "HEAD_BYTES", 1000)
     path = write(tmp_path / "a.csv", CSV + line + b"cid,3,1,1\n")
     with pytest.raises(DataError, match=rf"a.csv, line 202: {fault}; correct the line or pass on_bad_line"):
         targets(scan_csv(path, weight="w", categorical="name", numeric="x"))
@@ -264,7 +264,7 @@ BAD_JSON = [
 @pytest.mark.parametrize(("line", "fault"), BAD_JSON)
 def test_bad_json_lines(tmp_path, monkeypatch, line, fault):
     for module in (table_lines, csv_lines, json_lines):
-        monkeypatch.setattr(module, "LOOK_BYTES", 1000)
+        monkeypatch.setattr(module, "HEAD_BYTES", 1000)
     path = write(tmp_path / "a.jsonl", JSON + line + JSON[:40].replace(b"ann", b"cid"))
     with pytest.raises(DataError, match=rf"a.jsonl, line 201: {fault}; correct the line or pass on_bad_line"):
         targets(scan_jsonl(path, weight="w", categorical="name", numeric="x"))

@@ -179,7 +179,7 @@ def test_several_labels_become_columns(tmp_path):
 def test_a_late_second_label_names_the_way_out(tmp_path, monkeypatch):
     from steepest.data.readers import text
 
-    monkeypatch.setattr(text, "LOOK_BYTES", 20)
+    monkeypatch.setattr(text, "HEAD_BYTES", 20)
     path = write(tmp_path / "a.txt", b"__label__b one two three four\n" * 3 + b"__label__a __label__b five\n")
     with pytest.raises(DataError, match=r"a.txt, line 4: .* has a second label; pass multi_label=True"):
         rows(scan_text(path))

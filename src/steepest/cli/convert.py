@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     notes: list[str] = []
     if raw and form not in (*write.SPARSE_TEXT, "cache"):
         batches = raw_batches(source)
-        first = next(batches)  # settles what the columns and labels are called
+        first = next(batches)  # decides what the columns and labels are called
         done = write.write_batches(chain([first], batches), options.out, form, _naming(source))
     else:
         naming = _naming(source, _codes(source, options, notes) if form in write.SPARSE_TEXT else None)

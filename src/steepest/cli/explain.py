@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
         )
     if not hasattr(model, "explain"):
         raise st.DataError(
-            f"{options.model} is a {type(model).__name__}, whose score is no sum over features; take a linear model"
+            f"{options.model} is a {type(model).__name__}, whose score is not a sum over features; take a linear model"
         )
     row = _row(sys.stdin.read() if options.text == "-" else options.text)
     parts = model.explain(row)

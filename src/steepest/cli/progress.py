@@ -44,7 +44,7 @@ class JsonMonitor(Monitor):
 
 
 class BarMonitor(Monitor):
-    """A bar with rows a second and the time left, then a line an epoch."""
+    """A bar with rows per second and the time left, then a line per epoch."""
 
     def __init__(self) -> None:
         self._bar: Any = None

@@ -158,7 +158,7 @@ def _end_interrupted(estimator: Any, options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _all_cores(estimator: Any, options: argparse.Namespace) -> Iterator[None]:
-    """Threads that change no bit of a linear model, unless a flag says how many; the model keeps Python's default."""
+    """Threads under which a linear model is bit-identical, unless a flag says; the model keeps Python's default."""
     given = vars(options)
     if options.task not in LINEAR_TASKS or "n_jobs" in given or given.get("parallel", "serial") != "serial":
         yield

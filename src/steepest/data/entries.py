@@ -64,7 +64,7 @@ def gather(source: Source, users: IdBook, items: IdBook) -> Entries:
     A rating of weight 0 is not there. The rows and columns of a matrix keep their places, empty ones too.
     """
     parts = []
-    if isinstance(source.root, MatrixSource):
+    if isinstance(source.root, RatingsInMemory) and source.root.shape is not None:
         for book, n in zip((users, items), source.root.shape, strict=True):
             book.codes(np.arange(n), learn=True)
     for part in source:
@@ -116,15 +116,7 @@ def two_columns(X: Any) -> tuple[Any, Any]:
     return users, items
 
 
-class MatrixSource(RatingsInMemory):
-    """The known cells of a matrix of this shape."""
-
-    def __init__(self, chunk: RatingsChunk, shape: tuple[int, int]) -> None:
-        super().__init__(chunk)
-        self.shape = shape
-
-
-def from_matrix(X: Any) -> MatrixSource:
+def from_matrix(X: Any) -> RatingsInMemory:
     """The known cells of a matrix as ratings whose ids are the numbers of rows and columns."""
     if hasattr(X, "tocoo"):
         coo = checked_coo(X)
@@ -145,5 +137,5 @@ def from_matrix(X: Any) -> MatrixSource:
     return _cells(rows, columns, matrix[rows, columns], matrix.shape)
 
 
-def _cells(rows: Array, columns: Array, values: Any, shape: tuple[int, ...]) -> MatrixSource:
-    return MatrixSource(ratings_chunk(rows, columns, values), (int(shape[0]), int(shape[1])))
+def _cells(rows: Array, columns: Array, values: Any, shape: tuple[int, ...]) -> RatingsInMemory:
+    return RatingsInMemory(ratings_chunk(rows, columns, values), shape=(int(shape[0]), int(shape[1])))

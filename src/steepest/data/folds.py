@@ -8,7 +8,7 @@ groups both at once, and the classes of targets with several columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from steepest.data.chunk import Array, Chunk
 from steepest.data.groups import names_of_groups
 from steepest.data.raw import RawBatch, encoded, is_raw
-from steepest.data.source import Order, Source, mix
+from steepest.data.source import Source, mix
 from steepest.errors import DataError, ParameterError
 
 
@@ -46,7 +46,7 @@ def survey_rows(source: Source, *, classes: bool = False, group: str | None = No
             f"groups={group!r} names a column, but these rows have none; give an array, one group per row"
         )
     with_classes = classes
-    for chunk in _chunks(source):
+    for chunk in source.in_file_order():
         ids.append(chunk.row_ids)
         if own_groups:
             groups.add(chunk.visited(names_of_groups(chunk)))
@@ -69,10 +69,6 @@ def refuse_reading_once(source: Source) -> None:
         raise DataError(
             f"{source.read_once} can be read only once, but this needs several passes; save it in a file first"
         )
-
-
-def _chunks(source: Source) -> Iterator[Chunk]:
-    yield from source.read(Order(), 0)
 
 
 def _nothing(batch: RawBatch) -> Chunk:

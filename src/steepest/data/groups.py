@@ -107,7 +107,7 @@ def differences(rows: Chunk, high: Array, low: Array) -> Chunk:
 def groups_of(source: Source) -> Iterator[Chunk]:
     """The groups of a source in its own order, each as a chunk of its rows, however the source is cut."""
     waiting: list[Chunk] = []
-    for chunk in source.read(Order(), 0):
+    for chunk in source.in_file_order():
         names_of_groups(chunk)
         packed = chunk.packed() if chunk.order is not None else chunk
         assert packed.group is not None

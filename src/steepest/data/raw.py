@@ -294,7 +294,9 @@ def survey(source: Source) -> Survey:
     n_rows = n_targets = n_features = 0
     labels: set[Any] = set()
     first: RawBatch | None = None
-    with closing(root.batches(Order(), 0) if isinstance(root, RawSource) and is_raw(root) else _all(root)) as parts:
+    with closing(
+        root.batches(Order(), 0) if isinstance(root, RawSource) and is_raw(root) else root.in_file_order()
+    ) as parts:
         for part in parts:
             if isinstance(part, RawBatch):
                 first = first or part
@@ -307,10 +309,6 @@ def survey(source: Source) -> Survey:
                 labels.update(np.unique(part.y).tolist() if len(labels) < MOST_LABELS else ())
     head = (None, 0) if first is None else (first.columns, first.n_rows)
     return Survey(n_rows, frozenset(labels), n_targets, n_features, *head)
-
-
-def _all(source: Source) -> Generator[Chunk, None, None]:
-    yield from source.read(Order(), 0)
 
 
 def raw_batches(source: Source) -> Generator[RawBatch, None, None]:

@@ -11,7 +11,7 @@ import copy
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -181,6 +181,10 @@ class Source(ABC):
     def epoch(self, epoch: int = 0) -> Iterator[Chunk]:
         """All chunks of one epoch in this source's own order."""
         return self.read(self.order, epoch)
+
+    def in_file_order(self, *, only_read: bool = False) -> Generator[Chunk, None, None]:
+        """All chunks as they are in the data; whoever stops early closes it, and no more is read."""
+        yield from self.read(Order(only_read=only_read), 0)
 
     def __iter__(self) -> Iterator[Chunk]:
         return self.epoch(0)

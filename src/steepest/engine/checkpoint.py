@@ -34,7 +34,7 @@ BEST = "best epoch: "  # marks the arrays of the learner that early stopping wou
 
 @dataclass(slots=True)
 class Place:
-    """Where in the data a run stands: epoch, chunks of it that are done, rows and losses of it so far."""
+    """Where in the data a run is: epoch, chunks of it that are done, rows and losses of it so far."""
 
     epoch: int = 0
     chunks: int = 0
@@ -64,7 +64,7 @@ class Checkpoints:
         self.restore = restore
         self.fingerprint = json.loads(json.dumps(fingerprint))  # as it will be read back
         self.source = source
-        self.wanted = resume
+        self.resuming = resume
         self.seconds, self.rows = parse_every(every)
         self._last = time.monotonic()
         self._last_rows: int | None = None
@@ -107,7 +107,7 @@ class Checkpoints:
 
     def resume(self) -> tuple[Any, History, Place, Watch] | None:
         """What the last checkpoint holds, or None to start anew."""
-        if not self.wanted or not (self.path.exists() or self.earlier.exists()):
+        if not self.resuming or not (self.path.exists() or self.earlier.exists()):
             return None
         header, arrays = self._read()
         if header.get("kind") != "checkpoint" or header.get("fingerprint") != self.fingerprint:

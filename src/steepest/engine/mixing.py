@@ -255,7 +255,7 @@ class LocalShards:
     def evidence(self, learner: MixableLearner) -> list[Array]:
         """In threads."""
         with self._pool() as pool:
-            return list(pool.map(lambda shard: learner.evidence(shard.read(Order(), 0)), self.shards))
+            return list(pool.map(lambda shard: learner.evidence(shard.in_file_order()), self.shards))
 
     def _pool(self) -> ThreadPoolExecutor:
         from concurrent.futures import ThreadPoolExecutor  # a slow import, which most fits do without

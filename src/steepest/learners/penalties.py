@@ -77,22 +77,22 @@ class Penalty:
     def value(self, w: Any) -> float:
         """R(w)."""
         size = np.abs(np.asarray(w, np.float64))
-        a, b = self._mixture()
+        a, b = self.mixture()
         if self.name == "lp":
             return float(np.sum(size**self.p)) / self.p
         if self.name in NORMS:
-            return float(np.sum(self._lengths(size)))
+            return float(np.sum(self.lengths(size)))
         return a * float(np.sum(size)) + b * 0.5 * float(np.sum(size**2))
 
     def gradient(self, w: Any) -> Array:
         """The gradient of R, with 0 for the derivative of |w| at w = 0; all the largest weights share that of max."""
         x: Array = np.asarray(w, np.float64)
         sign: Array = np.sign(x)
-        a, b = self._mixture()
+        a, b = self.mixture()
         if self.name == "lp":
             return sign * np.abs(x) ** (self.p - 1.0)
         if self.name in NORMS:
-            length = self._lengths(np.abs(x))
+            length = self.lengths(np.abs(x))
             if self.name == "norm2":
                 return x / np.where(length > 0, length, 1.0)
             largest = np.where((np.abs(x) == length) & (length > 0), sign, 0.0)
@@ -102,7 +102,7 @@ class Penalty:
     def dual_norm(self, g: Any) -> float:
         """The largest of g.w over all w of norm 1, of the output where that is largest: 2-norm, or 1-norm for max."""
         size = np.abs(np.asarray(g, np.float64))
-        each = size.sum(axis=0) if self.name == "max" else Penalty("norm2")._lengths(size)
+        each = size.sum(axis=0) if self.name == "max" else Penalty("norm2").lengths(size)
         return float(np.max(each, initial=0.0))
 
     def prox(self, w: Any, step: float | Array) -> Array:
@@ -116,7 +116,7 @@ class Penalty:
         simple = self if self.name != "lp" or self.p not in (1, 2) else self.for_stochastic()
         if simple.name == "lp":
             return _prox_lp(np.asarray(w, np.float64), step, self.p)
-        a, b = simple._mixture()
+        a, b = simple.mixture()
         return soft_threshold(w, step * a) / (1.0 + step * b)
 
     def contour(self, level: float = 1.0, n: int = 200) -> Array:
@@ -135,7 +135,7 @@ class Penalty:
         elif self.name in NORMS:
             return norm_contour(math.inf if self.name == "max" else 2.0, level, n)
         else:  # a r |d|_1 + b r^2 / 2 = level, by the form of the quadratic formula that also holds for b = 0
-            a, b = self._mixture()
+            a, b = self.mixture()
             linear = a * np.sum(size, axis=1)
             radius = 2.0 * level / (linear + np.sqrt(linear**2 + 2.0 * b * level))
         return direction * radius[:, None]
@@ -149,7 +149,7 @@ class Penalty:
         alpha = check_alpha(alpha)
         if l1_ratio is not None:
             return Penalty(self.name, l1_ratio, self.p).split(alpha)
-        a, b = self.for_stochastic()._mixture()
+        a, b = self.for_stochastic().mixture()
         return alpha * a, alpha * b
 
     def for_stochastic(self) -> Penalty:
@@ -168,7 +168,7 @@ class Penalty:
             )
         return Penalty("l1" if self.p == 1 else "l2")
 
-    def _lengths(self, size: Array) -> Array:
+    def lengths(self, size: Array) -> Array:
         """The norm of every output's weights, given their absolute values."""
         if self.name == "max":
             return np.asarray(np.max(size, axis=0, initial=0.0))
@@ -176,7 +176,7 @@ class Penalty:
         unit = np.where(largest > 0, largest, 1.0)  # against overflow of squares
         return np.asarray(unit * np.sqrt(np.sum((size / unit) ** 2, axis=0)))
 
-    def _mixture(self) -> tuple[float, float]:
+    def mixture(self) -> tuple[float, float]:
         """(a, b) with R = a sum |w| + b (1/2) sum w^2."""
         if self.name == "elasticnet":
             return self.l1_ratio, 1.0 - self.l1_ratio

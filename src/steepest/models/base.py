@@ -36,6 +36,7 @@ from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import refuse_bad_row
 from steepest.learners.waiting import finished
+from steepest.models.calibration import Calibration
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
 from steepest.parameters import at_least, choice, inside, whole
 
@@ -104,6 +105,7 @@ class Model:
     recipe_: dict[str, Any]
     n_iter_: int
     learner_: Any
+    calibration_: Calibration | None = None  # what rows that were held out have shown
     _target_names: list[Any] | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -253,6 +255,13 @@ class Model:
 
     def _use_held_out(self, rows: Source) -> None:
         """What rows that were held out of training are good for once it has ended."""
+
+    def _rows_apart(self, X: Any, y: Any, as_targets: Callable[[Any], Array]) -> Source:
+        """Rows that the model was not trained on, to measure it by: those of a source, or of arrays."""
+        self._check_fitted()
+        if isinstance(X, Source):
+            return self.hashed(X, learn=False)
+        return ArraySource(replace(self._chunk(X), y=as_targets(y)))
 
     def _learn_twice(self, settings: Any, source: Source, run: Run, seed: int, stopping: EarlyStopping) -> None:
         """The rule of two samples: learns from A until B gets no better, then as often from all rows."""
@@ -413,7 +422,7 @@ class Model:
     def adopt(self, learner: Any, history: History, source: Source) -> None:
         """Takes a learner that was fitted; names that follow from it are shown."""
         self._refuse_overflow(learner)
-        self.learner_ = learner
+        self.learner_, self.calibration_ = learner, None
         self.recipe_ = source.recipe
         self._target_names = self._names_of_targets(source)
         self.history_ = history
@@ -588,6 +597,8 @@ class Model:
             "target_names": self._target_names,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
+        if self.calibration_ is not None:
+            header["calibration"] = self.calibration_.as_dict()
         return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
 
     @classmethod
@@ -608,6 +619,8 @@ class Model:
         model.n_iter_ = int(header["n_iter"])
         if header["feature_names"]:
             model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+        if header.get("calibration") is not None:
+            model.calibration_ = Calibration.from_dict(header["calibration"])
         model._take_header(header)
         model._refresh()
         if model.kind == "regressor" and model._loss_name() not in LOSSES:

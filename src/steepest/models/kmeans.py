@@ -56,7 +56,7 @@ class KMeans(Model):
     tol : float or None
         Training stops when the loss improves by less than this share ("minibatch": for two epochs).
     init_size : int or "auto"
-        Rows among which the start is sought: by default three batches, or 30 rows a cluster if that is more.
+        Rows among which the start is sought: by default three batches, or 30 rows per cluster if that is more.
         "minibatch" takes the first ones and clusters them by "lloyd" before it goes on.
     shuffle : {"blocks", "rows", "once", "never"}
         Order of the rows in every epoch of "minibatch".
@@ -240,8 +240,8 @@ class KMeans(Model):
                 raise ParameterError(f"init={self.init!r} is not an array; give one, or {', '.join(STARTS)}") from None
         k = int(self.n_clusters)
         if given.ndim != 2 or len(given) != k or (n_features is not None and given.shape[1] != n_features):
-            wanted = f"({k}, {n_features})" if n_features is not None else f"({k}, features)"
-            raise ParameterError(f"init has shape {given.shape}, but {wanted} is needed: a row for each cluster")
+            needed = f"({k}, {n_features})" if n_features is not None else f"({k}, features)"
+            raise ParameterError(f"init has shape {given.shape}, but {needed} is needed: a row for each cluster")
         if not np.isfinite(given).all():
             raise ParameterError("init contains NaN or infinity; give finite centres")
         return given
@@ -327,7 +327,7 @@ class KMeans(Model):
         tags.transformer_tags = TransformerTags(preserves_dtype=[])
         return tags
 
-    # --------------------------------------------------------------------------------------------- looking inside
+    # --------------------------------------------------------------------------------------------- inspection
 
     @property
     def cluster_centers_(self) -> Array:

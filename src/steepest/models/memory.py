@@ -77,10 +77,10 @@ def parse_bytes(value: Any, name: str = "memory_budget") -> int:
     else:
         match = _SIZE.fullmatch(value) if isinstance(value, str) else None
         if match is None or match[2].lower() not in _UNITS:
-            raise ParameterError(f"{name}={value!r} is no size; give bytes, or a text such as '512MB' or '1.5GiB'")
+            raise ParameterError(f"{name}={value!r} is not a size; give bytes, or a text such as '512MB' or '1.5GiB'")
         size = float(match[1]) * _UNITS[match[2].lower()]
     if size < 1:
-        raise ParameterError(f"{name}={value!r} is no size; give at least some kilobytes, such as '64KB'")
+        raise ParameterError(f"{name}={value!r} is not a size; give at least some kilobytes, such as '64KB'")
     return int(size)
 
 
@@ -136,18 +136,18 @@ def _keep_wish(budget: int, choices: list[Need], n_bits: int) -> Need:
 
 
 def _choose_bits(budget: int, choices: list[Need], n_distinct: float | None) -> tuple[Need, int, str]:
-    wanted = MOST_BITS_UNSEEN
+    enough_bits = MOST_BITS_UNSEEN
     if n_distinct is not None:
-        wanted = min(max(LEAST_BITS, math.ceil(math.log2(max(n_distinct, 1) / ROOMY))), MOST_BITS)
+        enough_bits = min(max(LEAST_BITS, math.ceil(math.log2(max(n_distinct, 1) / ROOMY))), MOST_BITS)
     for need in choices:  # the more precise ones first, if they have room
         bits = need.largest_bits(budget)
         enough = bits >= LEAST_BITS and (n_distinct is None or n_distinct <= OVERFULL * (1 << bits))
         if need.settings.dtype == "float64":
-            enough = bits >= wanted
-        if bits >= wanted:
+            enough = bits >= enough_bits
+        if bits >= enough_bits:
             if n_distinct is None:
-                return need, wanted, "more are slow to visit"
-            return need, wanted, f"enough for the {n_distinct:,.0f} distinct features at most that the data has"
+                return need, enough_bits, "more are slow to visit"
+            return need, enough_bits, f"enough for the {n_distinct:,.0f} distinct features at most that the data has"
         if enough:
             return need, bits, "the most that fit"
     need = choices[-1]

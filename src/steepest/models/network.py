@@ -235,7 +235,7 @@ class NetworkModel(Model):
         NetworkLearner.check_state(known, state)
         return NetworkLearner.from_state(known, state)
 
-    # --------------------------------------------------------------------------------------------- looking inside
+    # --------------------------------------------------------------------------------------------- inspection
 
     @property
     def graph_(self) -> Graph:

@@ -151,7 +151,7 @@ class RBFModel(Model):
         RadialLearner.check_state(radial, state)
         return RadialLearner.from_state(radial, state)
 
-    # --------------------------------------------------------------------------------------------- looking inside
+    # --------------------------------------------------------------------------------------------- inspection
 
     def _refuse_overflow(self, learner: Any) -> None:
         super()._refuse_overflow(learner)

@@ -7,7 +7,7 @@ shows `book`, `several_targets` and `n_outputs` beside what every learner has.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -40,8 +40,6 @@ class Threshold:
 
 class Classifier(Model):
     """Labels from scores."""
-
-    calibration_: Calibration | None = None
 
     kind = "classifier"
     task = "classify"
@@ -112,7 +110,6 @@ class Classifier(Model):
         """Takes a learner that was fitted; classes have the type of the labels given."""
         if source.labels is not None:
             self._label_dtype = source.labels.dtype
-        self.calibration_ = None
         super().adopt(learner, history, source)
 
     def _by_output(self, values: Array) -> Array:
@@ -200,11 +197,7 @@ class Classifier(Model):
         X and y as for `fit`, or a source of labelled rows. `predict_proba` is calibrated from then on if that lowers
         the log loss by more than noise, and `predict_set` knows how often the model is wrong. Both are saved with it.
         """
-        self._check_fitted()
-        if isinstance(X, Source):
-            self._use_held_out(self.hashed(X, learn=False))
-        else:
-            self._use_held_out(ArraySource(replace(self._chunk(X), y=class_targets(y))))
+        self._use_held_out(self._rows_apart(X, y, class_targets))
         return self
 
     def _use_held_out(self, rows: Source) -> None:
@@ -249,7 +242,7 @@ class Classifier(Model):
     def threshold_for(
         self, X: Any, y: Any, *, precision: float | None = None, recall: float | None = None, label: Any = None
     ) -> Threshold:
-        """The probability from which on to predict `label` (default: the last class) for a wanted precision or recall.
+        """The probability from which on to predict `label` (default: the last class) for a given precision or recall.
 
         Of all thresholds that give the precision on these rows, the one with the highest recall; of all that give the
         recall, the one with the highest precision. Models without probabilities get a threshold of the score.
@@ -358,19 +351,6 @@ class Classifier(Model):
             metrics.add(coded.visited(coded.y) > 0, self._sets_of(scores), losses, weight)
         return metrics.result()
 
-    # ------------------------------------------------------------------------------------------------------ files
-
-    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        header, arrays = super()._file_parts()
-        if self.calibration_ is not None:
-            header["calibration"] = self.calibration_.as_dict()
-        return header, arrays
-
-    def _take_header(self, header: Mapping[str, Any]) -> None:
-        super()._take_header(header)
-        if header.get("calibration") is not None:
-            self.calibration_ = Calibration.from_dict(header["calibration"])
-
 
 class Regressor(Model):
     """Numbers from scores."""
@@ -378,7 +358,6 @@ class Regressor(Model):
     kind = "regressor"
     task = "regress"
     loss: Any
-    calibration_: Calibration | None = None
 
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory as a source, hashed if they are raw."""
@@ -402,11 +381,6 @@ class Regressor(Model):
         values = np.asarray(LOSSES[self._loss_name()].mean(scores))
         return values if self.learner_.several_targets else values[:, 0]
 
-    def adopt(self, learner: Any, history: History, source: Source) -> None:
-        """Takes a learner that was fitted."""
-        self.calibration_ = None
-        super().adopt(learner, history, source)
-
     def predict(self, X: Any, *, uncertainty: bool | float = False) -> Any:
         """Predicted targets.
 
@@ -422,11 +396,7 @@ class Regressor(Model):
 
         X and y as for `fit`, or a source of rows with targets. What is learned is saved with the model.
         """
-        self._check_fitted()
-        if isinstance(X, Source):
-            self._use_held_out(self.hashed(X, learn=False))
-        else:
-            self._use_held_out(ArraySource(replace(self._chunk(X), y=_real_targets(y))))
+        self._use_held_out(self._rows_apart(X, y, _real_targets))
         return self
 
     def _use_held_out(self, rows: Source) -> None:
@@ -452,17 +422,6 @@ class Regressor(Model):
             raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
         reach, middle = self.calibration_.reach(coverage), self.predict(X)
         return np.column_stack([middle - reach, middle + reach])
-
-    def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        header, arrays = super()._file_parts()
-        if self.calibration_ is not None:
-            header["calibration"] = self.calibration_.as_dict()
-        return header, arrays
-
-    def _take_header(self, header: Mapping[str, Any]) -> None:
-        super()._take_header(header)
-        if header.get("calibration") is not None:
-            self.calibration_ = Calibration.from_dict(header["calibration"])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² on these rows."""

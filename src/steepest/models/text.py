@@ -23,7 +23,7 @@ import numpy as np
 
 from steepest import model_file
 from steepest.data.chunk import Array
-from steepest.data.source import SHUFFLES, ArraySource, Order, Source
+from steepest.data.source import SHUFFLES, ArraySource, Source
 from steepest.data.store.row_store import store_rows
 from steepest.engine.history import History
 from steepest.errors import DataError, ParameterError
@@ -62,7 +62,7 @@ class LabelSurvey:
         self.n_columns = 0  # of a target with a 0/1 column for each label
         self.column_counts: Array = np.zeros(0)
         self.label_counts: dict[Any, float] = {}
-        for chunk in source.read(Order(), 0) if source is not None else ():
+        for chunk in source.in_file_order() if source is not None else ():
             if chunk.y is None:
                 raise DataError("the data holds no labels to learn; name their column")
             self._add(chunk.visited(chunk.y))
@@ -401,11 +401,7 @@ class TextClassifier(Classifier):
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
         """Divides scores by the temperature under which the labels of these texts, not learned, are most likely."""
-        self._check_fitted()
-        if isinstance(X, Source):
-            source = self.hashed(X, learn=False)
-        else:
-            source = ArraySource(replace(self._chunk(X), y=text_targets(y, self._target_names)[0]))
+        source = self._rows_apart(X, y, lambda labels: text_targets(labels, self._target_names)[0])
         self._calibrate(source)
         self._use_held_out(source)
         return self
@@ -426,10 +422,10 @@ class TextClassifier(Classifier):
     def _calibrate(self, source: Source) -> None:
         chunks = [self.learner_.code_for_scoring(chunk) for chunk in source]
         scores = [self.learner_.scores(chunk).astype(np.float64) for chunk in chunks]
-        wanted = [self.learner_.indicators(chunk.visited(chunk.y)) for chunk in chunks if chunk.y is not None]
+        indicators = [self.learner_.indicators(chunk.visited(chunk.y)) for chunk in chunks if chunk.y is not None]
         if not scores:
             raise DataError("there are no rows to calibrate on; give some that were not learned")
-        z, shares = np.concatenate(scores), np.concatenate(wanted)
+        z, shares = np.concatenate(scores), np.concatenate(indicators)
         self.temperature_ = 1.0 / best_sharpness(z, shares, self._is_softmax())
 
     def _is_softmax(self) -> bool:

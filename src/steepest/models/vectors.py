@@ -50,7 +50,7 @@ def read_vectors(path: str | Path, dim: int) -> tuple[list[str], Array]:
             vectors[number] = np.array(numbers, np.float32)
         except ValueError:
             other = len(numbers) != dim
-            fault = f"has {len(numbers)} numbers, not {dim}" if other else "holds something that is no number"
+            fault = f"has {len(numbers)} numbers, not {dim}" if other else "holds something that is not a number"
             raise DataError(f"{path}, line {number + 2}: {word!r} {fault}; take a complete copy") from None
         words.append(word)
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))

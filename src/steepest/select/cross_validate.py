@@ -1,6 +1,6 @@
 """Cross-validation: how well an estimator does on rows that it has not seen, measured k times.
 
-Rows are dealt to k folds by their stable numbers (see data/folds.py); each fold is measured by a model that learned
+Rows are put in k folds by their stable numbers (see data/folds.py); each fold is measured by a model that learned
 from the others. Folds run side by side in threads, each on its own, so the result does not depend on `n_jobs`.
 """
 
@@ -132,11 +132,11 @@ def cross_validate(
     n_folds = whole("folds", folds, 2)
     source = as_source(estimator, source_or_X, y, sample_weight, groups)
     rows = _look(estimator, source, _stratify(estimator, stratified, groups), groups)
-    dealt = assign_folds(rows, n_folds, int(random_state))
+    folds_of_rows = assign_folds(rows, n_folds, int(random_state))
     copies = [copy_of(estimator, random_state) for _ in range(n_folds)]
 
     def run(fold: int) -> dict[str, Any]:
-        return _run_fold(copies[fold], source, dealt, fold, rows.labels)
+        return _run_fold(copies[fold], source, folds_of_rows, fold, rows.labels)
 
     with ThreadPoolExecutor(min(threads(n_jobs), n_folds)) as pool:
         found = list(pool.map(run, range(n_folds)))

@@ -80,7 +80,7 @@ class Path:
         return self.column("alpha")
 
     def coef(self, number: int) -> Array:
-        """The weights at one place, one row an output."""
+        """The weights at one place, one row per output."""
         place = self.places[number]
         table = np.zeros(self.shape[0] * self.shape[1])
         table[place.at] = place.weights

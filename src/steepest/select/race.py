@@ -22,7 +22,7 @@ import numpy as np
 
 from steepest.data.chunk import concatenate
 from steepest.data.folds import refuse_reading_once
-from steepest.data.source import ArraySource, Order, Source
+from steepest.data.source import ArraySource, Source
 from steepest.engine.history import History
 from steepest.engine.loop import mean_loss
 from steepest.errors import DataError, ParameterError
@@ -417,8 +417,8 @@ def split_rows(
 
 
 def hold_rows(source: Source) -> ArraySource:
-    """All rows as one block, in the order in which they stand."""
-    chunks = list(source.read(Order(), 0))
+    """All rows as one block, in the order in which they are given."""
+    chunks = list(source.in_file_order())
     if not chunks or not sum(chunk.n_rows for chunk in chunks):
         raise DataError("the data holds no rows; nothing can be learned from it")
     if chunks[0].y is None:

@@ -20,7 +20,7 @@ import numpy as np
 from steepest.data.folds import survey_rows
 from steepest.data.groups import holdout_groups, sample_groups
 from steepest.data.raw import is_raw
-from steepest.data.source import Order, Source
+from steepest.data.source import Source
 from steepest.data.store.cache import CachedSource
 from steepest.errors import DataError, ParameterError
 from steepest.learners.batch.solvers import BATCH_SOLVERS
@@ -223,7 +223,7 @@ class _Search:
         self.ranks = estimator.kind == "ranker"
         self.train, self.test = (holdout_groups if self.ranks else type(bare).holdout)(bare, holdout, seed)
         held = (
-            sum(chunk.n_rows for chunk in self.test.read(Order(), 0)) if self.ranks else len(survey_rows(self.test).ids)
+            sum(chunk.n_rows for chunk in self.test.in_file_order()) if self.ranks else len(survey_rows(self.test).ids)
         )
         self.n_train = self.n_all - held
         if self.ranks and not 0 < held < self.n_all:
@@ -254,7 +254,7 @@ class _Search:
         best = min(last, key=lambda trial: (trial.score, trial.number))
         if not math.isfinite(best.score):
             raise ParameterError(
-                f"no trial gave a usable model; the first said: {last[0].note or 'the loss is no number'}"
+                f"no trial gave a usable model; the first said: {last[0].note or 'the loss is not a number'}"
             )
         model = self._model(best.changes)
         if refit:

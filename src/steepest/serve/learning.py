@@ -222,7 +222,7 @@ class OnlineLearner:
         tasks = [task for task in group if task.future is not None]
         loop = tasks[0].future.get_loop() if tasks and tasks[0].future is not None else None
 
-        def settle() -> None:
+        def deliver() -> None:
             self.n_waiting -= len(tasks)
             for task in tasks:
                 if task.future is None or task.future.done():
@@ -234,7 +234,7 @@ class OnlineLearner:
 
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended; the rows are safe all the same
-                loop.call_soon_threadsafe(settle)
+                loop.call_soon_threadsafe(deliver)
 
     # -------------------------------------------------------------------------------------------------------- watching
 

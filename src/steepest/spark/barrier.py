@@ -185,7 +185,7 @@ def _addresses(context: Any) -> tuple[str, str]:
 
 def slots(session: Any) -> int:
     """How many tasks can run at once, as Spark counts it before a barrier stage."""
-    java = session.sparkContext._jsc.sc()
+    java = session.sparkContext._jsc.sc()  # noqa: SLF001, pyspark has no public way there
     return int(java.maxNumConcurrentTasks(java.resourceProfileManager().defaultResourceProfile()))
 
 

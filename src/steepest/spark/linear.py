@@ -123,7 +123,7 @@ SHAPE = " shape"
 
 
 def packed(state: Mapping[str, Array]) -> Answer:
-    """A state to be sent: of tables that are mostly zeros the other entries, which is exact and stands by itself.
+    """A state to be sent: of tables that are mostly zeros the other entries, which is exact and complete by itself.
 
     A task may run anywhere, so it cannot be sent the difference from what an earlier one had.
     """

@@ -58,7 +58,7 @@ class _Pipeline(Generic[Item, Result]):
         self._changed = threading.Condition()
         self._made: dict[int, Result | _Failure] = {}
         self._n_taken = self._n_given = 0
-        self._closed = False  # no more items: they ended, failed, or nobody wants them
+        self._closed = False  # no more items: they ended, failed, or nobody needs them
 
     def work(self) -> None:
         """What each thread does."""
@@ -117,7 +117,7 @@ class _Pipeline(Generic[Item, Result]):
             del made
 
     def stop(self) -> None:
-        """Nobody wants any more."""
+        """No more results are needed."""
         with self._changed:
             self._closed = True
             self._made.clear()

@@ -18,7 +18,7 @@ from steepest.errors import DataError, ParameterError
 from steepest.kernels import parse_libsvm
 
 # What zero_based="auto" is inferred from.
-LOOK_BYTES = 1 << 20
+HEAD_BYTES = 1 << 20
 MAX_FEATURES = 2**31 - 1
 
 _FAULTS = {
@@ -104,7 +104,7 @@ class LibsvmSource(LineSource):
     def prepare(self) -> None:
         """Infers whether indices count from 0."""
         if self._base["zero_based"] == "auto":
-            head = next(filter(None, (file.head(LOOK_BYTES) for file in self.files)), b"")
+            head = next(filter(None, (file.head(HEAD_BYTES) for file in self.files)), b"")
             indices = parse_libsvm([_whole_lines(head)], zero_based=True, with_labels=False, skip_bad=True)[1]
             self._base["zero_based"] = bool((indices == 0).any())
 
@@ -137,4 +137,4 @@ def read_lines(text: bytes, zero_based: bool, n_features: int | None) -> Chunk:
 def _whole_lines(head: bytes) -> bytes:
     """Without the last line, which may be cut, unless it is all there is: then without its last entry."""
     stop = head.rfind(b"\n") + 1 or head.rfind(b" ") + 1
-    return head[:stop] if len(head) >= LOOK_BYTES else head
+    return head[:stop] if len(head) >= HEAD_BYTES else head

@@ -133,9 +133,10 @@ class RatingsSource(Source):
 class RatingsInMemory(RatingsSource):
     """Ratings that are arrays already."""
 
-    def __init__(self, chunk: RatingsChunk, chunk_rows: int = 1 << 22) -> None:
+    def __init__(self, chunk: RatingsChunk, chunk_rows: int = 1 << 22, shape: tuple[int, int] | None = None) -> None:
         self.chunk = chunk
         self.chunk_rows = chunk_rows
+        self.shape = shape  # of the matrix whose known cells these are
         self.n_rows = chunk.n_rows
 
     def batches(self) -> Iterator[RatingsChunk]:

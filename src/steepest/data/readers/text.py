@@ -25,7 +25,7 @@ from steepest.parameters import choice
 STYLES = ("auto", "tab", "fasttext", "plain")
 PREFIX = b"__label__"
 # What style="auto" and multi_label="auto" are inferred from.
-LOOK_BYTES = 1 << 20
+HEAD_BYTES = 1 << 20
 _TAB, _NEWLINE, _RETURN, _SPACE = b"\t\n\r "
 _SHOWN_BYTES = 60
 
@@ -186,7 +186,7 @@ class TextSource(LineSource, RawSource):
 
     def _infer_form(self) -> None:
         form, name = self._form, self.describe()
-        head = next(filter(None, (file.head(LOOK_BYTES) for file in self.files)), b"")
+        head = next(filter(None, (file.head(HEAD_BYTES) for file in self.files)), b"")
         lines = [line for line in head.split(b"\n") if line.strip()]
         if form.style == "auto" and not lines and self.with_labels:
             raise self.no_rows()

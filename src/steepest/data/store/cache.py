@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Self
 
@@ -273,7 +273,7 @@ def _files(source: dict[str, Any]) -> list[list[Any]]:
 def _build(parent: Source, path: str, fingerprint: dict[str, Any], encoder: Any) -> None:
     if any(os.path.exists(path) and os.path.samefile(path, file[0]) for file in _files(fingerprint["source"])):
         raise DataError(f"the cache {path} would overwrite the data; choose another name")
-    with row_file.writing(path) as writer, closing(_chunks(parent)) as chunks:
+    with row_file.writing(path) as writer, closing(parent.in_file_order()) as chunks:
         recorder = FileRecorder(writer)
         for chunk in chunks:
             recorder.add(chunk)
@@ -293,7 +293,3 @@ def _build(parent: Source, path: str, fingerprint: dict[str, Any], encoder: Any)
                 "skipped": {"n": parent.skipped.n, "examples": parent.skipped.examples},
             }
         )
-
-
-def _chunks(source: Source) -> Generator[Chunk, None, None]:
-    yield from source.read(Order(), 0)

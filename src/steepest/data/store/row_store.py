@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -84,7 +84,7 @@ class StoredSource(Derived):
         columns = TemporaryColumns()
         recorder = Recorder(columns)
         try:
-            with closing(_chunks(self.parent)) as chunks:
+            with closing(self.parent.in_file_order(only_read=True)) as chunks:
                 for chunk in chunks:
                     recorder.add(chunk)
                     if recorder.n_entries > MOST_ENTRIES or recorder.n_rows > MOST_ROWS:
@@ -97,11 +97,6 @@ class StoredSource(Derived):
         self._columns = columns
         rows = StoredRows.of(columns.finish(), recorder.n_features)
         return ArraySource(rows.block, chunk_rows=max(1, CHUNK_ENTRIES * rows.n_rows // max(1, rows.n_entries)))
-
-
-def _chunks(source: Source) -> Generator[Chunk, None, None]:
-    """All rows in the order of the files; whoever stops reads no more of them."""
-    yield from source.read(Order(only_read=True), 0)
 
 
 class TemporaryColumns:

@@ -17,7 +17,7 @@ import numpy as np
 from steepest.data.files.blocks import Block, Paths, TextFile, open_files
 from steepest.data.tables.arrow_arrays import arrow, plain_memory
 from steepest.data.tables.roles import Schema, make_roles, require
-from steepest.data.tables.table_lines import LOOK_BYTES, Line, Syntax, TableSource
+from steepest.data.tables.table_lines import HEAD_BYTES, Line, Syntax, TableSource
 from steepest.errors import DataError, ParameterError
 
 # What a missing value may be written as.
@@ -120,14 +120,14 @@ class CsvSyntax(Syntax):
         if self.options["delimiter"] == "auto":
             self.options["delimiter"] = _delimiter(head.lstrip(b"\r\n").split(b"\n", 1)[0])
         if self.options["newlines_in_values"] == "auto":
-            lines = head.split(b"\n")[: None if len(head) < LOOK_BYTES else -1]
+            lines = head.split(b"\n")[: None if len(head) < HEAD_BYTES else -1]
             self.options["newlines_in_values"] = b'"' in head and any(line.count(b'"') % 2 for line in lines)
         used = self.schema.choose(self._header_of(file).names, file.name)
         guessed = self._guess(head, file, used)
         self.schema.types = {name: self.fixed_type(name, guessed.get(name, "string")) for name in used}
 
     def _guess(self, head: bytes, file: TextFile, used: list[str]) -> dict[str, str]:
-        body = head if len(head) < LOOK_BYTES else head[: head.rfind(b"\n") + 1]
+        body = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
         body = body[self._header_of(file).n_bytes :].decode("utf-8", "replace").encode()
         if not body.strip():
             return {}
@@ -163,7 +163,7 @@ class CsvSyntax(Syntax):
         return self._headers[file.position]
 
     def _read_header(self, file: TextFile) -> _Header:
-        head = file.head(LOOK_BYTES)
+        head = file.head(HEAD_BYTES)
         lines = head.splitlines(keepends=True)
         reader = csv.reader((line.decode("utf-8", "replace") for line in lines), delimiter=self.options["delimiter"])
         first = next((record for record in reader if record), [])

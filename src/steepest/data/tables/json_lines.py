@@ -9,7 +9,7 @@ from typing import Any
 from steepest.data.files.blocks import Paths, TextFile, open_files
 from steepest.data.tables.arrow_arrays import arrow, plain_memory
 from steepest.data.tables.roles import Schema, as_labels, is_list, make_roles
-from steepest.data.tables.table_lines import LOOK_BYTES, Line, Syntax, TableSource
+from steepest.data.tables.table_lines import HEAD_BYTES, Line, Syntax, TableSource
 from steepest.errors import DataError
 from steepest.kernels import is_utf8
 
@@ -71,7 +71,7 @@ class JsonSyntax(Syntax):
         """Keys and types."""
         if head.lstrip().startswith(b"["):
             raise DataError(f"{file.name} is one JSON array; write one object per line")
-        lines = head.split(b"\n") if len(head) < LOOK_BYTES else head.split(b"\n")[:-1] or [head]
+        lines = head.split(b"\n") if len(head) < HEAD_BYTES else head.split(b"\n")[:-1] or [head]
         types: dict[str, str] = {}
         for line in lines:
             for name, value in (_json_object(line) or {}).items():

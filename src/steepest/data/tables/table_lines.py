@@ -27,7 +27,7 @@ from steepest.data.tables.roles import Schema, labels_in
 from steepest.errors import DataError
 
 # What types and delimiters are inferred from.
-LOOK_BYTES = 1 << 20
+HEAD_BYTES = 1 << 20
 # Blocks that a sample is taken from where they come one after the other.
 SAMPLED_STREAM = 16
 
@@ -154,7 +154,7 @@ class TableSource(LineSource, RawSource):
         schema = self.schema
         with schema.turn:
             if not schema.inferred:
-                heads = ((file.head(LOOK_BYTES), file) for file in self.files)
+                heads = ((file.head(HEAD_BYTES), file) for file in self.files)
                 first = next(((head, file) for head, file in heads if head.strip()), None)
                 if first is None:
                     raise self.no_rows()

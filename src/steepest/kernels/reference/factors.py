@@ -69,7 +69,7 @@ def factor_sgd(
 ) -> float:
     """One visit of each entry; the sum of losses before learning."""
     padded, total = tables[0].shape[1] - TAIL, 0.0
-    loss = c["loss"]  # with `value` and `slope`, as in learners.losses
+    loss = c["loss"]  # with `value` and `gradient`, as in learners.losses
     for t in range(len(users)):
         p, q = tables[0][users[t]], tables[1][items[t]]
         weight = 1.0 if weights is None else weights[t]

@@ -58,5 +58,5 @@ def softmax(scores: Array, classes: Array, factor: Array) -> tuple[Array, Array]
     """(loss of each row, its gradients times the row's factor)."""
     e = np.exp(scores - scores.max(axis=1, keepdims=True))
     p = e / e.sum(axis=1, keepdims=True)
-    wanted = np.eye(scores.shape[1])[classes]
-    return -np.log((p * wanted).sum(axis=1)), (p - wanted) * factor[:, None]
+    targets = np.eye(scores.shape[1])[classes]
+    return -np.log((p * targets).sum(axis=1)), (p - targets) * factor[:, None]

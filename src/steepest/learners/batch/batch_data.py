@@ -20,7 +20,7 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, concatenate
-from steepest.data.source import ArraySource, Order, Source
+from steepest.data.source import ArraySource, Source
 from steepest.data.store.row_store import room_for_entries
 from steepest.errors import DataError
 from steepest.learners.batch.columns_in_use import ColumnsInUse
@@ -42,10 +42,7 @@ class BatchData:
         self.columns: Slots | None = None  # the columns in use, if the solver sees only those
         self.n_features = 0  # columns that the solver sees
         self._survey(compact=compact)
-        self.stored = [self._coded(chunk) for chunk in self._read()] if self._fits() else None
-
-    def _read(self) -> Iterator[Chunk]:
-        yield from self.source.read(Order(), 0)
+        self.stored = [self._coded(chunk) for chunk in self.source.in_file_order()] if self._fits() else None
 
     def _fits(self) -> bool:
         """Whether coded rows are kept: arrays are there already, and half of what a row store holds fits besides it."""
@@ -59,7 +56,7 @@ class BatchData:
         learner, balanced = self.learner, self.learner.settings.class_weight == "balanced"
         counts: dict[object, float] = {}
         in_use = ColumnsInUse()
-        for chunk in self._read():
+        for chunk in self.source.in_file_order():
             self.n_rows += chunk.n_rows
             rows = chunk.row_numbers
             lengths = chunk.indptr[rows + 1] - chunk.indptr[rows]
@@ -107,7 +104,7 @@ class BatchData:
     def passes(self) -> Iterator[tuple[int, Chunk]]:
         """(number of the first row, chunk) with coded targets."""
         start = 0
-        for chunk in self.stored if self.stored is not None else map(self._coded, self._read()):
+        for chunk in self.stored if self.stored is not None else map(self._coded, self.source.in_file_order()):
             yield start, chunk
             start += chunk.n_rows
 

@@ -138,10 +138,10 @@ class KMeansLearner(Resumable):
         parts = [KMeansLearner.from_state(self.settings, state).finished() for state in states]
         merged = parts[0].clone()
         for part in parts[1:]:
-            merged._grow(part.n_features)
+            merged.grow(part.n_features)
             centres = _as_chunk(part.centres().as_array(), merged.n_features, part.count)
             labels, _ = merged.centres().nearest(centres)
-            merged._add(centres, labels)
+            merged.add_rows(centres, labels)
             merged.rows_learned += part.rows_learned
         return merged
 
@@ -182,7 +182,7 @@ class KMeansLearner(Resumable):
     def from_clustering(cls, settings: KMeansSettings, found: Clustering, columns: Array, n_features: int) -> Any:
         """The learner that goes on from what Lloyd's algorithm found, on columns that were numbered anew."""
         learner = cls(settings, n_features)
-        learner._grow(n_features)
+        learner.grow(n_features)
         learner._adopt(found, columns)
         learner.rows_learned = len(found.labels)
         return learner
@@ -232,7 +232,7 @@ class KMeansLearner(Resumable):
         return min(self.settings.batch_size, most)
 
     def _learn(self, rows: Chunk, progress: Progress) -> None:
-        self._grow(self.n_features)
+        self.grow(self.n_features)
         if not self.started:
             refuse_bad_rows(rows)
             self._start(rows.packed(), progress)
@@ -243,14 +243,15 @@ class KMeansLearner(Resumable):
     def _learn_batch(self, rows: Chunk, progress: Progress) -> None:
         labels, squares = self.centres().nearest(rows, self.n_threads)
         weight = weights_of(rows)
-        self._add(rows, labels)
+        self.add_rows(rows, labels)
         self.recent += np.bincount(labels, weight, minlength=self.settings.k)
         self.rows_since_check += rows.n_rows
         progress.add(Progress(rows.n_rows, float(weight.sum()), float(weight @ squares)))
         if self.rows_since_check >= PATIENT_ROWS * self.settings.k:
             self._move_idle_centres(rows, squares * (weight > 0), progress)
 
-    def _add(self, rows: Chunk, labels: Array) -> None:
+    def add_rows(self, rows: Chunk, labels: Array) -> None:
+        """Adds rows to the sums of their clusters."""
         self._to_sums()
         done = kernels.kmeans_add(rows.as_rows(), labels, self.table, self.count, self.square, self.n_threads)
         if done < rows.n_rows:
@@ -262,7 +263,7 @@ class KMeansLearner(Resumable):
         for c, visit in zip(idle.tolist(), farthest.tolist(), strict=False):
             if squares[visit] > 0:
                 self.count[c] = 0.0  # the next row that is added clears what was there
-                self._add(rows.span(visit, visit + 1), np.array([c], np.int32))
+                self.add_rows(rows.span(visit, visit + 1), np.array([c], np.int32))
                 progress.events.append(
                     f"cluster {c} had no rows among {self.rows_since_check:,} and was moved to one far from its centre"
                 )
@@ -291,7 +292,7 @@ class KMeansLearner(Resumable):
     def _begin(self, start: Array) -> None:
         """Centres given as columns; no row is seen yet."""
         self.n_features = len(start)
-        self._grow(self.n_features)
+        self.grow(self.n_features)
         self.table[: self.n_features, : self.settings.k] = start
         self._measure_squares()
         self.started = True
@@ -300,7 +301,7 @@ class KMeansLearner(Resumable):
         k = self.settings.k
         self.square = np.einsum("jc,jc->c", self.table[:, :k], self.table[:, :k], dtype=np.float64)
 
-    def _grow(self, n_features: int) -> None:
+    def grow(self, n_features: int) -> None:
         """Room for features that appear for the first time, half as many more than needed when it must be made."""
         have = len(self.table)
         if n_features > have:

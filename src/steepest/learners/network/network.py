@@ -112,11 +112,11 @@ class NetworkLearner(TargetLearner):
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); each row's bits are its own, so results are bit-identical for threads."""
-        return self._finished()._scores(chunk, n_threads)
+        return self.finished().scores_of(chunk, n_threads)
 
     def merge(self, states: Sequence[State]) -> NetworkLearner:
         """The mean of several learners' arrays, each counted by the rows it has seen."""
-        parts = [NetworkLearner.from_state(self.settings, state)._finished().clone() for state in states]
+        parts = [NetworkLearner.from_state(self.settings, state).finished().clone() for state in states]
         seen = np.array([float(part.rows_learned) for part in parts])
         shares = seen / seen.sum() if seen.sum() > 0 else np.full(len(parts), 1 / len(parts))
         merged = parts[0]
@@ -209,7 +209,7 @@ class NetworkLearner(TargetLearner):
 
     # ------------------------------------------------------------------------------------------- what was learned
 
-    def _finished(self) -> NetworkLearner:
+    def finished(self) -> NetworkLearner:
         """This learner if nothing waits, else a copy that has learned the waiting rows."""
         if self._shown is None:
             self._shown = finished(self)
@@ -217,7 +217,7 @@ class NetworkLearner(TargetLearner):
 
     def parameters(self) -> dict[str, Array]:
         """Weights by edge ("x>h1"), biases ("bias h1") and widths ("gamma h1") as they would predict."""
-        shown, moments = self._finished(), ("first ", "second ", "stamp ", "clock")
+        shown, moments = self.finished(), ("first ", "second ", "stamp ", "clock")
         return {
             name: paid_weights(shown.settings, shown.arrays, name)[: shown.n_features]
             if name.startswith(f"{INPUT}>")
@@ -262,7 +262,7 @@ class NetworkLearner(TargetLearner):
         if s.l1 == 0 and s.l2 == 0:
             return 0.0
         total = 0.0
-        shown = self._finished()
+        shown = self.finished()
         for name in self.penalised if shown.arrays else ():
             exact = paid_weights(s, shown.arrays, name).astype(np.float64)
             total += s.l1 * float(np.abs(exact).sum()) + 0.5 * s.l2 * float(np.square(exact).sum())
@@ -380,7 +380,8 @@ class NetworkLearner(TargetLearner):
                     gradients[f"{source}>{name}"] = product(h, gradient, transposed=True, n_threads=self.n_threads)
         return gradients
 
-    def _scores(self, chunk: Chunk, n_threads: int) -> Array:
+    def scores_of(self, chunk: Chunk, n_threads: int) -> Array:
+        """Scores from the weights as they are now."""
         out = np.zeros((chunk.n_rows, self.n_outputs))
         if not self.arrays:
             return out

@@ -98,8 +98,8 @@ class RadialLearner(TargetLearner):
         weight = self.targets.weigh(rows, coded)
         share = np.ones(len(y)) if weight is None else weight
         self._grow_outputs()
-        distances = self._distances(rows)
-        losses = 0.5 * np.square(self._voted(distances, self._solved_earlier()) - y).sum(axis=1)
+        distances = self.distances_of(rows)
+        losses = 0.5 * np.square(self.vote(distances, self._solved_earlier()) - y).sum(axis=1)
         for number, gamma in enumerate(self.gammas):
             self._add(number, np.exp(-gamma * distances), y, share)
         self.square += float((share[:, None] * y**2).sum())
@@ -111,7 +111,7 @@ class RadialLearner(TargetLearner):
     def _solved_earlier(self) -> tuple[int, Array] | None:
         """A solution from before these rows; solved anew whenever the rows have doubled, because solving costs most."""
         if self.weight and (self._earlier is None or self.rows_learned >= 2 * self._earlier_rows):
-            self._earlier, self._earlier_rows = self._solution(), self.rows_learned
+            self._earlier, self._earlier_rows = self.solve(), self.rows_learned
         return self._earlier
 
     def _add(self, number: int, h: Array, y: Array, share: Array) -> None:
@@ -129,11 +129,11 @@ class RadialLearner(TargetLearner):
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Scores, shape (rows, outputs)."""
         learner = finished(self)
-        solved = learner._solution() if learner.weight else None
+        solved = learner.solve() if learner.weight else None
         out = np.zeros((chunk.n_rows, self.n_outputs))
         for start in range(0, chunk.n_rows, BLOCK_ROWS):
             rows = chunk.span(start, min(start + BLOCK_ROWS, chunk.n_rows))
-            out[start : start + BLOCK_ROWS] = learner._voted(learner._distances(rows), solved)
+            out[start : start + BLOCK_ROWS] = learner.vote(learner.distances_of(rows), solved)
         return out
 
     def merge(self, states: Sequence[State]) -> RadialLearner:
@@ -189,14 +189,14 @@ class RadialLearner(TargetLearner):
 
     def weights(self) -> tuple[Array, Array]:
         """(votes of shape (units, outputs), bias)."""
-        solution = finished(self)._solution()[1]
+        solution = finished(self).solve()[1]
         k = len(self.centres)
         return solution[:k], solution[k:].ravel() if len(solution) > k else np.zeros(self.n_outputs)
 
     @property
     def gamma(self) -> float:
         """The width in use."""
-        return float(self.gammas[finished(self)._solution()[0]])
+        return float(self.gammas[finished(self).solve()[0]])
 
     @property
     def step_size(self) -> float:
@@ -234,7 +234,7 @@ class RadialLearner(TargetLearner):
         self.square = self.weight * width if self.settings.task == "classify" else self.square
         self._earlier = None
 
-    def _distances(self, rows: Chunk) -> Array:
+    def distances_of(self, rows: Chunk) -> Array:
         """|x - w_k|^2, shape (rows, units)."""
         dense, used = np.zeros((rows.n_rows, rows.n_features)), np.zeros(rows.n_features, np.uint8)
         done = kernels.network_densify(rows.as_rows(), dense, used)
@@ -246,7 +246,8 @@ class RadialLearner(TargetLearner):
             known = np.ascontiguousarray(np.pad(known, ((0, 0), (0, self.n_features - known.shape[1]))))
         return np.asarray(np.maximum(own - 2 * product(known, np.ascontiguousarray(self.centres.T)), 0))
 
-    def _voted(self, distances: Array, solved: tuple[int, Array] | None) -> Array:
+    def vote(self, distances: Array, solved: tuple[int, Array] | None) -> Array:
+        """Scores from the distances of rows to all centres, by the votes of a solution."""
         if solved is None:
             return np.zeros((len(distances), self.n_outputs))
         number, solution = solved
@@ -262,7 +263,7 @@ class RadialLearner(TargetLearner):
         rows = Chunk(empty, np.zeros(0, np.int32), np.zeros(0, np.float32), 0, self.centre_targets)
         return np.ascontiguousarray(self._signs(self.targets.code(rows)))
 
-    def _solution(self) -> tuple[int, Array]:
+    def solve(self) -> tuple[int, Array]:
         """(which gamma, votes and bias), with the least leave-one-out error."""
         if self._solved is None:
             if self.settings.votes == "fixed":
