@@ -8,7 +8,8 @@ rows held back (Lou, Caruana, Gehrke and Hooker, "Accurate intelligible models w
 rank pairs alike). The best pairs are taken if the whole model with them is better on the rows held back.
 
 A number that stays the same over a long stretch of the file, and varies elsewhere, has changed its meaning there: bends
-or crosses would learn the stretch, so it stays a line. Half of the rows held back are neighbours in stretches, half are
+or crosses would learn the stretch, so it stays a line. So does one that rises or falls along the whole file, such as a
+date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. Half of the rows held back are neighbours in stretches, half are
 scattered; what is taken must be better on both. Left out: texts, which have words enough, and models of many classes.
 """
 
@@ -35,6 +36,7 @@ from steepest.learners.linear.linear_settings import LinearSettings
 LEAST_ROWS = 200  # of a sample, below which nothing is decided
 ALPHA = 1e-4
 LONG_STRETCH = 0.1  # of the rows, with one value throughout
+ALONG = 0.99  # of the rank correlation with the number of the row that a sorted column would have
 FEW_VALUES = 32  # a number with no more is a code: long stretches of one are nothing unusual
 MOST_PAIRS = 10
 MOST_CROSSED = 40  # columns whose pairs are tried
@@ -148,7 +150,7 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     if task == "classify" and len(distinct(y[~sample.held])) < len(distinct(y)):
         return Shape()
     shape = Shape()
-    steady = [column for column in columns if hasher.knots is True or not _has_stretch(sample, column)]
+    steady = [column for column in columns if hasher.knots is True or not _has_trend(sample, column)]
     chunk = sample.encoded(columns)
     learner, loss = sample.fitted(chunk)
     if hasher.knots is not False and any(len(column.candidates) > 2 for column in steady):
@@ -161,7 +163,7 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
             columns, chunk, learner, loss = bent, bent_chunk, bent_learner, bent_loss
         names = {column.name for column in steady}
         if odd := [column.name for column in columns if column.name not in names]:
-            shape.events.append(f"kept as lines, since they have one value over a long stretch: {', '.join(odd)}")
+            shape.events.append(f"kept as lines, since they have one value over a long stretch or rise or fall along the file: {', '.join(odd)}")
     if most_pairs and len(steady) > 1:
         _add_pairs(shape, sample, columns, {column.name for column in steady}, (chunk, learner, loss), most_pairs)
     return shape
@@ -172,16 +174,22 @@ def _about_bends(names: Sequence[str], line: float, bent: float) -> str:
     return f"numbers bend at knots ({shown}): loss on rows held back {bent:.5g}, {line:.5g} with lines"
 
 
-def _has_stretch(sample: _Sample, column: Column) -> bool:
-    """Whether a number of many values has one of them over a long stretch of the rows."""
-    if column.kind != NUMBER or column.distinct <= FEW_VALUES:
+def _has_trend(sample: _Sample, column: Column) -> bool:
+    """Whether a number rises or falls along the rows, or has many values but one of them over a long stretch."""
+    if column.kind != NUMBER or column.distinct <= 2:
         return False
     line = sample.encoded([replace(column, knots=())])
     lengths = np.diff(line.indptr)
     values = np.zeros(len(lengths))
     values[lengths > 0] = line.values[line.indptr[:-1][lengths > 0]]
-    starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
-    return bool(np.diff(starts).max() > LONG_STRETCH * len(values))
+    if column.distinct > FEW_VALUES:
+        starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
+        if np.diff(starts).max() > LONG_STRETCH * len(values):
+            return True
+    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    rows = np.arange(len(values)) - (len(values) - 1) / 2
+    return bool(abs(ranks[codes] @ rows) > ALONG * (np.repeat(ranks, counts) @ rows) > 0)
 
 
 def _add_pairs(
