@@ -9,8 +9,9 @@ rank pairs alike). The best pairs are taken if the whole model with them is bett
 
 A number that stays the same over a long stretch of the file, and varies elsewhere, has changed its meaning there: bends
 or crosses would learn the stretch, so it stays a line. So does one that rises or falls along the whole file, such as a
-date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. Half of the rows held back are neighbours in stretches, half are
-scattered; what is taken must be better on both. Left out: texts, which have words enough, and models of many classes.
+date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. Half of the rows held
+back are neighbours in stretches, half are scattered; what is taken must be better on both. Left out: texts, which have
+words enough, and models of many classes.
 """
 
 from __future__ import annotations
@@ -163,7 +164,8 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
             columns, chunk, learner, loss = bent, bent_chunk, bent_learner, bent_loss
         names = {column.name for column in steady}
         if odd := [column.name for column in columns if column.name not in names]:
-            shape.events.append(f"kept as lines, since they have one value over a long stretch or rise or fall along the file: {', '.join(odd)}")
+            why = "they have one value over a long stretch, or rise or fall along the file"
+            shape.events.append(f"kept as lines, since {why}: {', '.join(odd)}")
     if most_pairs and len(steady) > 1:
         _add_pairs(shape, sample, columns, {column.name for column in steady}, (chunk, learner, loss), most_pairs)
     return shape

@@ -4,8 +4,8 @@ Rules, in this order. Truth values and yes/no: category. Numbers: dates if the n
 and codes by their name (category if values repeat, id if they do not); ids if no two of many rows agree where chance
 would bring them together; else number. Strings: numbers as people write them, dates, lists of values between the same
 separator, texts (a space on average, or long values with some punctuation), ids (almost all different), else category,
-whose parts count too where `_`, `-` or `/` join them. A column with one value in all rows, or in none, is constant. Small samples
-(below FEW_ROWS) leave nothing out. The user's word goes before all rules.
+whose parts count too where `_`, `-` or `/` join them. A column with one value in all rows, or with
+none at all, is constant. Small samples (below FEW_ROWS) leave nothing out. The user's word goes before all rules.
 """
 
 from __future__ import annotations
