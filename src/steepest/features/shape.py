@@ -8,8 +8,10 @@ rows held back (Lou, Caruana, Gehrke and Hooker, "Accurate intelligible models w
 rank pairs alike). The best pairs are taken if the whole model with them is better on the rows held back.
 
 A number that stays the same over a long stretch of the file, and varies elsewhere, has changed its meaning there: bends
-or crosses would learn the stretch, so it stays a line. Rows are held back in stretches, since neighbours are often
-alike. Left out: texts, which have words enough, and models of many classes.
+or crosses would learn the stretch, so it stays a line. So does one that rises or falls along the whole file, such as a
+date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. Half of the rows held
+back are neighbours in stretches, half are scattered; what is taken must be better on both. Left out: texts, which have
+words enough, and models of many classes.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from steepest.data.tables.columns import NUMBER, TEXT
 from steepest.features.columns import Column
 from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.objective import Objective
-from steepest.learners.batch.strength import held_out_parts, solve
+from steepest.learners.batch.strength import held_in_stretches, held_scattered, solve
 from steepest.learners.labels import distinct
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
@@ -35,6 +37,7 @@ from steepest.learners.linear.linear_settings import LinearSettings
 LEAST_ROWS = 200  # of a sample, below which nothing is decided
 ALPHA = 1e-4
 LONG_STRETCH = 0.1  # of the rows, with one value throughout
+ALONG = 0.99  # of the rank correlation with the number of the row that a sorted column would have
 FEW_VALUES = 32  # a number with no more is a code: long stretches of one are nothing unusual
 MOST_PAIRS = 10
 MOST_CROSSED = 40  # columns whose pairs are tried
@@ -55,6 +58,26 @@ class Shape:
     events: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Mean losses on rows held back: all, those in stretches, those scattered."""
+
+    mean: float
+    stretches: float
+    scattered: float
+
+    @classmethod
+    def of(cls, losses: Array, stretches: Array, scattered: Array) -> Losses:
+        """From the loss of each row and the masks of both kinds."""
+        return cls(float(losses.mean()), float(losses[stretches].mean()), float(losses[scattered].mean()))
+
+    def better_than(self, other: Losses, least: float = 0.0) -> bool:
+        """Whether all three are less, by a share of the other's."""
+        share = 1 - least
+        scattered = self.scattered < share * other.scattered
+        return self.mean < share * other.mean and self.stretches < share * other.stretches and scattered
+
+
 @dataclass(slots=True)
 class _Sample:
     """Rows to decide on, and which of them are held back."""
@@ -63,8 +86,14 @@ class _Sample:
     table: Any
     y: Array
     task: str
-    held: Array
+    stretches: Array
+    scattered: Array
     n_threads: int
+
+    @property
+    def held(self) -> Array:
+        """Rows that are held back."""
+        return self.stretches | self.scattered
 
     def encoded(self, columns: Sequence[Column], pairs: Sequence[tuple[str, str]] = ()) -> Chunk:
         """The rows by these columns alone."""
@@ -76,8 +105,8 @@ class _Sample:
         chunk: Chunk = trial.to_chunk(self.table)
         return chunk
 
-    def fitted(self, chunk: Chunk) -> tuple[LinearLearner, float]:
-        """(the model of the rows not held back, its mean loss on those that are)."""
+    def fitted(self, chunk: Chunk) -> tuple[LinearLearner, Losses]:
+        """(the model of the rows not held back, its losses on those that are)."""
         rows = replace(chunk, y=self.y)
         labels = distinct(self.y).tolist() if self.task == "classify" else []
         kind = "softmax" if len(labels) > 2 else "ovr"
@@ -94,7 +123,7 @@ class _Sample:
         data = BatchData(ArraySource(rows, np.flatnonzero(~self.held)), learner)
         data.take_weights(solve(Objective(data, self.n_threads), "newton_cg"))
         losses, _ = learner.losses(learner.code_for_scoring(rows.visit(np.flatnonzero(self.held))))
-        return learner, float(losses.mean())
+        return learner, Losses.of(losses, self.stretches[self.held], self.scattered[self.held])
 
     def derivatives(self, learner: LinearLearner, chunk: Chunk) -> tuple[Array, Array]:
         """(first, second) derivative of every row's loss by its scores, one column per output."""
@@ -118,24 +147,25 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     if y.ndim != 1 or len(y) < LEAST_ROWS or not columns or too_many or (task == "regress" and y.dtype.kind != "f"):
         return Shape()
     target = (y - y.mean()) / (y.std() or 1.0) if task == "regress" else y
-    sample = _Sample(hasher, table, target, task, next(held_out_parts(len(y))), n_threads)
+    sample = _Sample(hasher, table, target, task, held_in_stretches(len(y)), held_scattered(len(y)), n_threads)
     if task == "classify" and len(distinct(y[~sample.held])) < len(distinct(y)):
         return Shape()
     shape = Shape()
-    steady = [column for column in columns if hasher.knots is True or not _has_stretch(sample, column)]
+    steady = [column for column in columns if hasher.knots is True or not _has_trend(sample, column)]
     chunk = sample.encoded(columns)
     learner, loss = sample.fitted(chunk)
     if hasher.knots is not False and any(len(column.candidates) > 2 for column in steady):
         bent = [column.with_knots() if column in steady else column for column in columns]
         bent_chunk = sample.encoded(bent)
         bent_learner, bent_loss = sample.fitted(bent_chunk)
-        if bent_loss < loss or hasher.knots is True:
+        if bent_loss.better_than(loss) or hasher.knots is True:
             shape.bends = tuple(c.name for c in bent if c.knots)
-            shape.events.append(_about_bends(shape.bends, loss, bent_loss))
+            shape.events.append(_about_bends(shape.bends, loss.mean, bent_loss.mean))
             columns, chunk, learner, loss = bent, bent_chunk, bent_learner, bent_loss
         names = {column.name for column in steady}
         if odd := [column.name for column in columns if column.name not in names]:
-            shape.events.append(f"kept as lines, since they have one value over a long stretch: {', '.join(odd)}")
+            why = "they have one value over a long stretch, or rise or fall along the file"
+            shape.events.append(f"kept as lines, since {why}: {', '.join(odd)}")
     if most_pairs and len(steady) > 1:
         _add_pairs(shape, sample, columns, {column.name for column in steady}, (chunk, learner, loss), most_pairs)
     return shape
@@ -146,16 +176,22 @@ def _about_bends(names: Sequence[str], line: float, bent: float) -> str:
     return f"numbers bend at knots ({shown}): loss on rows held back {bent:.5g}, {line:.5g} with lines"
 
 
-def _has_stretch(sample: _Sample, column: Column) -> bool:
-    """Whether a number of many values has one of them over a long stretch of the rows."""
-    if column.kind != NUMBER or column.distinct <= FEW_VALUES:
+def _has_trend(sample: _Sample, column: Column) -> bool:
+    """Whether a number rises or falls along the rows, or has many values but one of them over a long stretch."""
+    if column.kind != NUMBER or column.distinct <= 2:
         return False
     line = sample.encoded([replace(column, knots=())])
     lengths = np.diff(line.indptr)
     values = np.zeros(len(lengths))
     values[lengths > 0] = line.values[line.indptr[:-1][lengths > 0]]
-    starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
-    return bool(np.diff(starts).max() > LONG_STRETCH * len(values))
+    if column.distinct > FEW_VALUES:
+        starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
+        if np.diff(starts).max() > LONG_STRETCH * len(values):
+            return True
+    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    rows = np.arange(len(values)) - (len(values) - 1) / 2
+    return bool(abs(ranks[codes] @ rows) > ALONG * (np.repeat(ranks, counts) @ rows) > 0)
 
 
 def _add_pairs(
@@ -163,7 +199,7 @@ def _add_pairs(
     sample: _Sample,
     columns: Sequence[Column],
     steady: set[str],
-    additive: tuple[Chunk, LinearLearner, float],
+    additive: tuple[Chunk, LinearLearner, Losses],
     most: int,
 ) -> None:
     """The best pairs, if the model with all of them, or with the best three, is better."""
@@ -179,17 +215,17 @@ def _add_pairs(
         if origins[a] == origins[b]:
             continue  # parts of one date
         gain, error = _gain([codes[a], codes[b]], g, h, sample.held)
-        if gain > LEAST_GAIN * loss and gain > LEAST_CERTAINTY * error:
+        if gain > LEAST_GAIN * loss.mean and gain > LEAST_CERTAINTY * error:
             found.append((gain, (a, b)))
     best = [pair for _, pair in sorted(found, key=lambda item: -item[0])[:most]]
     for some in (best, best[:3]):
         if not some:
             return
         _, crossed = sample.fitted(sample.encoded(columns, some))
-        if crossed < (1 - LEAST_BETTER) * loss:
+        if crossed.better_than(loss, LEAST_BETTER):
             shape.pairs = tuple(some)
             names = ", ".join(f"{a} x {b}" for a, b in some)
-            shape.events.append(f"crossed {names}: loss on rows held back {crossed:.5g}, {loss:.5g} without")
+            shape.events.append(f"crossed {names}: loss on rows held back {crossed.mean:.5g}, {loss.mean:.5g} without")
             return
 
 

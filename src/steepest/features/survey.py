@@ -4,8 +4,8 @@ Rules, in this order. Truth values and yes/no: category. Numbers: dates if the n
 and codes by their name (category if values repeat, id if they do not); ids if no two of many rows agree where chance
 would bring them together; else number. Strings: numbers as people write them, dates, lists of values between the same
 separator, texts (a space on average, or long values with some punctuation), ids (almost all different), else category,
-whose parts count too where `_`, `-` or `/` join them. A column with one value, or none, is constant. Small samples
-(below FEW_ROWS) leave nothing out. The user's word goes before all rules.
+whose parts count too where `_`, `-` or `/` join them. A column with one value in all rows, or with
+none at all, is constant. Small samples (below FEW_ROWS) leave nothing out. The user's word goes before all rules.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _of_numbers(name: str, numbers: Array, crossed: bool, kind: str = "", **more
     if not kind:
         if whole and crossed:  # whole numbers that the user crosses are ids
             return [replace(base, kind=CATEGORY)]
-        if distinct <= 1 and n_rows >= FEW_ROWS:
+        if _is_constant(base, n_rows):
             return [_left_out(base, CONSTANT)]
         unique = distinct >= ALMOST_ALL * max(len(there), 1) and n_rows >= FEW_ROWS
         order = dates.order_of_numbers(there, name)
@@ -124,7 +124,7 @@ def _of_numbers(name: str, numbers: Array, crossed: bool, kind: str = "", **more
             return _of_dates(base, numbers.tolist(), order)
         if whole and _says_code(name) and (unique or distinct > 2):
             return [_left_out(base, ID) if unique else replace(base, kind=CATEGORY)]
-        if whole and distinct == len(there) >= FEW_ROWS and _is_numbered(there):
+        if whole and distinct == len(there) >= FEW_ROWS and _is_numbered(there) and not dates.says_time(name):
             return [_left_out(base, ID)]
     elif kind == DATE:
         order = dates.order_of_numbers(there, name + " date") or dates.EPOCH
@@ -147,6 +147,11 @@ def _number_column(base: Column, there: Array) -> Column:
 def _is_numbered(there: Array) -> bool:
     """Whether whole numbers that are all different would meet often if they were measured in their range."""
     return len(there) ** 2 / (2 * (float(there.max() - there.min()) + 1)) >= EXPECTED_COINCIDENCES
+
+
+def _is_constant(column: Column, n_rows: int) -> bool:
+    """Whether all rows have one value, or none has any; one value here and none there (belted, none) says something."""
+    return n_rows >= FEW_ROWS and (column.distinct == 0 or (column.distinct == 1 and column.missing == 0))
 
 
 def _left_out(column: Column, kind: str) -> Column:
@@ -196,7 +201,7 @@ def _of_values(name: str, column: Any, kind: str) -> list[Column]:
     if kind == NUMBER:
         numbers, _ = written_numbers.parse(rows())
         return [replace(part, format=MARKED) for part in _of_numbers(name, numbers, False, NUMBER)]
-    if len(known) <= 1 and n_rows >= FEW_ROWS:
+    if _is_constant(base, n_rows):
         return [_left_out(base, CONSTANT)]
     if _is_typed(column):
         if all(isinstance(value, date) for value in python_values(column) if value is not None) and known:

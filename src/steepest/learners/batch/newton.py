@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from steepest.data.chunk import Array
-from steepest.learners.batch.objective import Objective
+from steepest.learners.batch.objective import Objective, dot
 from steepest.learners.batch.search import Point, relative_change, scaled_norm, search_along
 from steepest.learners.batch.solvers import Step, share_of
 from steepest.learners.resumable import Resumable
@@ -76,18 +76,18 @@ class NewtonCG(Resumable):
         r = -self.gradient
         z = r / diagonal
         p = z.copy()
-        rz = float(np.vdot(r, z))
+        rz = dot(r, z)
         stop = share * share * rz
         for _ in range(MOST_INNER):
             bent = product(p) + lift * p
-            bend = float(np.vdot(p, bent))
+            bend = dot(p, bent)
             if not bend > 0:
                 break
             eta = rz / bend
             d += eta * p
             r -= eta * bent
             z = r / diagonal
-            new = float(np.vdot(r, z))
+            new = dot(r, z)
             if new <= stop:
                 break
             p = z + (new / rz) * p
@@ -95,7 +95,7 @@ class NewtonCG(Resumable):
         return d if d.any() else -self.gradient / diagonal
 
     def _search(self, direction: Array) -> Point | None:
-        derivative = float(np.vdot(self.gradient, direction))
+        derivative = dot(self.gradient, direction)
         if not derivative < 0:
             return None
         here = Point(0.0, self.value, derivative, self.w, self.gradient)

@@ -12,10 +12,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from steepest.data.chunk import Array
-from steepest.learners.batch.objective import Objective
+from steepest.learners.batch.objective import Objective, dot
 
 SUFFICIENT = 1e-4  # c1
 ROUNDING = 1e-13
@@ -48,7 +46,7 @@ def search_along(
     def trial(t: float) -> Point:
         w = here.w + t * direction
         value, gradient = objective.evaluate(w, curvature=curvature)
-        return Point(t, value, float(np.vdot(gradient, direction)), w, gradient)
+        return Point(t, value, dot(gradient, direction), w, gradient)
 
     return search(trial, here, t, flatten=flatten, strong=strong)
 
@@ -110,10 +108,10 @@ def _cubic_minimum(a: Point, b: Point) -> float:
 
 def relative_change(new: Array, old: Array) -> float:
     """|new - old| / |new|."""
-    size = float(np.linalg.norm(new))
-    return float(np.linalg.norm(new - old)) / size if size > 0 else 0.0
+    size, change = math.sqrt(dot(new, new)), new - old
+    return math.sqrt(dot(change, change)) / size if size > 0 else 0.0
 
 
 def scaled_norm(gradient: Array, scale: Array) -> float:
     """The length of a gradient, each coordinate in its own scale."""
-    return math.sqrt(float(np.vdot(gradient, gradient / scale)))
+    return math.sqrt(dot(gradient, gradient / scale))

@@ -1,8 +1,10 @@
 """alpha="auto" of exact solvers: the strength of the penalty with the least loss on rows held back.
 
-From strong to weak, each problem is solved from the solution before, on a part of the rows; the rest are scored. With
-few rows that is done for five parts in turn. The path ends when the loss has risen twice. Alpha counts for a mean over
-rows: what is best for a part of them is scaled to all of them by the numbers of rows.
+From strong to weak, each problem is solved from the solution before, on a part of the rows; the rest are scored. Half
+of these are neighbours in stretches of the file, as in data that comes later, and half are scattered, as in data that
+is like all of it: files in the order of time mislead by the latter, files sorted by a category by the former. With few
+rows that is done for five parts in turn. The path ends when the loss has risen twice. Alpha counts for a mean over rows:
+what is best for a part of them is scaled to all of them by the numbers of rows.
 
 Invariant: what is chosen depends on the rows and their order only.
 """
@@ -25,7 +27,9 @@ from steepest.learners.linear.linear_settings import LinearSettings
 
 STRENGTHS = tuple(10.0 ** (-k / 2) for k in range(2, 13))  # 1e-1 ... 1e-6
 FOLDS, FEW_ROWS = 5, 4000  # fewer rows are split so many times, since one part would say too little
-STRETCHES, HELD_OF = 20, 4  # else one of four stretches of the file is held back: neighbours are often alike
+# Else one of eight stretches of the file is held back, the last among them, and as many rows scattered over it.
+STRETCHES, HELD_OF = 16, 8
+GOLDEN = 0.6180339887498949  # multiples of it fill [0, 1) evenly
 RISES = 2  # in a row that end the path
 MOST_ENTRIES = 1 << 20  # to try on: of more, only every second, third, ... stretch of the rows
 MOST_STEPS = 40
@@ -48,15 +52,24 @@ class Strength:
         return f"alpha='auto' chose {self.alpha:.2e} by the loss on rows held back ({losses})"
 
 
+def held_in_stretches(n_rows: int) -> Array:
+    """Mask of neighbouring rows to hold back."""
+    return np.arange(n_rows) * STRETCHES // max(n_rows, 1) % HELD_OF == HELD_OF - 1
+
+
+def held_scattered(n_rows: int) -> Array:
+    """Mask of single rows to hold back."""
+    return np.arange(1, n_rows + 1) * GOLDEN % 1.0 < 1 / HELD_OF
+
+
 def held_out_parts(n_rows: int) -> Iterator[Array]:
     """Masks of the rows to hold back."""
-    rows = np.arange(n_rows)
     if n_rows >= FEW_ROWS:
-        yield rows * STRETCHES // n_rows % HELD_OF == 1
+        yield held_in_stretches(n_rows) | held_scattered(n_rows)
         return
     folds = min(FOLDS, n_rows)
     for fold in range(folds):
-        yield rows % folds == fold
+        yield np.arange(n_rows) % folds == fold
 
 
 def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n_threads: int) -> Strength | None:
