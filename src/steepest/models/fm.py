@@ -86,7 +86,7 @@ class FMModel(Model):
 
     def _planned(self, hasher: Any) -> dict[str, Any]:
         """With fields, the features of each column have a range of their own."""
-        return {"fields": True} if self.fields is True else {}
+        return {"by_column": True} if self.fields is True else {}
 
     def _learner_for(self, settings: FMSettings, source: Source, labels: Any) -> FMLearner:
         learner = FMLearner(settings, source.n_features or 0, labels, self._given_fields())
