@@ -6,6 +6,7 @@
 #include "batch/batch_table.h"
 #include "embedding/embedding_table.h"
 #include "factors/factor_table.h"
+#include "fm/fm_table.h"
 #include "kmeans/kmeans_table.h"
 #include "linear/linear_table.h"
 #include "network/network_table.h"
@@ -19,6 +20,7 @@
   TABLE(LinearKernels, linear_table, linear_kernels)  \
   TABLE(BatchKernels, batch_table, batch_kernels)     \
   TABLE(FactorKernels, factor_table, factor_kernels)  \
+  TABLE(FmKernels, fm_table, fm_kernels)              \
   TABLE(KMeansTable, kmeans_table, kmeans_kernels)    \
   TABLE(NetworkTable, network_table, network_kernels) \
   TABLE(EmbeddingTable, embedding_table, embedding_kernels)

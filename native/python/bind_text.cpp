@@ -186,10 +186,15 @@ void make_recipe(Recipe* self, const std::vector<ColumnParts>& columns, const Cr
   for (const auto& pair : crosses)
     require(std::min(pair.first, pair.second) >= 0 && std::max(pair.first, pair.second) < n_columns,
             "a cross names a column that is not there");
+  require(!options.by_column || (known.size() + crosses.size()) << options.n_bits <= uint64_t{1} << 31,
+          "there are too many buckets");
   new (self) Recipe(options, known, crosses, stop_words);
 }
 
 int64_t n_buckets(const Recipe& recipe) { return int64_t{1} << recipe.options.n_bits; }
+int64_t n_features(const Recipe& recipe) {
+  return n_buckets(recipe) * (recipe.options.by_column ? recipe.readers.size() + recipe.crosses.size() : 1);
+}
 
 Field field_of(int32_t kind, nb::handle values, Owners& owners) {
   Field field;
@@ -276,7 +281,7 @@ std::optional<Result<double>> score_rows(const Recipe& recipe, nb::list columns,
   Owners owners;
   const HashTask task = task_of(recipe, columns, document_counts, n_documents, owners);
   const ScoreTable table = score_table(weights, scale, bias.data(), bias.size(), table_bits, n_columns);
-  if ((slots ? size_of(*slots) : table.shape.n_features) < n_buckets(recipe)) return std::nullopt;
+  if ((slots ? size_of(*slots) : table.shape.n_features) < n_features(recipe)) return std::nullopt;
   const size_t n_rows = static_cast<size_t>(task.n_rows);
   Buffer<double> scores;
   scores.reserve(n_rows * bias.size());
@@ -497,13 +502,14 @@ void bind_text(nb::module_& module) {
           "__init__",
           [](HashOptions* self, int32_t n_bits, std::pair<int32_t, int32_t> ngrams,
              std::pair<int32_t, int32_t> char_ngrams, int32_t weighting, int32_t copies, int32_t min_letters,
-             bool is_signed, bool lowercase, bool normalise, uint64_t seed) {
-            new (self) HashOptions{
-                n_bits, ngrams.first, ngrams.second, char_ngrams.first, char_ngrams.second, weighting,
-                copies, min_letters,  is_signed,     lowercase,         normalise,          seed};
+             bool is_signed, bool lowercase, bool normalise, uint64_t seed, bool by_column) {
+            new (self)
+                HashOptions{n_bits,    ngrams.first, ngrams.second, char_ngrams.first, char_ngrams.second,
+                            weighting, copies,       min_letters,   is_signed,         lowercase,
+                            normalise, seed,         by_column};
           },
           nb::kw_only(), "n_bits"_a, "ngrams"_a, "char_ngrams"_a, "weighting"_a, "copies"_a, "min_letters"_a,
-          "is_signed"_a, "lowercase"_a, "normalise"_a, "seed"_a);
+          "is_signed"_a, "lowercase"_a, "normalise"_a, "seed"_a, "by_column"_a = false);
   nb::class_<Recipe>(module, "HashRecipe")
       .def("__init__", make_recipe, "columns"_a, "crosses"_a, "stop_words"_a, "options"_a);
   nb::class_<NameLog>(module, "NameLog");

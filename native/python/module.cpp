@@ -9,6 +9,7 @@ void bind_batch(nb::module_& module);
 void bind_embedding(nb::module_& module);
 void bind_kmeans(nb::module_& module);
 void bind_factors(nb::module_& module);
+void bind_fm(nb::module_& module);
 void bind_linear(nb::module_& module);
 void bind_network(nb::module_& module);
 void bind_text(nb::module_& module);
@@ -21,6 +22,7 @@ NB_MODULE(_native, module) {
   bind_embedding(module);
   bind_kmeans(module);
   bind_factors(module);
+  bind_fm(module);
   bind_linear(module);
   bind_network(module);
   bind_text(module);

@@ -75,14 +75,20 @@ inline void scale(const HashOptions& options, float* x, size_t n) {
     for (size_t k = 0; k < n; ++k) x[k] *= static_cast<float>(factor);
 }
 
+// What rows with a feature are counted by: the same bucket of all columns is one.
+inline int32_t bucket_mask(const HashOptions& options) {
+  return static_cast<int32_t>((1u << options.n_bits) - 1);
+}
+
 // Counts the words of a row, then weighs them by the rows up to and with this one.
 inline void count_and_weigh(const Plan& plan, int64_t row, const int32_t* index, float* x, size_t n) {
   uint32_t* const counts = plan.task.count_documents;
+  const int32_t mask = bucket_mask(plan.task.recipe.options);
   const double log_rows = 1 + log1p(plan.task.n_documents + static_cast<double>(row + 1));
-  for (size_t k = 0; k < std::min(n, kCountsAhead); ++k) PREFETCH(counts + index[k]);
+  for (size_t k = 0; k < std::min(n, kCountsAhead); ++k) PREFETCH(counts + (index[k] & mask));
   for (size_t k = 0; k < n; ++k) {
-    if (k + kCountsAhead < n) PREFETCH(counts + index[k + kCountsAhead]);
-    const uint32_t count = ++counts[index[k]];
+    if (k + kCountsAhead < n) PREFETCH(counts + (index[k + kCountsAhead] & mask));
+    const uint32_t count = ++counts[index[k] & mask];
     x[k] = static_cast<float>(x[k] * (log_rows - plan.log_count(count)));
   }
   scale(plan.task.recipe.options, x, n);
@@ -180,7 +186,10 @@ class RowHasher {
     if (recipe_.is_one_text()) {
       read_one_text(row);
     } else {
-      for (size_t k = 0; k < features_.size(); ++k) read(k, row);
+      for (size_t k = 0; k < features_.size(); ++k) {
+        begin_column(k);
+        read(k, row);
+      }
       add_crosses(row);
       insert_singles();
       write_out();
@@ -222,6 +231,15 @@ class RowHasher {
     }
     write_out();
     weigh(row, indices(), values(), row_.size());
+  }
+
+  // What follows belongs to this column, or to a cross behind all columns.
+  void begin_column(size_t k) {
+    if (!options_.by_column) return;
+    insert_singles();
+    first_bucket_ = static_cast<uint32_t>(k) << options_.n_bits;
+    row_.set_first_bucket(first_bucket_);
+    block_.set_first_bucket(first_bucket_);
   }
 
   void read(size_t k, int64_t row) {
@@ -436,7 +454,9 @@ class RowHasher {
   }
 
   void add_crosses(int64_t row) {
+    size_t next = features_.size();
     for (const auto& pair : recipe_.crosses) {
+      begin_column(next++);
       const Features &a = features_[pair.first], &b = features_[pair.second];
       const auto name_of_pair = [&](size_t i, size_t k) { return a.names[i] + "#" + b.names[k]; };
       if (b.is_text) {  // words of b with each feature of a: a block each, unless these are words, too
@@ -486,7 +506,8 @@ class RowHasher {
       sum.add<true>(these, n, value, is_new_.data());
       for (size_t i = 0; i < n; ++i) {
         if (!is_new_[i]) continue;
-        name.log(*log_, bucket_of(these[i], options_.n_bits), static_cast<uint32_t>(these[i]), i);
+        name.log(*log_, bucket_of(these[i], options_.n_bits) | first_bucket_, static_cast<uint32_t>(these[i]),
+                 i);
       }
     }
   }
@@ -515,23 +536,25 @@ class RowHasher {
     if (uint32_t* const counts = plan_->task.count_documents) count_documents(counts, index, n);
     if (const uint32_t* const counts = plan_->task.document_counts)
       for (size_t k = 0; k < n; ++k)
-        x[k] = static_cast<float>(x[k] * plan_->inverse_frequency(counts[index[k]]));
+        x[k] = static_cast<float>(x[k] * plan_->inverse_frequency(counts[index[k] & mask_]));
     scale(options_, x, n);
   }
 
   // Sums of whole numbers do not depend on the order, so all threads may count in one array.
   void count_documents(uint32_t* counts, const int32_t* index, size_t n) const {
     if (plan_->n_parts == 1) {
-      for (size_t k = 0; k < n; ++k) ++counts[index[k]];
+      for (size_t k = 0; k < n; ++k) ++counts[index[k] & mask_];
       return;
     }
     static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t), "counts are taken for atomic ones");
     auto* const shared = reinterpret_cast<std::atomic<uint32_t>*>(counts);
-    for (size_t k = 0; k < n; ++k) shared[index[k]].fetch_add(1, std::memory_order_relaxed);
+    for (size_t k = 0; k < n; ++k) shared[index[k] & mask_].fetch_add(1, std::memory_order_relaxed);
   }
 
   const Recipe& recipe_;
   const HashOptions& options_;
+  const int32_t mask_ = bucket_mask(options_);
+  uint32_t first_bucket_ = 0;
   const Plan* plan_ = nullptr;
   Words words_;
   std::vector<uint64_t> word_hashes_, grams_, singles_, alone_, copied_;

@@ -26,6 +26,9 @@ class RowSum {
   }
   size_t n_bytes() const { return table_.capacity() * sizeof(uint64_t); }
 
+  // From now on hashes go to buckets from here on, which must be a multiple of 2^n_bits.
+  void set_first_bucket(uint32_t bucket) { first_ = bucket; }
+
   size_t size() const { return n_; }
   uint32_t bucket(size_t k) const { return static_cast<uint32_t>(table_[slots_[k]] >> 32) - 1; }
   float value(size_t k) const { return float_of(static_cast<uint32_t>(table_[slots_[k]])); }
@@ -36,10 +39,10 @@ class RowSum {
   void add(const uint64_t* hashes, size_t n, float value, uint8_t* is_new) {
     uint64_t* const table = table_.data();
     uint32_t* const slots = slots_.data();
-    const uint32_t bucket_mask = mask_, sign = sign_, value_bits = bits_of(value);
+    const uint32_t bucket_mask = mask_, first = first_, sign = sign_, value_bits = bits_of(value);
     size_t size = n_;
     for (size_t i = 0; i < n; ++i) {
-      const uint32_t top = static_cast<uint32_t>(hashes[i] >> 32), bucket = top & bucket_mask;
+      const uint32_t top = static_cast<uint32_t>(hashes[i] >> 32), bucket = (top & bucket_mask) | first;
       const size_t slot = slot_of(bucket);
       // Whether the bucket is new, and the sign, cannot be foretold: no branch hangs on them.
       const uint64_t entry = table[slot];
@@ -65,7 +68,7 @@ class RowSum {
   // The same for a hash, with its sign.
   void add_hash(uint64_t hash, float value) {
     const uint32_t top = static_cast<uint32_t>(hash >> 32);
-    add_value(top & mask_, float_of(bits_of(value) ^ (top & sign_)));
+    add_value((top & mask_) | first_, float_of(bits_of(value) ^ (top & sign_)));
   }
 
   // For n more. The table stays at most a quarter full, since a second probe costs a branch that is missed.
@@ -106,6 +109,7 @@ class RowSum {
   }
 
   const uint32_t mask_, sign_;
+  uint32_t first_ = 0;
   static constexpr int kLeastBits = 8, kMostLeastBits = 13;  // 64 KiB, well inside the second cache
 
   int least_bits_ = kLeastBits, table_bits_ = kLeastBits;

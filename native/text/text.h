@@ -70,6 +70,7 @@ struct HashOptions {
   int32_t min_letters;
   bool is_signed, lowercase, normalise;
   uint64_t seed;
+  bool by_column = false;  // the features of each column, or cross, have 2^n_bits buckets of their own
 };
 
 struct Column {

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from steepest.learners.network.graph import Graph
     from steepest.models.base import load
     from steepest.models.factorization import MatrixFactorization
+    from steepest.models.fm import FMClassifier, FMRegressor
     from steepest.models.kmeans import KMeans
     from steepest.models.linear import LinearClassifier, LinearRegressor
     from steepest.models.network import NetworkClassifier, NetworkRegressor
@@ -73,6 +74,8 @@ __all__ = [
     "EarlyStopping",
     "ElasticNet",
     "EpsilonInsensitive",
+    "FMClassifier",
+    "FMRegressor",
     "Graph",
     "Hashed",
     "Hasher",

@@ -15,6 +15,8 @@ PUBLIC: dict[str, str] = {
     "EarlyStopping": "models.options",
     "ElasticNet": "models.options",
     "EpsilonInsensitive": "models.options",
+    "FMClassifier": "models.fm",
+    "FMRegressor": "models.fm",
     "Graph": "learners.network.graph",
     "Hashed": "models.options",
     "Hasher": "features.hasher",
@@ -80,6 +82,8 @@ MODULES = frozenset({"plot"})
 # The classes that a model file may name; no other name in a file is ever imported.
 MODELS = frozenset(
     {
+        "FMClassifier",
+        "FMRegressor",
         "KMeans",
         "LinearClassifier",
         "LinearRanker",

@@ -25,7 +25,7 @@ ENTRY = re.compile(r"^(\w[\w, ]*?)(?: : (.*))?\n((?: +.*\n?)*)", re.MULTILINE)
 NO_DEFAULTS: Mapping[str, Any] = {}
 # Parameters that have no meaning on the command line, or a flag of their own.
 ELSEWHERE = (
-    *("hasher", "verbose", "class_weight", "seed", "text", "categorical", "numeric", "stop_words"),
+    *("hasher", "verbose", "class_weight", "seed", "text", "categorical", "numeric", "stop_words", "by_column"),
     *("kinds", "ignore"),
 )
 

@@ -135,6 +135,9 @@ class Hasher(Estimator):
         10. Neither `knots` nor `pairs` has a meaning without a model, which knows the targets.
     n_jobs : int, optional
         Threads; all by default, with the same bits for any number.
+    by_column : bool
+        Give the features of each column, and of each cross, 2**n_bits columns of their own. Field-aware models set it:
+        the field of a feature is its number without the last n_bits bits.
 
     Attributes
     ----------
@@ -180,6 +183,7 @@ class Hasher(Estimator):
     n_jobs: int | None
     kinds: Mapping[str, str] | None
     ignore: Sequence[str] | str | None
+    by_column: bool
     columns_: tuple[Column, ...]
     names_: NameBook
     crosses_: tuple[tuple[str, str], ...] = ()
@@ -209,6 +213,7 @@ class Hasher(Estimator):
         n_jobs: int | None = None,
         kinds: Mapping[str, str] | None = None,
         ignore: Sequence[str] | str | None = None,
+        by_column: bool = False,
     ) -> None:
         store(self, locals())
 
@@ -223,7 +228,13 @@ class Hasher(Estimator):
     @property
     def n_features(self) -> int:
         """Columns of the rows."""
-        return 1 << self.n_bits
+        if not self.by_column or not hasattr(self, "columns_"):
+            return 1 << self.n_bits
+        n_ranges = len(self.used_columns) + len(self.cross) + len(self.crosses_)
+        if n_ranges << self.n_bits > 1 << 31:
+            most = 31 - (n_ranges - 1).bit_length()
+            raise ParameterError(f"n_bits={self.n_bits} is too many for {n_ranges} columns; give at most {most}")
+        return n_ranges << self.n_bits
 
     @property
     def learns(self) -> bool:
@@ -323,7 +334,7 @@ class Hasher(Estimator):
 
     def count_distinct(self, X: Any) -> int:
         """How many different features the rows have; learns nothing."""
-        plain = {"n_bits": 30, "copies": 1, "names": 0, "weighting": "count"}
+        plain = {"n_bits": 30, "copies": 1, "names": 0, "weighting": "count", "by_column": False}
         probe = type(self)(**{**self.get_params(deep=False), **plain})
         return len(np.unique(probe.survey(X).to_chunk(X).indices))
 
@@ -545,7 +556,7 @@ class Hasher(Estimator):
         if self.names and not hasattr(self, "names_"):
             self.names_ = NameBook(self.names)
         if self.counts_rows and not hasattr(self, "document_counts_"):
-            self.document_counts_ = np.zeros(self.n_features, np.uint32)
+            self.document_counts_ = np.zeros(1 << self.n_bits, np.uint32)
             self.n_documents_ = 0
             self._plan = self._make_plan()  # now by tf-idf
 
@@ -565,6 +576,7 @@ class Hasher(Estimator):
             lowercase=bool(self.lowercase),
             normalise=self.norm == "l2",
             seed=self.seed & MASK,
+            by_column=bool(self.by_column),
         )
         recipe = kernels.HashRecipe(
             columns=[
@@ -639,8 +651,8 @@ class Hasher(Estimator):
             self.names_.prune(weights)
 
     def bucket(self, name: str, copy: int = 0) -> int:
-        """The column of the feature with this name, written as `names_of` writes it."""
-        return self._feature_hash(name, copy) >> 32 & self.n_features - 1
+        """The column of the feature with this name, written as `names_of` writes it; by_column, within its range."""
+        return self._feature_hash(name, copy) >> 32 & (1 << self.n_bits) - 1
 
     def sign(self, name: str, copy: int = 0) -> int:
         """+1 or -1: with which sign the feature of this name is added to its column."""
@@ -650,7 +662,7 @@ class Hasher(Estimator):
         """The sign of the copy that is in this bucket. A name that was cut short is taken for positive."""
         for copy in range(self.copies):
             try:
-                if self.bucket(name, copy) == bucket:
+                if self.bucket(name, copy) == bucket & (1 << self.n_bits) - 1:
                     return self.sign(name, copy)
             except DataError:
                 break

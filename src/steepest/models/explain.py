@@ -95,7 +95,7 @@ def _heaviest(weights: OutputWeights, k: int, names: Sequence[str] | None) -> li
     else:
         weights = np.asarray(weights)
         chosen = _largest(weights, k)
-    return [(_column_name(int(j), names), float(weights[j])) for j in chosen if weights[j] > 0]
+    return [(column_name(int(j), names), float(weights[j])) for j in chosen if weights[j] > 0]
 
 
 def _heaviest_named(weights: OutputWeights, k: int, hasher: Hasher | VwNames) -> list[tuple[str, float]]:
@@ -119,13 +119,24 @@ def explain_row(
     names: Sequence[str] | None = None,
 ) -> dict[Any, list[Contribution]]:
     """What each feature of one row adds to the score of each output, by the size of what it adds."""
-    if hasher is None:
-        row = chunk_of(x if getattr(x, "ndim", 2) == 2 or isinstance(x, list) else np.asarray(x)[None, :])
-        own = [[_column_name(int(j), names)] for j in row.indices]
-        seen: list[list[str]] = [[] for _ in own]
-    else:
-        row, own, seen = hasher.read_row(x)  # names in the row by bucket, and those known from training
+    row, own, seen = read_row(x, hasher, chunk_of, names)
     return {label: _contributions(row, weights, own, seen) for label, weights in weights_by_output}
+
+
+def read_row(
+    x: Any, hasher: Hasher | VwNames | None, chunk_of: Callable[[Any], Chunk], names: Sequence[str] | None = None
+) -> tuple[Chunk, list[list[str]], list[list[str]]]:
+    """(one row, the names in it for each of its entries, those known from training for each)."""
+    if hasher is not None:
+        return hasher.read_row(x)
+    row = chunk_of(x if getattr(x, "ndim", 2) == 2 or isinstance(x, list) else np.asarray(x)[None, :])
+    own = [[column_name(int(j), names)] for j in row.indices]
+    return row, own, [[] for _ in own]
+
+
+def entry_name(j: int, own: list[str]) -> str:
+    """The name of an entry: all names that its bucket has in the row."""
+    return " + ".join(own) if own else f"bucket {j}"
 
 
 def _contributions(
@@ -133,7 +144,7 @@ def _contributions(
 ) -> list[Contribution]:
     found = []
     for j, x, mine, known in zip(row.indices, row.values, own, seen, strict=True):
-        name = " + ".join(mine) if mine else f"bucket {int(j)}"
+        name = entry_name(int(j), mine)
         others = tuple(other for other in known if other not in mine)
         found.append(Contribution(name, float(x), float(weights[j]), float(x * weights[j]), others))
     return sorted(found, key=lambda part: -abs(part.contribution))
@@ -147,5 +158,6 @@ def _largest(values: Array, k: int) -> Array:
     return np.asarray(chosen[np.argsort(-values[chosen], kind="stable")])
 
 
-def _column_name(j: int, names: Sequence[str] | None) -> str:
+def column_name(j: int, names: Sequence[str] | None) -> str:
+    """The name of a column, or its number."""
     return str(names[j]) if names is not None else f"feature {j}"
