@@ -145,7 +145,8 @@ def write(path: Path, header: dict[str, Any], arrays: dict[str, np.ndarray], rng
     padded = {**arrays, "padding": np.zeros(4096)} if rng.random() < 0.5 else arrays
     tensors, sparse = model_file._pack(padded)
     for name in sparse:
-        sparse[name] = [rng.choice((0, 1, 1 << 10, 1 << 20, 1 << 24, 1 << 27, 1 << 31, 1 << 40))] * rng.choice((1, 1, 2))
+        size = rng.choice((0, 1, 1 << 10, 1 << 20, 1 << 24, 1 << 27, 1 << 31, 1 << 40))
+        sparse[name] = [size] * rng.choice((1, 1, 2))
     head, names = model_file._layout(tensors, model_file._describe(header, sparse, tensors))
     path.write_bytes(head + b"".join(tensors[name].tobytes() for name in names))
     return f"; sparse {sparse}"

@@ -1,7 +1,7 @@
 """Is the state of a hasher in a file one that a hasher could have written? Asked before anything is built from it.
 
-As `learners.state_check` for learners: types, ranges, and sizes against the arrays that the file holds. What is wrong is
-a ValueError of one sentence.
+As `learners.state_check` for learners: types, ranges, and sizes against the arrays that the file holds. What is wrong
+is a ValueError of one sentence.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def _check_column(column: Column) -> None:
     if not column.scale > 0 or not math.isfinite(1 / column.scale):
         raise ValueError(f"column {column.name!r} has the scale {column.scale}"[:200])
     for knots in (column.knots, column.candidates):
-        if len(knots) > MOST_KNOTS or any(b <= a for a, b in zip(knots, knots[1:], strict=False)):
+        if len(knots) > MOST_KNOTS or any(b <= a for a, b in pairwise(knots)):
             raise ValueError(f"column {column.name!r} has knots that do not ascend"[:200])
 
 
