@@ -6,7 +6,7 @@ STUB := src/steepest/_native.pyi
 NATIVE := $(shell find native -name "*.h" -o -name "*.cpp")
 SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 
-.PHONY: demo test quick bench coverage lint size format docs wheel clean
+.PHONY: demo test quick bench coverage sanitize tsan fuzz audit lint size format docs wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/steepest demo
@@ -73,4 +73,33 @@ $(STUB): $(VENV)/.lint
 
 $(VENV)/.%: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet -e '.[$*]'
+	touch $@
+
+# The native module under a sanitizer (address also checks undefined behaviour), in an environment that borrows all other
+# packages from .venv, and the tests that reach native code, with both instruction sets. TESTS=tests/kernels runs a part.
+SANITIZED ?= tests/kernels tests/data tests/features tests/learners tests/models tests/promises tests/test_model_file.py
+THREADED := threads or jobs or parallel or replicas or mixing or blocks or seed or threaded
+SANITIZER = -fsanitize=$(1) -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
+RUNTIME = $(shell $(CXX) -print-file-name=lib$(1).so) $(shell $(CXX) -print-file-name=libstdc++.so)
+# Python keeps memory for its own lifetime, which is not a leak of ours; leaks are searched for by the fuzz targets.
+FOR_ADDRESS := ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 LD_PRELOAD="$(call RUNTIME,asan)"
+FOR_THREADS := TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.txt:halt_on_error=1:report_signal_unsafe=0 LD_PRELOAD="$(call RUNTIME,tsan)"
+
+sanitize: build/address/.installed
+	for isa in baseline v3; do $(FOR_ADDRESS) STEEPEST_ISA=$$isa build/address/venv/bin/python -m pytest -n auto \
+	  --dist loadgroup -m 'not build' $(or $(filter-out tests,$(TESTS)),$(SANITIZED)) || exit 1; done
+
+tsan: build/thread/.installed
+	$(FOR_THREADS) build/thread/venv/bin/python -m pytest -n auto --dist loadgroup -m 'not build' -k '$(THREADED)' \
+	  $(or $(filter-out tests,$(TESTS)),$(SANITIZED))
+
+build/address/.installed: FLAGS = $(call SANITIZER,address$(COMMA)undefined)
+build/thread/.installed: FLAGS = $(call SANITIZER,thread)
+COMMA := ,
+build/%/.installed: $(SOURCES) | $(VENV)/.test
+	$(BIN)/python -m venv --without-pip build/$*/venv
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
+	  $$(build/$*/venv/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
+	$(BIN)/python -m pip --python build/$*/venv/bin/python install --quiet --no-deps -e . -C build-dir=build/$*/native \
+	  -C 'cmake.define.CMAKE_CXX_FLAGS=$(FLAGS)' -C cmake.define.STEEPEST_OPTIMISE=-O1
 	touch $@

@@ -281,11 +281,12 @@ def test_names_that_look_like_halves_of_a_sparse_array_do_not_collide(tmp_path):
     assert same_content(read(tmp_path / "m"), ({}, arrays))
 
 
-def test_write_stores_dense_what_read_would_not_grow(tmp_path, monkeypatch):
+def test_write_stores_a_mask_where_read_would_not_grow_a_list_of_places(tmp_path, monkeypatch):
     monkeypatch.setattr(model_file, "_SPARSE_ALLOWANCE", 40_000)
     arrays = {"a": mostly_zero(8000, 1), "b": mostly_zero(8000, 1), "c": mostly_zero(8000, 100)}
     write(tmp_path / "m", {}, arrays)
-    assert stored_tensors(tmp_path / "m").keys() == {"a.index", "a.value", "b", "c.index", "c.value"}
+    parts = {"a.index", "a.value", "b.mask", "b.value", "c.index", "c.value"}
+    assert stored_tensors(tmp_path / "m").keys() == parts
     assert same_content(read(tmp_path / "m"), ({}, arrays))
 
 

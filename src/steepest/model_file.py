@@ -55,10 +55,10 @@ _TYPES = {
 _CODES = {letters: code for code, letters in _TYPES.items()}
 
 _SPARSE_ELEMENTS = 1024  # below this an array is too small to be worth two tensors
-# A sparse array grows when it is read, so a tiny file could ask for all memory: growth by more than this factor is
-# granted only up to a fixed sum per file, and `write` stores dense what `read` would not grant.
-_SPARSE_GROWTH = 1024
-_SPARSE_ALLOWANCE = 1 << 30
+# A sparse array grows when it is read, so a tiny file could ask for all memory: growth by more than this factor, which
+# is the most that a mask can give, is granted only up to a fixed sum per file; beyond it `write` stores a mask.
+_SPARSE_GROWTH = 64
+_SPARSE_ALLOWANCE = 128 << 20
 _THREADS = 2  # that search for zeros: a second one gains what there is to gain, more would wait for memory
 
 
@@ -149,15 +149,13 @@ def _pack(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, list
     for name in sorted(arrays, key=str):
         array = _storable(name, arrays[name])
         taken = arrays.keys() & {f"{name}.{part}" for part in ("index", "mask", "value")}
-        split = None if taken else _split(array)
-        if split is not None:
-            growth = _unaffordable(array.nbytes, sum(part.nbytes for part in split.values()))
-            if grown + growth <= _SPARSE_ALLOWANCE:
-                grown += growth
-                sparse[name] = list(array.shape)
-                tensors |= {f"{name}.{part}": tensor for part, tensor in split.items()}
-                continue
-        tensors[name] = np.asarray(array, order="C")
+        split = None if taken else _split(array, _SPARSE_ALLOWANCE - grown)
+        if split is None:
+            tensors[name] = np.asarray(array, order="C")
+        else:
+            grown += _unaffordable(array.nbytes, sum(part.nbytes for part in split.values()))
+            sparse[name] = list(array.shape)
+            tensors |= {f"{name}.{part}": tensor for part, tensor in split.items()}
     return tensors, sparse
 
 
@@ -183,15 +181,18 @@ def _storable(name: str, value: Array) -> Array:
     return array
 
 
-def _split(array: Array) -> dict[str, Array] | None:
-    """Places and values of the elements with any bit set, if these are few enough to save room."""
+def _split(array: Array, allowance: int) -> dict[str, Array] | None:
+    """Places and values of the elements with any bit set, if these are few enough to save room; a list of places only
+    if what it grows by is within the allowance."""
     if array.size < _SPARSE_ELEMENTS:
         return None
     bits = _bits(array)
     mask = np.empty(-(-array.size // 8), np.uint8)
     n_set = kernels.mark_nonzeros(bits, mask, _THREADS)
     index_type = np.dtype("<i4" if array.size <= 1 << 31 else "<i8")
-    by_index = n_set * index_type.itemsize <= mask.nbytes
+    listed = n_set * index_type.itemsize
+    affordable = _unaffordable(array.nbytes, listed + n_set * array.itemsize) <= allowance
+    by_index = listed <= mask.nbytes and affordable
     places = n_set * index_type.itemsize if by_index else mask.nbytes
     if 10 * n_set >= 4 * array.size or places + n_set * array.itemsize >= array.nbytes:
         return None

@@ -46,6 +46,7 @@ from steepest.data.tables.columns import (
 from steepest.errors import ColumnWarning, DataError, ParameterError
 from steepest.features import dates, written_numbers
 from steepest.features.columns import ID, IGNORED, KINDS, USED, Column
+from steepest.features.hasher_check import check_columns, check_counts, check_misfits
 from steepest.features.names import NAMES_IN_A_ROW, CollisionReport, NameBook, hash_name, mix, report_collisions
 from steepest.protocol import Estimator, not_fitted, parameter_names, store
 
@@ -763,16 +764,19 @@ class Hasher(Estimator):
         self.forget()
         if header["columns"] is not None:
             self.columns_ = tuple(map(_stored_column, header["columns"]))
+            self.n_features_in_ = header.get("n_inputs") or len(self.columns_)
+            check_columns(self.columns_, self.n_features_in_, [*self.cross, *(header.get("crosses") or ())])
             if all(isinstance(column, list | tuple) for column in header["columns"]) and self._is_of_old():
                 raise DataError(
                     "the model was made by a version that scaled all columns of a row together; train it again"
                 )
-            self.n_features_in_ = int(header.get("n_inputs") or len(self.columns_))
             if header.get("crosses"):
-                self.crosses_ = tuple((str(a), str(b)) for a, b in header["crosses"])
+                self.crosses_ = tuple((a, b) for a, b in header["crosses"])
             if header.get("misfits"):
-                self.misfits_ = {str(name): int(n) for name, n in header["misfits"].items()}
+                check_misfits(header["misfits"])
+                self.misfits_ = dict(header["misfits"])
         if "document_counts" in arrays:
+            check_counts(arrays["document_counts"], header["n_documents"], self.n_features)
             self.document_counts_ = np.array(arrays["document_counts"], np.uint32)
             self.n_documents_ = int(header["n_documents"])
         names = {key.removeprefix("names."): array for key, array in arrays.items() if key.startswith("names.")}

@@ -17,6 +17,7 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array
 from steepest.errors import DataError
+from steepest.features.hasher_check import check_names
 
 # Accuracy stays flat until about two features in five share their bucket with another.
 TOLERABLE_SHARING = 0.4
@@ -102,8 +103,9 @@ class NameBook:
     @classmethod
     def from_state(cls, size: int, state: Mapping[str, Array]) -> NameBook:
         """The book that `state` described."""
-        book = cls(size)
         try:
+            check_names(size, state)
+            book = cls(size)
             book.table.restore(
                 np.ascontiguousarray(state["numbers"], np.uint32),
                 np.ascontiguousarray(state["texts"], np.uint8),
