@@ -655,3 +655,13 @@ def test_frames_and_lists_are_read_alike(small):
     ):
         assert bits(model) == bits(plain)
     assert (plain.predict(frame[["userId", "movieId"]]) == plain.predict(X)).all()
+
+
+def test_a_rating_beyond_all_measure_is_refused_and_leaves_no_trace(small):
+    X, y, _, _ = small
+    model = st.MatrixFactorization(8, random_state=0).fit(X, y)
+    before, n_users, eta = model.predict(X), len(model.user_ids_), model.learner_.eta
+    with pytest.raises(st.DataError, match=r"1e\+29 is more than"):
+        model.partial_fit([(X[0][0], X[0][1]), (10**9, 10**9)], [3.0, 1e29])
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert (len(model.user_ids_), model.learner_.eta) == (n_users, eta)

@@ -121,7 +121,7 @@ class IdBook:
             number = int(text)
         except ValueError:
             return text
-        return number if self.kind == "number" or number in set(self.ids.tolist()) else text
+        return number if self.kind == "number" or number in self._dictionary() else text
 
     def _mix(self) -> None:
         if self.kind != "mixed":

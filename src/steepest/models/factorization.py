@@ -251,9 +251,17 @@ class MatrixFactorization(Model):
             self.adopt_factors(learner, IdBook(), IdBook(), Entries.none(), History())
             self.recipe_, self.n_iter_ = source.recipe, 0
         self._own_arrays()
-        entries = gather(source, self._users, self._items)
+        known = self._users.ids, self._items.ids
+        try:
+            self._learn_more(gather(source, self._users, self._items))
+        except DataError:  # ids of rows that were not learned must not stay
+            self._users, self._items = map(IdBook, known)
+            raise
+        return self
+
+    def _learn_more(self, entries: Entries) -> None:
         if len(entries.users) == 0:
-            return self
+            return
         self.check_targets(entries.values)
         if self._learns_online(self.learner_.settings):
             self.history_.events += self.learner_.step(entries).events
@@ -263,7 +271,6 @@ class MatrixFactorization(Model):
         else:
             self._solve_anew(entries)
         self.n_iter_ += 1
-        return self
 
     def _solve_anew(self, new: Entries) -> None:
         learner = self.learner_

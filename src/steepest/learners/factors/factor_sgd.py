@@ -16,7 +16,7 @@ from steepest.data.entries import Entries
 from steepest.errors import DataError
 from steepest.learners.base import Progress
 from steepest.learners.factors.factor_run import FactorRun
-from steepest.learners.factors.factors import OVERFLOW, TAIL, FactorLearner, csr_of, new_table
+from steepest.learners.factors.factors import OVERFLOW, SMALLEST_STEP, TAIL, FactorLearner, csr_of, new_table
 from steepest.learners.factors.sampled_zeros import SampledZeros
 from steepest.learners.factors.strata import Strata, choose_d, fill_strata, make_strata, plan_strata
 
@@ -84,7 +84,7 @@ class SgdRun(FactorRun):
             self.users[:], self.items[:] = before
             self.learner.eta /= 2
             events.append(f"epoch {epoch + 1} overflowed: went back to its start, step now {self.learner.eta:.3g}")
-            if self.learner.eta < 1e-12:
+            if self.learner.eta < SMALLEST_STEP:
                 raise DataError("learning overflows with every step; scale the ratings or lower alpha")
         # Losses are added in the order of blocks, so that the sum does not depend on the schedule either.
         by_block = np.zeros(len(losses))

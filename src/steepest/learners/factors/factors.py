@@ -35,6 +35,8 @@ INIT_SCALE = 0.01  # held-out errors on three sets fall from 0.1 to here: what s
 L1_INIT_SCALE = 0.3  # a 1-norm makes zero a minimum of its own, which smaller factors would fall into
 FULL_SQUARES = 10.0  # first sums of squares over cells per known cell, where zeros count; measured, 1 overflows
 WAIT = 1000  # entries from which mean and spread are taken before an online pass starts
+FARTHEST = 1e12  # spreads between a target and the mean: sums of its squared gradients must stay within float32
+SMALLEST_STEP = 1e-12  # an epoch or a call that overflows with this step cannot be learned
 OVERFLOW = 2
 WAITING = "waiting."  # marks the arrays of entries that wait
 
@@ -335,12 +337,23 @@ class FactorLearner(Resumable):
         if not self.started and len(entries.users) < WAIT:
             self.waiting = entries
             return Progress()
-        self.waiting = None
         if not self.started:
             self._start(entries.only(np.arange(WAIT)))
         values = self.targets(entries.values)
+        self._check_distance(values)
+        self.waiting = None
         self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
         return self.learn(self.code(entries))
+
+    def _check_distance(self, values: Array) -> None:
+        """Refuses a target so far from those that fixed mean and spread that no step size could learn it."""
+        reach = FARTHEST * self.scale
+        far = ~(np.abs(values - self.mean) <= reach)
+        if self.settings.loss in SCALED and far.any():
+            raise DataError(
+                f"the value {values[far][0]:g} is more than {reach:g} from {self.mean:g}, the mean of what was learned "
+                "first; check the value, or fit the model anew"
+            )
 
     def finish(self) -> Progress:
         """Learns the entries that wait, as if no others were to come."""
@@ -355,6 +368,7 @@ class FactorLearner(Resumable):
         if not len(coded.users):
             return Progress()
         self.grow(int(coded.users.max()) + 1, int(coded.items.max()) + 1)
+        known = self.eta, self.user_counts, self.item_counts
         self.count(coded)
         strata, liked = one_block(coded, len(self.users), len(self.items)), None
         if self.settings.loss == "bpr":
@@ -366,6 +380,9 @@ class FactorLearner(Resumable):
             self.users[:], self.items[:] = before
             self.eta /= 2
             events.append(f"learning overflowed: went back to the last good state, step now {self.eta:.3g}")
+            if self.eta < SMALLEST_STEP:
+                self.eta, self.user_counts, self.item_counts = known
+                raise DataError("learning these entries overflows with every step; scale them, or fit the model anew")
         return Progress(len(coded.users), total_weight(coded.weights, len(coded.users)), float(loss[0]), events)
 
     def visit(
