@@ -4,6 +4,7 @@
 // format reads without a test for the end.
 #pragma once
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
@@ -97,6 +98,13 @@ class PooledArray {
     BlockPool::common().give(std::exchange(data_, nullptr));
     data_ = static_cast<T*>(BlockPool::common().take(static_cast<size_t>(n > 0 ? n : 1) * sizeof(T)));
   }
+  // Moves the first `used` numbers to a place with room for n.
+  void grow(int64_t used, int64_t n) {
+    PooledArray larger;
+    larger.make(n);
+    std::copy_n(data_, used, larger.data_);
+    std::swap(data_, larger.data_);
+  }
   T* data() const { return data_; }
   T* release() { return std::exchange(data_, nullptr); }  // the caller gives it back to the pool
 
@@ -179,16 +187,15 @@ class LineReader {
   LineReader(const Options& options, Rows& rows) : options_(options), rows_(rows) {}
 
   // Each entry must have a byte of its own that passes the test `marks_entry`; each row but a text's last has
-  // a newline. So the arrays never grow.
+  // a newline. So the arrays never grow, unless a format adds entries of its own.
   template <typename Test>
   void read_all(const std::vector<Text>& texts, Test marks_entry) {
-    int64_t max_entries = 0;
     for (const Text& text : texts) {
-      max_entries += count_bytes(text, marks_entry);
+      max_entries_ += count_bytes(text, marks_entry);
       max_rows_ += count_bytes(text, [](char c) { return c == '\n'; }) + 1;
     }
-    rows_.indices.make(max_entries);
-    rows_.values.make(max_entries);
+    rows_.indices.make(max_entries_);
+    rows_.values.make(max_entries_);
     rows_.indptr.make(max_rows_ + 1);
     rows_.y.make(max_rows_);
     rows_.indptr.data()[0] = 0;
@@ -240,7 +247,7 @@ class LineReader {
 
   const Options& options_;
   Rows& rows_;
-  int64_t max_rows_ = 0;
+  int64_t max_rows_ = 0, max_entries_ = 0;
   int64_t first_row_ = 0;  // of this text
   const char* end_ = nullptr;
   const char* fault_ = "";

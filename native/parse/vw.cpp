@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How it stays fast: tokens are read without a test for the end of the text; the end of a name is searched
-// for in eight bytes at once; the arrays never grow.
+// for in eight bytes at once; the arrays grow only for crosses.
 #include "parse/vw.h"
 
 #include "core/bits.h"
@@ -24,7 +24,9 @@ struct Header {
 class Reader : public LineReader<Reader, VwOptions, VwRows> {
  public:
   Reader(const VwOptions& options, VwRows& rows)
-      : LineReader(options, rows), key_(key_of_seed(options.seed)), no_name_(hash_short("", 0)) {}
+      : LineReader(options, rows), key_(key_of_seed(options.seed)), no_name_(hash_short("", 0)) {
+    for (const auto& [a, b] : options.crosses) crosses_.emplace_back(crossed_place(a), crossed_place(b));
+  }
 
   static bool ends_token(char c) { return is_blank(c) || c == '\n' || c == '|'; }
 
@@ -36,8 +38,12 @@ class Reader : public LineReader<Reader, VwOptions, VwRows> {
     int64_t n_entries = rows_.n_entries;
     if (!read_header(p, header)) return false;
     logs_ = logs_names();
+    for (Crossed& space : crossed_) space.features.clear();
+    const char* const features = p;
     while (*p == '|')
       if (!read_namespace(++p, n_entries)) return false;
+    for (const auto& [a, b] : crosses_)
+      if (!add_cross(crossed_[a].features, crossed_[b].features, n_entries)) return fail(fault_, features);
     rows_.weights.set(rows_.n_rows, header.numbers[1], header.n_numbers > 1, max_rows_);
     add_row(header.numbers[0], n_entries);
     return true;
@@ -130,6 +136,9 @@ class Reader : public LineReader<Reader, VwOptions, VwRows> {
     if (p == start && *p == ':') return fail("namespace_missing", start);
     const uint64_t space = p == start ? no_name_ : hash_name(start, p - start, end);
     if (logs_) space_name_.assign(start, p);
+    std::vector<Feature>* crossed = nullptr;
+    for (Crossed& known : crossed_)
+      if (known.hash == space) crossed = &known.features;
     float scale = 1;
     if (*p == ':' && !read_value(++p, end, scale, "scale_not_a_number", "scale_not_finite")) return false;
     for (;; ++n) {
@@ -149,12 +158,60 @@ class Reader : public LineReader<Reader, VwOptions, VwRows> {
       }
       value *= scale;
       if (!(std::fabs(value) <= FLT_MAX)) return fail("value_not_finite", start);
+      if (crossed) crossed->push_back({hash, value, logs_ ? name_ : std::string()});
       indices[n] = static_cast<int32_t>(bucket_of(hash, n_bits));
       // No branch hangs on the sign, since nothing foretells it.
       values[n] = float_of(bits_of(value) ^ (static_cast<uint32_t>(hash >> 32) & sign));
     }
     position = p;
     n_entries = n;
+    return true;
+  }
+
+  struct Feature {
+    uint64_t hash;
+    float value;
+    std::string name;  // of rows that NameBook samples
+  };
+  struct Crossed {
+    uint64_t hash;  // of the namespace's name
+    std::vector<Feature> features;
+  };
+
+  size_t crossed_place(const std::string& name) {
+    const std::string padded = name + std::string(16, '\0');
+    const uint64_t hash = hash_bytes(reinterpret_cast<const uint8_t*>(padded.data()), name.size(), key_);
+    for (size_t k = 0; k < crossed_.size(); ++k)
+      if (crossed_[k].hash == hash) return k;
+    crossed_.push_back({hash, {}});
+    return crossed_.size() - 1;
+  }
+
+  // Pairs of the features of two namespaces, or of one.
+  bool add_cross(const std::vector<Feature>& a, const std::vector<Feature>& b, int64_t& n_entries) {
+    if (a.empty() || b.empty()) return true;
+    if (a.size() > static_cast<size_t>(kMostPairs) / b.size()) return fail("cross_too_large", "");
+    const int64_t n_pairs = static_cast<int64_t>(a.size() * b.size());
+    // Behind the crosses there must be room for all features of the text.
+    if (n_entries + n_pairs > capacity_ - max_entries_) {
+      capacity_ = max_entries_ + 2 * (n_entries + n_pairs);
+      rows_.indices.grow(n_entries, capacity_);
+      rows_.values.grow(n_entries, capacity_);
+    }
+    const uint32_t sign = options_.is_signed ? 0x80000000u : 0;
+    for (size_t i = 0; i < a.size(); ++i)
+      for (size_t k = &a == &b ? i + 1 : 0; k < b.size(); ++k) {
+        const uint64_t hash = mix(a[i].hash, b[k].hash);
+        const float value = a[i].value * b[k].value;
+        if (!(std::fabs(value) <= FLT_MAX)) return fail("cross_not_finite", "");
+        if (logs_) {
+          name_.assign(a[i].name).append("#").append(b[k].name);
+          rows_.names.add_text(bucket_of(hash, options_.n_bits), static_cast<uint32_t>(hash), name_);
+        }
+        rows_.indices.data()[n_entries] = static_cast<int32_t>(bucket_of(hash, options_.n_bits));
+        rows_.values.data()[n_entries++] =
+            float_of(bits_of(value) ^ (static_cast<uint32_t>(hash >> 32) & sign));
+      }
     return true;
   }
 
@@ -199,6 +256,10 @@ class Reader : public LineReader<Reader, VwOptions, VwRows> {
   const uint64_t no_name_;
   bool logs_ = false;
   std::string space_name_, name_;
+  static constexpr int64_t kMostPairs = 1 << 24;    // of a cross in one line
+  std::vector<std::pair<size_t, size_t>> crosses_;  // places in crossed_
+  std::vector<Crossed> crossed_;
+  int64_t capacity_ = 0;  // of the arrays once they had to grow
 };
 
 }  // namespace

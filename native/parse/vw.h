@@ -3,9 +3,14 @@
 //   [label [importance [base]]] ['tag] |[namespace[:scale]] name[:value] name[:value] ... |namespace ...
 // The feature `name` of `namespace` has the hash mix(hash(namespace), hash(name)) of hash.h, and the k-th
 // feature of a namespace without a name (`:value`), k = 0, 1, ..., is the copy k of the empty name.
+// A cross of two namespaces adds mix(a, b) for each pair of their features in the line, worth the product,
+// behind the line's own features; of a namespace with itself, each pair of different features once, in their
+// order.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "parse/lines.h"
@@ -17,7 +22,9 @@ struct VwOptions : LineOptions {
   int n_bits = 22;  // 1 to 30
   bool is_signed = false;
   uint64_t seed = 0;
-  std::vector<int64_t> log_from;  // of each text: the number of its first row if names are requested, else -1
+  std::vector<std::pair<std::string, std::string>> crosses = {};  // names of namespaces
+  std::vector<int64_t> log_from =
+      {};  // of each text: the number of its first row if names are requested, else -1
 };
 
 struct VwRows : ParsedRows {            // features that repeat in a line do so here

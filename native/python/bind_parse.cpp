@@ -2,10 +2,14 @@
 // Python names of the parsers of line formats. They take buffers and give arrays, both without a copy.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <deque>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "parse/libsvm.h"
@@ -75,9 +79,10 @@ nb::tuple libsvm(nb::sequence buffers, bool zero_based, bool with_labels, bool s
 }
 
 nb::tuple vw(nb::sequence buffers, int n_bits, bool is_signed, bool with_labels, bool skip_bad, uint64_t seed,
-             std::vector<int64_t> log_from) {
+             std::vector<int64_t> log_from, std::vector<std::pair<std::string, std::string>> crosses) {
   if (n_bits < 1 || n_bits > 30) throw nb::value_error("n_bits must be a whole number from 1 to 30");
-  const VwOptions options = {{with_labels, skip_bad}, n_bits, is_signed, seed, std::move(log_from)};
+  const VwOptions options = {{with_labels, skip_bad}, n_bits, is_signed, seed, std::move(crosses),
+                             std::move(log_from)};
   VwRows rows;
   parse(buffers, options, rows, parse_vw);
   return nb::tuple(arrays_of(rows, options, rows.weights) + lines_of(rows) +
@@ -96,10 +101,10 @@ void bind_parse(nb::module_& module) {
       "token offset, token length, fault)]). Without skip_bad reading ends at the first bad line.");
   module.def(
       "parse_vw", &steepest::vw, "buffers"_a, "n_bits"_a, "signed"_a, "with_labels"_a, "skip_bad"_a, "seed"_a,
-      "log_from"_a = std::vector<int64_t>(),
+      "log_from"_a = std::vector<int64_t>(), "crosses"_a = std::vector<std::pair<std::string, std::string>>(),
       "Buffers of Vowpal Wabbit lines as (indptr, indices, values, y or None, importances or None if "
       "no line has one, rows of each buffer, bad lines of each buffer, the first three of each as "
       "[(buffer, line offset, token offset, token length, fault)], the names of features). Without "
       "skip_bad reading ends at the first bad line. `log_from` holds for each buffer the number of its "
-      "first row, or -1 if no names are requested.");
+      "first row, or -1 if no names are requested; `crosses` holds pairs of namespaces.");
 }

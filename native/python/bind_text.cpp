@@ -6,6 +6,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -169,12 +170,13 @@ typedef std::tuple<int32_t, std::string, std::string, std::string, std::pair<dou
     ColumnParts;
 
 void make_recipe(Recipe* self, const std::vector<ColumnParts>& columns, const Crosses& crosses,
-                 const std::vector<std::string>& stop_words, const HashOptions& options) {
+                 const std::vector<std::string>& stop_words, const HashOptions& options,
+                 std::shared_ptr<const WordFilter> filter) {
   check(options);
   require(!columns.empty(), "there must be a column");
   std::vector<Column> known;
   for (const auto& [kind, name, prefix, separators, size, knots, knot_names] : columns) {
-    require(kind >= kText && kind <= kList, "unknown kind of column");
+    require(kind >= kText && kind <= kBag, "unknown kind of column");
     require(std::isfinite(size.first) && std::isfinite(size.second) && size.second > 0,
             "a column's scale must be positive");
     require(knots.size() == knot_names.size(), "each knot needs a name");
@@ -188,13 +190,17 @@ void make_recipe(Recipe* self, const std::vector<ColumnParts>& columns, const Cr
             "a cross names a column that is not there");
   require(!options.by_column || (known.size() + crosses.size()) << options.n_bits <= uint64_t{1} << 31,
           "there are too many buckets");
-  new (self) Recipe(options, known, crosses, stop_words);
+  for (const auto& pair : crosses)
+    require(known[pair.first].kind != kBag && known[pair.second].kind != kBag, "a bag cannot be crossed");
+  new (self) Recipe(options, known, crosses, stop_words, std::move(filter));
 }
 
 int64_t n_buckets(const Recipe& recipe) { return int64_t{1} << recipe.options.n_bits; }
 int64_t n_features(const Recipe& recipe) {
   return n_buckets(recipe) * (recipe.options.by_column ? recipe.readers.size() + recipe.crosses.size() : 1);
 }
+
+constexpr double kLargestFloat = std::numeric_limits<float>::max();
 
 Field field_of(int32_t kind, nb::handle values, Owners& owners) {
   Field field;
@@ -204,6 +210,20 @@ Field field_of(int32_t kind, nb::handle values, Owners& owners) {
     owners.push_back(nb::borrow(values));
     field.numbers = numbers.data();
     field.n_numbers = size_of(numbers);
+  } else if (kind == kBag) {
+    const nb::tuple parts = nb::cast<nb::tuple>(values, false);
+    require(parts.size() == 3, "a bag must be (words, counts, starts)");
+    field.texts = texts_of(parts[0], owners);
+    const auto counts = nb::cast<List<double>>(parts[1], false);
+    const auto starts = nb::cast<List<int64_t>>(parts[2], false);
+    for (int k : {1, 2}) owners.push_back(nb::borrow(parts[k]));
+    require(size_of(counts) == field.texts.n, "each word of a bag needs a count");
+    field.numbers = counts.data();
+    field.starts = check_offsets(starts, counts.size());
+    field.n_bags = size_of(starts) - 1;
+    for (int64_t i = 0; i < field.texts.n; ++i)
+      require(field.texts.at(i).data != nullptr && std::fabs(counts.data()[i]) <= kLargestFloat,
+              "a bag holds words and finite counts");
   } else {
     field.texts = texts_of(values, owners);
   }
@@ -240,6 +260,40 @@ nb::tuple hash_rows_of(const Recipe& recipe, nb::list columns, std::optional<Out
   }
   return nb::make_tuple(copied(rows.indptr), to_numpy(rows.indices, rows.size()),
                         to_numpy(rows.values, rows.size()));
+}
+
+void make_word_counts(WordCounts* self, int64_t most_words, int sketch_bits) {
+  require(most_words >= 1 && most_words <= int64_t{1} << 30, "most_words must lie in 1..2^30");
+  require(sketch_bits >= 3 && sketch_bits <= 28, "sketch_bits must lie in 3..28");
+  new (self) WordCounts(most_words, sketch_bits);
+}
+
+void read_words(WordCounts& counts, const Recipe& recipe, nb::list columns) {
+  Owners owners;
+  const HashTask task = task_of(recipe, columns, std::nullopt, 0, owners);
+  nb::gil_scoped_release release;
+  count_words(task, counts);
+}
+
+nb::tuple counted_words(const WordCounts& counts) {
+  std::vector<uint64_t> hashes;
+  std::vector<uint32_t> found;
+  counts.listed(hashes, found);
+  return nb::make_tuple(copied(hashes), copied(found), copied(counts.cells()));
+}
+
+// The lists of bits are empty, or as long as a sketch of sketch_bits has cells.
+void make_word_filter(WordFilter* self, List<uint64_t> listed, bool keeps_listed, List<uint8_t> enough,
+                      List<uint8_t> too_many, int sketch_bits) {
+  require(sketch_bits >= 3 && sketch_bits <= 28, "sketch_bits must lie in 3..28");
+  const size_t n_bytes = (static_cast<size_t>(Sketch::kDepth) << sketch_bits) / 8;
+  for (const auto& bits : {enough, too_many})
+    require(bits.size() == 0 || bits.size() == n_bytes, "a sketch has another size");
+  const auto bytes_of = [](const List<uint8_t>& bits) {
+    return std::vector<uint8_t>(bits.data(), bits.data() + bits.size());
+  };
+  new (self) WordFilter({listed.data(), listed.data() + listed.size()}, keeps_listed, bytes_of(enough),
+                        bytes_of(too_many), sketch_bits);
 }
 
 // Slots for indices, as place_features finds them.
@@ -365,10 +419,9 @@ int64_t first_no_text(nb::list texts) {
 
 // The first number that float32 cannot hold, or -1; NaN is for a missing one and passes.
 int64_t first_too_large(List<double> numbers) {
-  constexpr double kLargest = std::numeric_limits<float>::max();
   const double* const end = numbers.data() + numbers.size();
   const double* const bad =
-      std::find_if(numbers.data(), end, [](double x) { return std::fabs(x) > kLargest; });
+      std::find_if(numbers.data(), end, [](double x) { return std::fabs(x) > kLargestFloat; });
   return bad == end ? -1 : bad - numbers.data();
 }
 
@@ -510,8 +563,19 @@ void bind_text(nb::module_& module) {
           },
           nb::kw_only(), "n_bits"_a, "ngrams"_a, "char_ngrams"_a, "weighting"_a, "copies"_a, "min_letters"_a,
           "is_signed"_a, "lowercase"_a, "normalise"_a, "seed"_a, "by_column"_a = false);
+  nb::class_<WordFilter>(module, "WordFilter")
+      .def("__init__", make_word_filter, "listed"_a, "keeps_listed"_a, "enough"_a, "too_many"_a,
+           "sketch_bits"_a)
+      .def("keeps", &WordFilter::keeps, "hash"_a);
   nb::class_<Recipe>(module, "HashRecipe")
-      .def("__init__", make_recipe, "columns"_a, "crosses"_a, "stop_words"_a, "options"_a);
+      .def("__init__", make_recipe, "columns"_a, "crosses"_a, "stop_words"_a, "options"_a,
+           "filter"_a.none() = nb::none());
+  nb::class_<WordCounts>(module, "WordCounts")
+      .def("__init__", make_word_counts, "most_words"_a, "sketch_bits"_a)
+      .def("read", read_words, "recipe"_a, "columns"_a)
+      .def("counts", counted_words)
+      .def_prop_ro("n_sketched", &WordCounts::n_sketched)
+      .def_ro("n_rows", &WordCounts::n_rows);
   nb::class_<NameLog>(module, "NameLog");
   nb::class_<NameBook>(module, "NameTable")
       .def("__init__", make_book, "n_names"_a)

@@ -56,7 +56,9 @@ inline float damped(float times) {
     for (size_t k = 1; k < kOften; ++k) made[k] = 1 + logf(static_cast<float>(k));
     return made;
   }();
-  return times < kOften ? known[static_cast<size_t>(times)] : 1 + logf(times);
+  if (times < 1) return times;  // only in a bag, whose counts may be any numbers
+  const size_t whole = times < kOften ? static_cast<size_t>(times) : 0;
+  return static_cast<float>(whole) == times ? known[whole] : 1 + logf(times);
 }
 
 // To length 1, or so that c copies are together as long as one feature.
@@ -203,6 +205,23 @@ class RowHasher {
     rows_.indptr.push_back(rows_.indptr.back() + static_cast<int64_t>(row_.size()));
   }
 
+  // The different words of a text or a bag in one row, by hash.
+  const std::vector<uint64_t>& different_words(const Field& field, size_t k, int64_t row) {
+    const ColumnReader& reader = recipe_.readers[k];
+    word_hashes_.clear();
+    if (field.kind == kText) {
+      if (const Span value = field.texts.at(row); value.data) find_words(reader, value);
+    } else if (field.kind == kBag) {
+      for (int64_t i = field.starts[row]; i < field.starts[row + 1]; ++i) {
+        const uint64_t hash = labelled("", field.texts.at(i), reader.key);
+        if (field.numbers[i] != 0 && keeps(reader, hash)) word_hashes_.push_back(hash);
+      }
+    }
+    std::sort(word_hashes_.begin(), word_hashes_.end());
+    word_hashes_.erase(std::unique(word_hashes_.begin(), word_hashes_.end()), word_hashes_.end());
+    return word_hashes_;
+  }
+
   HashedRows& rows() { return rows_; }
   const uint64_t* touched() const { return touched_.data(); }
 
@@ -248,6 +267,7 @@ class RowHasher {
     features.clear();
     const Field& field = plan_->task.fields[k];
     if (field.kind == kNumber) return read_number(reader, features, field.numbers[row]);
+    if (field.kind == kBag) return read_bag(reader, field, row);
     const Span value = field.texts.at(row);
     if (!value.data) return read_missing(reader, features);
     if (field.kind == kText) {
@@ -259,20 +279,33 @@ class RowHasher {
     return field.kind == kList ? read_list(reader, features, value) : read_category(reader, features, value);
   }
 
-  void read_text(RowSum& sum, const ColumnReader& reader, Features& features, Span document) {
+  bool keeps(const ColumnReader& reader, uint64_t hash) const {
+    return !reader.stop_words.contains(hash) && (!recipe_.filter || recipe_.filter->keeps(hash));
+  }
+
+  // The words of a text that are not left out, with their hashes.
+  void find_words(const ColumnReader& reader, Span document) {
     words_.read(document);
     const uint8_t* const bytes = words_.bytes();
     word_hashes_.resize(words_.count());
     for (uint32_t i = 0; i < words_.count(); ++i)
       word_hashes_[i] = hash_bytes(bytes + words_.start(i), words_.size(i), reader.key);
-    if (!reader.stop_words.empty()) {
-      auto stopped = [&](uint64_t hash) { return reader.stop_words.contain(hash); };
-      words_.select([&](uint32_t i) { return !stopped(word_hashes_[i]); });
-      word_hashes_.erase(std::remove_if(word_hashes_.begin(), word_hashes_.end(), stopped),
-                         word_hashes_.end());
-    }
+    if (reader.stop_words.empty() && !recipe_.filter) return;
+    size_t kept = 0;
+    words_.select([&](uint32_t i) {
+      const uint64_t hash = word_hashes_[i];
+      const bool stays = keeps(reader, hash);
+      if (stays) word_hashes_[kept++] = hash;
+      return stays;
+    });
+    word_hashes_.resize(kept);
+  }
+
+  void read_text(RowSum& sum, const ColumnReader& reader, Features& features, Span document) {
+    find_words(reader, document);
     if (log_)
-      log_->begin_page(reader.prefix, reinterpret_cast<const char*>(bytes), words_.bounds(), words_.count());
+      log_->begin_page(reader.prefix, reinterpret_cast<const char*>(words_.bytes()), words_.bounds(),
+                       words_.count());
     read_word_grams(sum, reader, features);
     if (options_.character_high > 0) read_character_grams(sum, reader, features);
   }
@@ -319,6 +352,17 @@ class RowHasher {
              return reader.prefix + "'" + std::string(text, runs[k].second) + "'";
            }));
     }
+  }
+
+  void read_bag(const ColumnReader& reader, const Field& field, int64_t row) {
+    for (int64_t i = field.starts[row]; i < field.starts[row + 1]; ++i) {
+      const Span word = field.texts.at(i);
+      alone_.assign(1, labelled("", word, reader.key));
+      const float count = static_cast<float>(field.numbers[i]);
+      if (count != 0 && keeps(reader, alone_[0]))
+        insert(block_, alone_, 1, count, named([&](size_t) { return name_of(reader.prefix, word); }));
+    }
+    close_block(row, 1);
   }
 
   void read_category(const ColumnReader& reader, Features& features, Span value) {

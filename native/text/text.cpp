@@ -18,8 +18,7 @@ constexpr size_t kMostIdleBytes = 1 << 20;    // of each: one that has read a hu
 std::vector<int64_t> row_starts(const HashTask& task) {
   std::vector<int64_t> starts(static_cast<size_t>(task.n_rows) + 1);
   for (const Field& field : task.fields)
-    for (int64_t i = 0; i < task.n_rows; ++i)
-      starts[i + 1] += field.kind == kNumber ? 8 : field.texts.at(i).size + 8;
+    for (int64_t i = 0; i < task.n_rows; ++i) starts[i + 1] += field.size(i) + 8;
   for (int64_t i = 0; i < task.n_rows; ++i) starts[i + 1] += starts[i] + 16;
   return starts;
 }
@@ -81,8 +80,8 @@ size_t likely_entries(const HashOptions& options, int64_t bytes) {
 }  // namespace
 
 Recipe::Recipe(const HashOptions& options, const std::vector<Column>& columns, Crosses crosses,
-               const std::vector<std::string>& stop_words)
-    : options(options), crosses(std::move(crosses)) {
+               const std::vector<std::string>& stop_words, std::shared_ptr<const WordFilter> filter)
+    : options(options), crosses(std::move(crosses)), filter(std::move(filter)) {
   for (int32_t k = 0; k < static_cast<int32_t>(columns.size()); ++k) {
     const bool crossed = std::any_of(this->crosses.begin(), this->crosses.end(),
                                      [&](const auto& pair) { return pair.first == k || pair.second == k; });
@@ -155,6 +154,15 @@ HashedRows hash_rows(const HashTask& task, int n_threads) {
       count_and_weigh(plan, i, all.indices.data() + all.indptr[i], all.values.data() + all.indptr[i],
                       static_cast<size_t>(all.indptr[i + 1] - all.indptr[i]));
   return all;
+}
+
+void count_words(const HashTask& task, WordCounts& counts) {
+  RowHashers hashers = task.recipe.borrow(1);
+  for (int64_t row = 0; row < task.n_rows; ++row)
+    for (size_t k = 0; k < task.fields.size(); ++k)
+      for (uint64_t hash : hashers[0]->different_words(task.fields[k], k, row)) counts.add(hash);
+  counts.n_rows += task.n_rows;
+  task.recipe.give_back(std::move(hashers));
 }
 
 }  // namespace steepest

@@ -9,6 +9,7 @@
 //   number    hash("column"), worth (x - centre) / scale; with knots k_0 < ... < k_m also the hats
 //             hash("column~k_i"), worth 1 - t and t between two knots and 1 beyond the outermost
 //   missing   hash("column=<missing>"), worth 1
+//   bag       words with their counts: the hash of each word as it is, worth its count; a block like a text's
 // A cross of two columns gives mix(a, b) for each pair of their features, worth the product; a number takes
 // part with its hats if it has knots. Crosses with a text are weighed and scaled as texts are, by themselves.
 // Rows are split among threads and come out in order, so the result does not depend on the number of threads.
@@ -25,13 +26,14 @@
 #include "text/buffer.h"
 #include "text/hash.h"
 #include "text/names.h"
+#include "text/word_filter.h"
 #include "text/words.h"
 
 namespace steepest {
 
 constexpr char kMissing[] = "<missing>";
 
-enum FieldKind { kText, kCategory, kNumber, kList };
+enum FieldKind { kText, kCategory, kNumber, kList, kBag };
 enum Weighting { kCount, kBinary, kLog };
 
 // Texts as spans of their own, or one behind the other as Arrow keeps them; no data: missing.
@@ -54,11 +56,18 @@ struct Texts {
 // A column's values, one per row.
 struct Field {
   int32_t kind;
-  Texts texts;                      // text and category
-  const double* numbers = nullptr;  // number; NaN: missing
+  Texts texts;                      // text and category; of a bag, the words of all rows
+  const double* numbers = nullptr;  // number; NaN: missing. Of a bag, the count of each word
   int64_t n_numbers = 0;
+  const int64_t* starts = nullptr;  // of a bag: where each row's words start, and where the last ones end
+  int64_t n_bags = 0;
 
-  int64_t n_rows() const { return kind == kNumber ? n_numbers : texts.n; }
+  int64_t n_rows() const { return kind == kNumber ? n_numbers : kind == kBag ? n_bags : texts.n; }
+  // About how many bytes a row has.
+  int64_t size(int64_t row) const {
+    if (kind == kBag) return 16 * (starts[row + 1] - starts[row]);
+    return kind == kNumber ? 0 : texts.at(row).size;
+  }
 };
 
 struct HashOptions {
@@ -83,26 +92,6 @@ struct Column {
   std::vector<std::string> knot_names = {};  // what is hashed for each, "column~knot"
 };
 
-// Which words to leave out, by hash.
-class StopWords {
- public:
-  StopWords(const std::vector<std::string>& words, uint64_t key) {
-    for (const std::string& word : words) hashes_.push_back(hash_string(word, key));
-    std::sort(hashes_.begin(), hashes_.end());
-    // One bit of a small filter answers for almost every word that is not a stop word.
-    filter_.resize(hashes_.empty() ? 0 : 1024);
-    for (uint64_t hash : hashes_) filter_[hash >> 48 & 1023] |= uint64_t{1} << (hash >> 58);
-  }
-  bool empty() const { return hashes_.empty(); }
-  bool contain(uint64_t hash) const {
-    return (filter_[hash >> 48 & 1023] >> (hash >> 58) & 1) &&
-           std::binary_search(hashes_.begin(), hashes_.end(), hash);
-  }
-
- private:
-  std::vector<uint64_t> hashes_, filter_;
-};
-
 // A column, and what is known of it before the first row.
 struct ColumnReader : Column {
   ColumnReader(const Column& column, uint64_t seed, const std::vector<std::string>& stop_words, bool crossed)
@@ -114,7 +103,7 @@ struct ColumnReader : Column {
         missing(hash_string(label + kMissing, seed_key)),
         number(hash_string(name, seed_key)),
         part_label(name + ":"),
-        stop_words(kind == kText ? stop_words : std::vector<std::string>(), key) {
+        stop_words(hashes_of(kind == kText || kind == kBag ? stop_words : std::vector<std::string>(), key)) {
     for (const std::string& knot : knot_names) knot_hashes.push_back(hash_string(knot, seed_key));
     for (char letter : separators) is_separator[static_cast<uint8_t>(letter)] = true;
   }
@@ -126,7 +115,14 @@ struct ColumnReader : Column {
   std::string part_label;    // in front of the parts of a category
   std::vector<uint64_t> knot_hashes;
   bool is_separator[256] = {};
-  StopWords stop_words;
+  HashSet stop_words;
+
+ private:
+  static std::vector<uint64_t> hashes_of(const std::vector<std::string>& words, uint64_t key) {
+    std::vector<uint64_t> hashes;
+    for (const std::string& word : words) hashes.push_back(hash_string(word, key));
+    return hashes;
+  }
 };
 
 typedef std::vector<std::pair<int32_t, int32_t>> Crosses;
@@ -139,7 +135,7 @@ typedef std::vector<std::unique_ptr<RowHasher>> RowHashers;
 class Recipe {
  public:
   Recipe(const HashOptions& options, const std::vector<Column>& columns, Crosses crosses,
-         const std::vector<std::string>& stop_words);
+         const std::vector<std::string>& stop_words, std::shared_ptr<const WordFilter> filter = nullptr);
   ~Recipe();
 
   // Hashers for n threads.
@@ -151,6 +147,7 @@ class Recipe {
 
   const HashOptions options;
   const Crosses crosses;
+  const std::shared_ptr<const WordFilter> filter;  // of words by their counts; null: all are kept
   std::vector<ColumnReader> readers;
 
  private:
@@ -182,5 +179,8 @@ struct HashedRows {
 };
 
 HashedRows hash_rows(const HashTask& task, int n_threads);
+
+// Counts the rows with each word of the texts and bags, without stop words.
+void count_words(const HashTask& task, WordCounts& counts);
 
 }  // namespace steepest

@@ -32,6 +32,7 @@ from steepest.data.scan import format_of_name
 from steepest.data.source import Source
 from steepest.data.store.cache import CachedSource
 from steepest.features.encoder import RowEncoder
+from steepest.features.words import count_words
 
 FORMATS = (*write.SPARSE_TEXT, *write.RAW_TEXT, *write.TABLES, "cache")
 
@@ -131,14 +132,13 @@ def _codes(source: Source, options: argparse.Namespace, notes: list[str]) -> dic
 
 def _hashed(source: Source, options: argparse.Namespace, *, to_cache: bool) -> Source:
     asked: dict[str, Any] = {"names": 10_000, **flags.estimator_arguments(options, st.Hasher)}
-    if "cross" in asked:
-        asked["cross"] = (asked["cross"],)
     roles = {kind: names for kind in ("text", "categorical", "numeric") if (names := source.recipe.get(kind))}
     if not to_cache:  # a text file cannot hold what tf-idf has learned, so new rows could not be weighed alike
         asked.setdefault("weighting", "count")
     hasher = st.Hasher(**{**asked, **roles})
     if (sample := sample_columns(source)) is not None:
         hasher.survey(sample[0])
+    count_words(source, hasher)
     return encoded(source, RowEncoder(hasher, learn=True), hasher.signature(learn=True))
 
 

@@ -19,8 +19,8 @@ KINDS = ("text", "categorical", "numeric")  # also flags of a hasher, and None i
 CSV = ("columns", "header", "delimiter", "newlines_in_values")
 READING = ("label", "weight", *KINDS, *CSV, "labels", "zero_based", "n_features", "on_bad_line")
 RATINGS = ("user", "item", "rating", "time")
-VW = ("n_bits", "signed")  # flags of a hasher that the reader of Vowpal Wabbit text has, too
-ELSEWHERE = ("with_labels", "seed")  # options of readers that the verbs set themselves
+VW = ("n_bits", "signed", "cross")  # flags of a hasher that the reader of Vowpal Wabbit text has, too
+ELSEWHERE = ("with_labels", "seed", "crosses")  # options of readers that the verbs set themselves
 
 
 def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True, flag: str | None = None) -> None:

@@ -6,8 +6,10 @@ import argparse
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from steepest.errors import ParameterError
 from steepest.models.options import flat_signature, options_of
 
 # Long-known short names for a few parameters.
@@ -20,12 +22,14 @@ ALIASES = {
 }
 # Switches that have values beyond true and false, each with a flag of its own.
 MORE_THAN_TRUE = {"early_stopping": ("refit",)}
+# Flags that may be repeated, with the form of each value.
+REPEATED = {"cross": "A,B"}
 # In a docstring's list of parameters: names, what values they take, and the text below.
 ENTRY = re.compile(r"^(\w[\w, ]*?)(?: : (.*))?\n((?: +.*\n?)*)", re.MULTILINE)
 NO_DEFAULTS: Mapping[str, Any] = {}
 # Parameters that have no meaning on the command line, or a flag of their own.
 ELSEWHERE = (
-    *("hasher", "verbose", "class_weight", "seed", "text", "categorical", "numeric", "stop_words", "by_column"),
+    *("hasher", "verbose", "class_weight", "seed", "text", "categorical", "numeric", "by_column"),
     *("kinds", "ignore"),
 )
 
@@ -94,6 +98,10 @@ def _add_flag(group: Any, name: str, default: Any, about: dict[str, str] | None,
             group.add_argument(
                 f"{flag}-{value}", dest=name, action="store_const", const=value, default=unset, help=more
             )
+    elif name in REPEATED:
+        group.add_argument(
+            *names, dest=name, action="append", type=_pair, default=unset, metavar=REPEATED[name], help=help_text
+        )
     else:
         group.add_argument(*names, dest=name, type=parse_value, default=unset, metavar="VALUE", help=help_text)
 
@@ -113,10 +121,32 @@ def parse_value(text: str) -> Any:
     return text
 
 
+def _pair(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def stop_words_of(value: Any) -> Any:
+    """The value of --stop-words: a known list by its name, words with commas between them, or else a file of words."""
+    from steepest.features.words import STOP_LISTS
+
+    if value is None or value in STOP_LISTS:
+        return value
+    if isinstance(value, tuple):
+        return [str(word) for word in value]
+    try:
+        return Path(str(value)).read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        known = ", ".join(STOP_LISTS)
+        raise ParameterError(f"--stop-words {value}: {error}; name a text file of words, or {known}") from None
+
+
 def estimator_arguments(options: argparse.Namespace, estimator: type[Any]) -> dict[str, Any]:
     """Those constructor arguments that were given as flags."""
     given = vars(options)
-    return {name: given[name] for name in flat_signature(estimator) if name in given}
+    found = {name: given[name] for name in flat_signature(estimator) if name in given}
+    if "stop_words" in found:
+        found["stop_words"] = stop_words_of(found["stop_words"])
+    return found
 
 
 def foreign_arguments(options: argparse.Namespace, estimator: type[Any], others: list[type[Any]]) -> list[str]:

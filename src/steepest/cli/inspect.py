@@ -44,6 +44,7 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
         "bytes": Path(path).stat().st_size,
         "features": int(model.n_features_in_),
         "hashing": _hashing(model),
+        "words": str(getattr(getattr(model, "hasher_", None), "words_", "")),
         "columns": facts_of(getattr(model, "hasher_", None)),
         "crosses": [list(pair) for pair in _crosses(model)],
         "nonzeros": int(model.n_nonzero_),
@@ -63,7 +64,9 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
 def _crosses(model: Any) -> list[tuple[str, str]]:
     """Pairs of columns whose features are crossed."""
     hasher = getattr(model, "hasher_", None)
-    return [] if hasher is None else [*getattr(hasher, "cross", ()), *getattr(hasher, "crosses_", ())]
+    if hasher is None:
+        return list(getattr(getattr(model, "vw_names_", None), "crosses", ()))
+    return [*getattr(hasher, "cross", ()), *getattr(hasher, "crosses_", ())]
 
 
 def _hashing(model: Any) -> dict[str, Any] | None:
@@ -100,6 +103,8 @@ def as_text(facts: dict[str, Any]) -> str:
             f"about {hashing['n_distinct']:,.0f} features in {1 << hashing['n_bits']:,} buckets, "
             f"{hashing['sharing']:.1%} of them share one; {hashing['named_weight'] or 0:.1%} of the weight is named"
         )
+    if facts["words"]:
+        lines.append(facts["words"])
     lines += as_lines(facts["columns"])
     if facts["crosses"]:
         lines.append("crossed: " + ", ".join(" x ".join(pair) for pair in facts["crosses"]))

@@ -316,8 +316,6 @@ def _hasher(options: argparse.Namespace) -> st.Hasher | None:
     asked = hasher_options(options)
     if not asked:
         return None
-    if "cross" in asked:
-        asked["cross"] = (asked["cross"],)
     return st.Hasher(**{"names": DEFAULTS["names"], **asked})
 
 

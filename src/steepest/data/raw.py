@@ -226,6 +226,19 @@ def rows_of(columns: Any, start: int, stop: int) -> Any:
     return columns.slice(start, stop - start) if hasattr(columns, "slice") else columns[start:stop]
 
 
+def taken_rows(columns: Any, rows: Array) -> Any:
+    """Rows of raw columns by their numbers: of a DataFrame, an Arrow table, columns by name, an array or a list."""
+    if isinstance(columns, Mapping):
+        return {name: taken_rows(column, rows) for name, column in columns.items()}
+    if hasattr(columns, "iloc"):
+        return columns.iloc[rows]
+    if isinstance(columns, np.ndarray):
+        return columns[rows]
+    if hasattr(columns, "take") and hasattr(columns, "schema"):
+        return columns.take(rows)
+    return [columns[row] for row in rows.tolist()]
+
+
 def joined_rows(parts: list[Any]) -> Any:
     """The rows of several batches, or the values of a column in several, as one."""
     first = parts[0]
@@ -326,6 +339,17 @@ def raw_batches(source: Source) -> Generator[RawBatch, None, None]:
             most -= n_rows
             y, weight = (None if part is None else part[:n_rows] for part in (batch.y, batch.weight))
             yield replace(batch, columns=batch.columns[:n_rows], n_rows=n_rows, y=y, weight=weight)
+
+
+def without_cache(source: Source) -> Source:
+    """The same rows, read anew and not from a cache."""
+    if isinstance(source, CachedSource):
+        return without_cache(source.parent)
+    if not isinstance(source, Limited | Selected):
+        return source
+    result = copy.copy(source)
+    result.parent = without_cache(source.parent)
+    return result
 
 
 def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:

@@ -35,6 +35,7 @@ KNOWN_PARAMETERS = frozenset(
         "seed",
         "lowercase",
         "stop_words",
+        "max_share",
         "weighting",
         "norm",
         "min_token",
@@ -45,6 +46,7 @@ KNOWN_PARAMETERS = frozenset(
         "scale_numbers",
     ]
 )
+NEUTRAL = {"min_count": 1}
 SIGMOIDS = {"log": 1.0, "squared_hinge": 5.0, "exponential": 2.0}  # P = 1 / (1 + exp(-slope score))
 
 
@@ -253,8 +255,13 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
         return None, None
     params = hasher.get_params(deep=False)
     for name in params.keys() - KNOWN_PARAMETERS:
-        if params[name] not in (None, False, "auto", (), 0):
+        if params[name] not in (None, False, "auto", (), 0) and params[name] != NEUTRAL.get(name):
             raise DataError(f"the hasher has {name}={params[name]!r}, which an export does not know; train without it")
+    kept = getattr(hasher, "words_", None)
+    if kept is not None and (kept.keeps_listed or not kept.exact):
+        raise DataError("the hasher keeps words by a list or a sketch of counts, which an export does not know")
+    if any(getattr(column, "is_bag", False) for column in hasher.columns_):
+        raise DataError("the hasher reads dicts of words and counts, which an export does not know; train on texts")
     known = known_columns(hasher)
     seed = hasher.seed & ((1 << 64) - 1)
     seed_key = kernels.hash_key("", seed)
@@ -271,8 +278,9 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
             count, total = next(sizes)
             mean = total / max(count, 1)
             divisor = float(np.sqrt(mean if mean > 0 else 1.0))
-        words = [part for word in hasher.stop_words or () for part in kernels.split_words(word, hasher.lowercase, 1)]
-        stop = tuple(sorted({hash_name(word, key) for word in words})) if kind == TEXT else ()
+        words = [part for word in hasher.stop_list for part in kernels.split_words(word, hasher.lowercase, 1)]
+        left_out = {hash_name(word, key) for word in words} | set([] if kept is None else kept.listed.tolist())
+        stop = tuple(sorted(left_out)) if kind == TEXT else ()
         missing = hash_name(f"{label}<missing>", seed_key)
         columns.append(Column(kind, name, key, label, missing, hash_name(name, seed_key), divisor, stop))
     hashing = Hashing(

@@ -18,6 +18,7 @@ DATE, CONSTANT, ID, IGNORED = "date", "constant", "id", "ignored"
 USED = (TEXT, CATEGORY, NUMBER, LIST)  # kinds that give features, in the order of the kernel's numbers
 KINDS = (*USED, DATE)  # that a user may name
 MARKED = "marked"  # the format of numbers like $1,234.50
+BAG = "bag"  # the format of texts that come as dicts of words and counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class Column:
         The knots that the column has or could have.
     format : str
         "marked" for numbers such as $1,234.50; the order of a date's fields ("ymd", "mdy", "dmy", "compact", "epoch",
-        "epoch_ms"); the separators of a list, or of a category whose parts count, too.
+        "epoch_ms"); "bag" for texts that come as dicts of words and counts; the separators of a list, or of a category
+        whose parts count, too.
     source, part : str
         The column of the file that a derived column is made from, and which part of it.
     reason : str
@@ -71,6 +73,11 @@ class Column:
     def used(self) -> bool:
         """Whether the column gives features."""
         return self.kind in USED
+
+    @property
+    def is_bag(self) -> bool:
+        """Whether its texts come as dicts of words and counts."""
+        return self.kind == TEXT and self.format == BAG
 
     @property
     def origin(self) -> str:

@@ -44,14 +44,19 @@ from steepest.data.tables.columns import (
     read_table,
 )
 from steepest.errors import ColumnWarning, DataError, ParameterError
-from steepest.features import dates, written_numbers
-from steepest.features.columns import ID, IGNORED, KINDS, USED, Column
+from steepest.features import dates, words, written_numbers
+from steepest.features.bags import encode_bags, is_bag_column, looks_like_bags, rows_as_bags
+from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
 from steepest.features.hasher_check import check_columns, check_counts, check_misfits
 from steepest.features.names import NAMES_IN_A_ROW, CollisionReport, NameBook, hash_name, mix, report_collisions
+from steepest.features.words import STOP_LISTS
 from steepest.protocol import Estimator, not_fitted, parameter_names, store
 
 HASH_ID = kernels.hash_id
-LEARNED = ("columns_", "crosses_", "names_", "document_counts_", "n_documents_", "misfits_", "n_features_in_")
+LEARNED = (
+    *("columns_", "crosses_", "names_", "document_counts_", "n_documents_", "misfits_", "n_features_in_"),
+    "words_",
+)
 MASK = (1 << 64) - 1
 # As in the kernel: what distinguishes the character n-gram "abc" from the word, and copies from each other.
 CHARACTER_MARK = 0x3C3E
@@ -70,6 +75,7 @@ INTEGERS = (
     ("copies", 1, 64),
     ("names", 0, 1 << 26),
     ("min_token", 1, 1 << 20),
+    ("min_count", 1, 1 << 31),
     ("seed", -(1 << 63), (1 << 64) - 1),
 )
 
@@ -109,8 +115,14 @@ class Hasher(Estimator):
         Another seed, other collisions.
     lowercase : bool
         Fold letters of all alphabets to lower case.
-    stop_words : collection of str, optional
-        Words to leave out.
+    stop_words : collection of str, or "english", optional
+        Words to leave out; "english" is a list of function words, which the model file then holds.
+    min_count : int
+        Leave out words that fewer rows have, before n-grams are built; 5, say, for long texts. Rows are counted by
+        `fit` (of a file, in a pass before learning) or by the first `partial_fit`, exactly for the first 1.5 million
+        different words and by a sketch beyond; then the decision holds, also for words that come later.
+    max_share : float, above 0 and at most 1
+        Leave out words that more than this share of rows have, counted alike.
     weighting : "auto", "count", "binary", "log" or "tfidf"
         How often a feature occurs in a row, whether it does, 1 + log of how often, or that times
         log((1 + rows) / (1 + rows with it)) + 1, with rows counted by `fit` or `partial_fit` for each bucket. "auto"
@@ -134,6 +146,10 @@ class Hasher(Estimator):
     pairs : int or "auto"
         How many pairs of columns a linear model may cross by itself, those that help most on rows held back; "auto" is
         10. Neither `knots` nor `pairs` has a meaning without a model, which knows the targets.
+    bags : bool or "auto"
+        Whether dicts, one per row, are bags of words with their counts, {"free": 2, "cash": 1}, and not rows of a
+        table: words that a row lacks then give no feature. "auto" decides at the first rows: bags have 32 keys or more
+        in all, of which a row has less than a quarter on average, and numbers as values.
     n_jobs : int, optional
         Threads; all by default, with the same bits for any number.
     by_column : bool
@@ -147,6 +163,8 @@ class Hasher(Estimator):
     crosses_ : tuple of pairs
         Crosses added by `add_crosses`.
     names_ : NameBook, if names > 0
+    words_ : KeptWords, if min_count > 1 or max_share < 1
+        Which words are kept, how many, and how exactly they were counted.
     document_counts_, n_documents_ : rows with each bucket and all rows, if weighting is "tfidf"
     misfits_ : for each column, how many values were not of its kind and taken for missing
 
@@ -172,7 +190,10 @@ class Hasher(Estimator):
     names: int
     seed: int
     lowercase: bool
-    stop_words: Iterable[str] | None
+    stop_words: Iterable[str] | str | None
+    min_count: int
+    max_share: float
+    bags: bool | str
     weighting: str
     norm: str | None
     min_token: int
@@ -202,7 +223,9 @@ class Hasher(Estimator):
         names: int = 0,
         seed: int = 0,
         lowercase: bool = True,
-        stop_words: Iterable[str] | None = None,
+        stop_words: Iterable[str] | str | None = None,
+        min_count: int = 1,
+        max_share: float = 1.0,
         weighting: str = "auto",
         norm: str | None = "l2",
         min_token: int = 1,
@@ -215,6 +238,7 @@ class Hasher(Estimator):
         kinds: Mapping[str, str] | None = None,
         ignore: Sequence[str] | str | None = None,
         by_column: bool = False,
+        bags: bool | str = "auto",
     ) -> None:
         store(self, locals())
 
@@ -248,6 +272,18 @@ class Hasher(Estimator):
         if self.weighting != "auto" or not hasattr(self, "columns_"):
             return self.weighting in ("auto", "tfidf")
         return any(column.kind == TEXT for column in self.columns_)
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether words are left out by the number of rows that have them; unknown columns may all be texts."""
+        asked = self.min_count > 1 or self.max_share < 1
+        return asked and any(column.kind == TEXT for column in getattr(self, "columns_", (Column("", TEXT),)))
+
+    @property
+    def stop_list(self) -> tuple[str, ...]:
+        """The stop words, one by one."""
+        named = self.stop_words
+        return tuple(sorted(STOP_LISTS[named] if isinstance(named, str) else named or ()))
 
     @property
     def used_columns(self) -> tuple[Column, ...]:
@@ -314,7 +350,10 @@ class Hasher(Estimator):
         """What the columns, if they are known, make of a row."""
         if not hasattr(self, "columns_"):
             return None
-        return [column.encoding for column in self.used_columns], self.crosses_
+        columns = [column.encoding for column in self.used_columns]
+        if not hasattr(self, "words_"):
+            return columns, self.crosses_
+        return columns, self.crosses_, [crc32(array.data) for array in self.words_.state().values() if array.size]
 
     def makes_the_rows_of(self, other: Hasher) -> bool:
         """Whether both turn the same data into the same rows; columns that this one does not name are left open."""
@@ -328,7 +367,7 @@ class Hasher(Estimator):
     def _plain_params(self) -> dict[str, Any]:
         params = self.get_params(deep=False)
         if self.stop_words is not None:
-            params["stop_words"] = sorted(self.stop_words)
+            params["stop_words"] = list(self.stop_list)
         if self.kinds is not None:
             params["kinds"] = dict(self.kinds)
         return params
@@ -336,6 +375,7 @@ class Hasher(Estimator):
     def count_distinct(self, X: Any) -> int:
         """How many different features the rows have; learns nothing."""
         plain = {"n_bits": 30, "copies": 1, "names": 0, "weighting": "count", "by_column": False}
+        plain |= {"min_count": 1, "max_share": 1.0}
         probe = type(self)(**{**self.get_params(deep=False), **plain})
         return len(np.unique(probe.survey(X).to_chunk(X).indices))
 
@@ -409,14 +449,38 @@ class Hasher(Estimator):
             if name not in names:
                 listed = ", ".join(repr(name) for name in names if name) or "a list of texts, which has none"
                 raise ParameterError(f"cross={self.cross!r} names the column {name!r}, but the hasher uses {listed}")
+            if any(column.name == name and column.is_bag for column in self.columns_):
+                raise ParameterError(f"cross={self.cross!r} names {name!r}, whose dicts of words cannot be crossed")
 
     def forget(self) -> None:
         """Back to what the constructor made."""
         for name in (*LEARNED, "_plan"):
             self.__dict__.pop(name, None)
 
+    def count_words(self, parts: Iterable[Any]) -> Self:
+        """Decides which words are kept, by the rows of all parts of the data; nothing else is learned from them."""
+        counts = kernels.WordCounts(words.MOST_WORDS, words.SKETCH_BITS)
+        for part in parts:
+            self._count_words(self._read(part, learn=True), counts)
+        return self._keep_words(counts)
+
+    def _count_words(self, table: Table, counts: kernels.WordCounts) -> None:
+        assert self._plan is not None
+        counts.read(self._plan.recipe, self._encode(table, self._plan, False))
+
+    def _keep_words(self, counts: kernels.WordCounts) -> Self:
+        self.words_ = words.KeptWords.of(counts, self.min_count, self.max_share)
+        if self.words_.exact and not self.words_.n_kept and self.words_.n_words:
+            warnings.warn(
+                f"min_count={self.min_count} and max_share={self.max_share:g} leave none of {self.words_.n_words:,} "
+                f"words in {counts.n_rows:,} rows; lower min_count or raise max_share",
+                ColumnWarning,
+                stacklevel=4,
+            )
+        return self
+
     def _learn(self, table: Table) -> Self:
-        if self.learns:
+        if self.learns or self.counts_words:
             self._hash(table, learn=True, weigh=False)
         return self
 
@@ -434,7 +498,7 @@ class Hasher(Estimator):
         if plan is not None and plan.only_text is not None and is_list_of_texts(X):
             return Table({plan.only_text: X}, len(X), "list")  # the usual case, a text at a time, and nothing to decide
         self._check()
-        table = read_table(X)
+        table = self._read_bags(X) or read_table(X)
         if "columns_" not in self.__dict__:
             self.columns_ = self._choose_columns(table, learn)
             self.n_features_in_ = len(table.columns)
@@ -448,6 +512,23 @@ class Hasher(Estimator):
         if self._plan is None:
             self._plan = self._make_plan()
         return table
+
+    def _read_bags(self, X: Any) -> Table | None:
+        """X as one column of bags of words, or None if its rows are not such."""
+        records = type(X) is list and is_bag_column(X)
+        if "columns_" in self.__dict__:
+            bags = len(self.columns_) == 1 and self.columns_[0].is_bag and not self.columns_[0].name
+        else:
+            shaped = self.text or self.categorical or self.numeric or self.kinds or self.cross or self.ignore
+            bags = self.bags is True or (self.bags == "auto" and records and not shaped and looks_like_bags(X))
+        if not bags:
+            return None
+        if not records:
+            table = read_table(X)
+            if table.origin == "list":
+                return table
+            X = rows_as_bags(table)
+        return Table({"": X}, len(X), "list")
 
     def _choose_columns(self, table: Table, learn: bool) -> tuple[Column, ...]:
         """All columns; only a hasher that learns surveys their values, so that a few rows never decide by accident."""
@@ -475,6 +556,8 @@ class Hasher(Estimator):
             kind = given.get(name, "" if name else TEXT)
             if name in ignored:
                 chosen.append(Column(name, IGNORED, reason="was to be ignored"))
+            elif kind in ("", TEXT) and is_bag_column(table.column(name)):
+                chosen.append(Column(name, TEXT, format=BAG, note="dicts of words and counts", named=bool(kind)))
             elif name and name in sample:  # texts without a name are texts, however many there are
                 chosen += survey_column(name, sample[name], crossed=name in crossed, kind=kind)
             else:
@@ -496,7 +579,11 @@ class Hasher(Estimator):
     ) -> tuple[Array, Array, Array]:
         """A table as (indptr, indices, values); with `only_names`, nothing but names is learned."""
         if learn:
-            self._make_state()
+            self._make_state(table)
+        elif self.counts_words and not hasattr(self, "words_"):
+            raise not_fitted(self, "min_count and max_share need the words of all rows: call fit or partial_fit first")
+        if self._plan is None:
+            self._plan = self._make_plan()
         count = learn and self.counts_rows and not only_names
         recipe, columns, counts, n_documents = self._hash_task(table, weigh=weigh, count=learn and not only_names)
         rows = kernels.hash_rows(
@@ -539,6 +626,8 @@ class Hasher(Estimator):
                     times[column.source] = dates.parse(python_values(values), column.format)
                     misfits = _misfits(values, times[column.source])
                 columns.append(dates.part_of(times[column.source], column.part))
+            elif column.is_bag:
+                columns.append(encode_bags(python_values(values), column.name))
             elif column.kind == NUMBER and (column.format or not column.named) and plain_numbers(values) is None:
                 numbers, misfits = written_numbers.parse(python_values(values))
                 if misfits and column.named:
@@ -553,7 +642,11 @@ class Hasher(Estimator):
                 self.misfits_[column.origin] = self.misfits_.get(column.origin, 0) + misfits
         return columns
 
-    def _make_state(self) -> None:
+    def _make_state(self, table: Table) -> None:
+        if self.counts_words and not hasattr(self, "words_"):
+            counts = kernels.WordCounts(words.MOST_WORDS, words.SKETCH_BITS)
+            self._count_words(table, counts)
+            self._keep_words(counts)
         if self.names and not hasattr(self, "names_"):
             self.names_ = NameBook(self.names)
         if self.counts_rows and not hasattr(self, "document_counts_"):
@@ -564,7 +657,7 @@ class Hasher(Estimator):
     def _make_plan(self) -> _Plan:
         used = self.used_columns
         places = {column.name: place for place, column in enumerate(used)}
-        stop_words = [kernels.split_words(word, self.lowercase, 1) for word in self.stop_words or ()]
+        stop_words = [kernels.split_words(word, self.lowercase, 1) for word in self.stop_list]
         weighting = "log" if self._uses_counts else "count" if self.weighting == "auto" else self.weighting
         options = kernels.HashOptions(
             n_bits=self.n_bits,
@@ -582,7 +675,7 @@ class Hasher(Estimator):
         recipe = kernels.HashRecipe(
             columns=[
                 (
-                    USED.index(column.kind),
+                    len(USED) if column.is_bag else USED.index(column.kind),
                     column.name,
                     self._prefix(column.name) if column.kind == TEXT else "",
                     _separators(column),
@@ -595,8 +688,10 @@ class Hasher(Estimator):
             crosses=[(places[a], places[b]) for a, b in (*self.cross, *self.crosses_)],
             stop_words=[part for parts in stop_words for part in parts],
             options=options,
+            filter=self.words_.as_filter() if hasattr(self, "words_") else None,
         )
-        only_text = used[0].name if [column.kind for column in self.columns_] == [TEXT] else None
+        plain = [column.kind for column in self.columns_] == [TEXT] and not used[0].is_bag
+        only_text = used[0].name if plain else None
         return _Plan(used, recipe, self._uses_counts, only_text)
 
     def _prefix(self, name: str) -> str:
@@ -620,8 +715,12 @@ class Hasher(Estimator):
             if pair is not None and not (_is_pair(pair, int) and 1 <= pair[0] <= pair[1] <= LONGEST_GRAM):
                 bounds = f"(low, high) with 1 <= low <= high <= {LONGEST_GRAM}"
                 raise ParameterError(f"{name}={pair!r} must be {bounds}, or None")
-        if isinstance(self.stop_words, str):
-            raise ParameterError(f"stop_words={self.stop_words!r} is one string; give a collection of words")
+        if isinstance(self.stop_words, str) and self.stop_words not in STOP_LISTS:
+            raise ParameterError(
+                f"stop_words={self.stop_words!r} is one string, and not 'english'; give a collection of words"
+            )
+        if not isinstance(self.max_share, float | int | np.number) or not 0 < self.max_share <= 1:
+            raise ParameterError(f"max_share={self.max_share!r} must be a share of rows above 0 and at most 1")
         if isinstance(self.cross, str) or not all(_is_pair(pair, str) for pair in self.cross):
             raise ParameterError(
                 f"cross={self.cross!r} must hold pairs of column names, as in cross=[('text', 'user')]"
@@ -629,8 +728,9 @@ class Hasher(Estimator):
         for column, kind in (self.kinds or {}).items():
             if kind not in KINDS:
                 raise ParameterError(f"kinds={{{column!r}: {kind!r}}} is unknown; choose one of {', '.join(KINDS)}")
-        if self.knots not in (True, False, "auto"):
-            raise ParameterError(f"knots={self.knots!r} is unknown; give True, False or 'auto'")
+        for name in ("knots", "bags"):
+            if getattr(self, name) not in (True, False, "auto"):
+                raise ParameterError(f"{name}={getattr(self, name)!r} is unknown; give True, False or 'auto'")
         if self.pairs != "auto" and (not isinstance(self.pairs, int | np.integer) or not 0 <= self.pairs <= 1000):
             raise ParameterError(f"pairs={self.pairs!r} must be a whole number from 0 to 1000, or 'auto'")
         if self.n_jobs is not None and not isinstance(self.n_jobs, int | np.integer):
@@ -711,10 +811,12 @@ class Hasher(Estimator):
         if column.kind != TEXT or not name.startswith(prefix):
             return None
         key, rest = kernels.hash_key(column.name, seed), name.removeprefix(prefix)
+        if column.is_bag:
+            return hash_name(rest, key)
         if self.char_ngrams and len(rest) > 2 and rest[0] == rest[-1] == "'":
             return hash_name(rest[1:-1], key ^ CHARACTER_MARK)
-        words = [hash_name(word, key) for word in kernels.split_words(rest, self.lowercase, 1)]
-        return reduce(mix, words) if words else None
+        hashes = [hash_name(word, key) for word in kernels.split_words(rest, self.lowercase, 1)]
+        return reduce(mix, hashes) if hashes else None
 
     def collision_report(self, weights: Any = None) -> CollisionReport:
         """How full the buckets are, and how much of a model's weight lies in buckets that several features share.
@@ -746,6 +848,8 @@ class Hasher(Estimator):
         arrays = {f"names.{key}": array for key, array in names.items()}
         if hasattr(self, "document_counts_"):
             arrays["document_counts"] = self.document_counts_
+        if hasattr(self, "words_"):
+            arrays |= {f"words.{key}": array for key, array in self.words_.state().items()}
         return header, arrays
 
     @classmethod
@@ -779,6 +883,9 @@ class Hasher(Estimator):
             check_counts(arrays["document_counts"], header["n_documents"], self.n_features)
             self.document_counts_ = np.array(arrays["document_counts"], np.uint32)
             self.n_documents_ = int(header["n_documents"])
+        kept = {key.removeprefix("words."): array for key, array in arrays.items() if key.startswith("words.")}
+        if kept:
+            self.words_ = words.KeptWords.from_state(kept)
         names = {key.removeprefix("names."): array for key, array in arrays.items() if key.startswith("names.")}
         if names:
             self.names_ = NameBook.from_state(self.names, names)
@@ -796,7 +903,7 @@ class Hasher(Estimator):
 
     @property
     def _needs_fit(self) -> bool:
-        return self.names > 0 or self.weighting == "tfidf"
+        return self.names > 0 or self.weighting == "tfidf" or self.min_count > 1 or self.max_share < 1
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -807,7 +914,8 @@ class Hasher(Estimator):
         return tags
 
 
-SHAPING = frozenset((*parameter_names(Hasher), "columns_", "crosses_", "document_counts_"))  # what a plan follows from
+# What a plan follows from.
+SHAPING = frozenset((*parameter_names(Hasher), "columns_", "crosses_", "document_counts_", "words_"))
 
 
 def _sample(table: Table, names: Iterable[str]) -> dict[str, Any]:
@@ -841,6 +949,8 @@ def _stored_column(values: Any) -> Column:
 
 
 def _separators(column: Column) -> str:
+    if column.kind == TEXT:
+        return ""
     if column.kind == LIST:
         return column.format.replace(BETWEEN_VALUES, "") + BETWEEN_VALUES
     return column.format if column.kind == CATEGORY else ""

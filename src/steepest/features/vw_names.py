@@ -1,10 +1,12 @@
 """Names of the features of Vowpal Wabbit text, collected while a model learns: no second pass, and fixed memory.
 
-A feature is called namespace^name, as VW's own audit has it, or by its name alone if the namespace has none.
+A feature is called namespace^name, as VW's own audit has it, or by its name alone if the namespace has none; a cross is
+called a^x#b^y.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,9 +22,12 @@ from steepest.features.names import NAMES_IN_A_ROW, CollisionReport, NameBook, h
 class VwNames:
     """What a model knows of the names: a book that a source fills, and the hash that the source used."""
 
-    def __init__(self, size: int, n_bits: int, signed: bool, seed: int) -> None:
+    def __init__(
+        self, size: int, n_bits: int, signed: bool, seed: int, crosses: Sequence[tuple[str, str]] = ()
+    ) -> None:
         self.names_ = NameBook(size)
         self.n_bits, self.signed, self.seed = n_bits, signed, seed
+        self.crosses = tuple((str(a), str(b)) for a, b in crosses)
         self.heaviness: Callable[[Array], Array] | None = None  # of a learner's weights, by bucket
         self._seen_blocks: set[int] = set()
         self._n_times = 0
@@ -30,7 +35,8 @@ class VwNames:
     @classmethod
     def of(cls, source: VwSource, size: int) -> VwNames:
         """Empty, for the features of this source."""
-        return cls(size, source.n_bits, bool(source.signed), source.seed)
+        source.prepare()
+        return cls(size, source.n_bits, bool(source.signed), source.seed, source.crosses)
 
     # -------------------------------------------------------------------------------------------- while rows are read
 
@@ -78,6 +84,7 @@ class VwNames:
             skip_bad=True,
             seed=self.seed,
             log_from=[0] * len(lines),
+            crosses=self.crosses,
         )
         for line, n_rows in zip(lines, rows, strict=True):
             if n_rows != 1:
@@ -90,13 +97,21 @@ class VwNames:
         """+1 or -1: how the feature is added to its bucket. A name that was cut short is taken for positive."""
         if not self.signed:
             return 1
-        places = [place for place, letter in enumerate(name) if letter == "^"]
-        for space, rest in [("", name), *((name[:place], name[place + 1 :]) for place in places)]:
-            key = kernels.hash_key("", self.seed)
-            feature = mix(hash_name(space, key), hash_name(rest, key))
+        readings = self._hashes(name)
+        for place in (place for place, letter in enumerate(name) if self.crosses and letter == "#"):
+            right = self._hashes(name[place + 1 :])
+            readings += [mix(a, b) for a in self._hashes(name[:place]) for b in right]
+        for feature in readings:
             if feature >> 32 & (1 << self.n_bits) - 1 == bucket:
                 return -1 if feature >> 63 else 1
         return 1
+
+    def _hashes(self, name: str) -> list[int]:
+        """What namespace^name may mean, since both may have a ^ in them."""
+        key = kernels.hash_key("", self.seed)
+        places = [place for place, letter in enumerate(name) if letter == "^"]
+        parts = [("", name), *((name[:place], name[place + 1 :]) for place in places)]
+        return [mix(hash_name(space, key), hash_name(rest, key)) for space, rest in parts]
 
     def collision_report(self, weights: Any) -> CollisionReport:
         """How full the buckets are, as far as weights show, and how much of the weight is named or shared."""
@@ -107,12 +122,15 @@ class VwNames:
     def state(self) -> dict[str, Array]:
         """Everything there is, as arrays for a model file."""
         own = np.array([self.names_.size, self.n_bits, self.signed, self.seed], np.uint64)
-        return {"hash": own, **self.names_.state()}
+        crosses = {"crosses": np.frombuffer(json.dumps(self.crosses).encode(), np.uint8)} if self.crosses else {}
+        return {"hash": own, **crosses, **self.names_.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> VwNames:
         """What `state` described."""
         size, n_bits, signed, seed = map(int, state["hash"])
-        found = cls(size, n_bits, bool(signed), seed)
-        found.names_ = NameBook.from_state(size, {name: array for name, array in state.items() if name != "hash"})
+        crosses = json.loads(state["crosses"].tobytes()) if "crosses" in state else ()
+        found = cls(size, n_bits, bool(signed), seed, crosses)
+        book = {name: array for name, array in state.items() if name not in ("hash", "crosses")}
+        found.names_ = NameBook.from_state(size, book)
         return found

@@ -21,7 +21,7 @@ import numpy as np
 
 from steepest import model_file, protocol, registry
 from steepest.data.chunk import Array, Chunk
-from steepest.data.raw import cache_of, encoded, is_raw, sample_columns, stored_encoder
+from steepest.data.raw import cache_of, encoded, is_raw, sample_columns, stored_encoder, taken_rows
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.data.store.row_store import store_rows
 from steepest.engine.checkpoint import EVERY, Checkpoints
@@ -191,20 +191,21 @@ class Model:
         return self._fit(*self._sources_of(X, y, sample_weight))
 
     def _sources_of(self, X: Any, y: Any, sample_weight: Any) -> tuple[Source, Source | None]:
-        """(rows to learn, rows held out or None), apart before they are hashed if the hasher counts rows for tf-idf:
+        """(rows to learn, rows held out or None), apart before they are hashed if the hasher counts rows or words:
         what is held out must not shape the features of what is learned."""
         stopping = self._early_stopping()
         if y is None or stopping is None or stopping.refits or self.hasher is None:
             return self.source_of(X, y, sample_weight), None
-        if not self.given_hasher().counts_rows or len(y) < 2:
+        given = self.given_hasher()
+        if not (given.counts_rows or given.counts_words) or len(y) < 2:
             return self.source_of(X, y, sample_weight), None
         sides = from_arrays(np.zeros((len(y), 1))).holdout(stopping.fraction, self.seed())
         learned, held = (side.rows for side in sides if isinstance(side, ArraySource))
         assert learned is not None
         assert held is not None
         targets, weight = np.asarray(y), None if sample_weight is None else np.asarray(sample_weight)
-        source = self.source_of(_rows_of(X, learned), targets[learned], None if weight is None else weight[learned])
-        chunk = self.hasher_.to_chunk(_rows_of(X, held), targets[held], None if weight is None else weight[held])
+        source = self.source_of(taken_rows(X, learned), targets[learned], None if weight is None else weight[learned])
+        chunk = self.hasher_.to_chunk(taken_rows(X, held), targets[held], None if weight is None else weight[held])
         if source.labels is not None:
             source.labels = np.union1d(source.labels, np.unique(targets[held]))
         return source, ArraySource(chunk)
@@ -489,6 +490,7 @@ class Model:
                 raise ParameterError("hasher= is for raw columns, and these rows have features already; leave it out")
             return source
         from steepest.features.encoder import RowEncoder
+        from steepest.features.words import count_words
 
         if not learn and getattr(self, "hasher_", None) is None:
             raise DataError(
@@ -499,6 +501,8 @@ class Model:
         if learn and not hasattr(hasher, "columns_") and (sample := sample_columns(source)) is not None:
             hasher.survey(*sample)  # on rows from all over the data, whatever the order of reading
             self.choose_encoding(hasher, *sample)
+        if learn:
+            count_words(source, hasher)
         return encoded(source, RowEncoder(hasher, learn), hasher.signature(learn=learn))
 
     def choose_encoding(self, hasher: Any, columns: Any, y: Array | None) -> None:
@@ -729,19 +733,6 @@ def threads(n_jobs: int | None) -> int:
 def target_names(source: Source) -> list[Any] | None:
     """What the columns of a multi-label target stand for, where the source knows."""
     return None if source.label_names is None else [str(name) for name in source.label_names]
-
-
-def _rows_of(X: Any, rows: Array) -> Any:
-    """Some rows of what `fit` takes as raw: a DataFrame, an Arrow table, columns by name, an array or a list."""
-    if isinstance(X, Mapping):
-        return {name: _rows_of(column, rows) for name, column in X.items()}
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if isinstance(X, np.ndarray):
-        return X[rows]
-    if hasattr(X, "take") and hasattr(X, "schema"):
-        return X.take(rows)
-    return [X[row] for row in rows.tolist()]
 
 
 def _share_a_cache(a: Source, b: Source) -> bool:

@@ -128,6 +128,8 @@ class TextClassifier(Classifier):
         A `.vec` file of word vectors to start from.
     lowercase : bool
         Fold letters of all alphabets to lower case.
+    min_count : int
+        Leave out words that fewer texts have, as `Hasher(min_count=...)` does.
     names : int
         Words to keep by name, for `nearest` and `save_vectors`.
     shuffle : {"rows", "blocks", "once", "never"}
@@ -179,6 +181,7 @@ class TextClassifier(Classifier):
     calibrate: float
     pretrained: Any
     lowercase: bool
+    min_count: int
     names: int
     shuffle: str
     parallel: Any
@@ -204,6 +207,7 @@ class TextClassifier(Classifier):
         calibrate: float = 0.0,
         pretrained: Any = None,
         lowercase: bool = True,
+        min_count: int = 1,
         names: int = NAMES,
         shuffle: str = "rows",
         parallel: Any = "auto",
@@ -375,6 +379,7 @@ class TextClassifier(Classifier):
             weighting="count",
             norm=None,
             lowercase=self.lowercase,
+            min_count=self.min_count,
             names=self.names,
         )
 

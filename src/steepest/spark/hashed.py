@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from steepest.errors import DataError
+from steepest.errors import DataError, ParameterError
 from steepest.features.hasher import Hasher
 from steepest.spark.frames import collect, mapped
 from steepest.spark.messages import ANSWER, Answer, answer_rows, lines_of, partition_number, read_answers
@@ -27,6 +27,10 @@ COUNTS = ("document_counts_", "n_documents_")
 def with_hasher(estimator: Any, frame: Any, columns: Columns) -> Columns:
     """The columns with a hasher that has learned what there is to learn; the estimator owns one with names, too."""
     own: Hasher = estimator.own_hasher()
+    if own.counts_words:
+        raise ParameterError(
+            "min_count and max_share are not counted on Spark; train without them, or name words by stop_words"
+        )
     session, rows = frame.sparkSession, frame.select(*columns.features)
     first = collect(session, rows.limit(FIRST_ROWS), blobs=False)
     if first.num_rows == 0:
@@ -42,7 +46,7 @@ def with_hasher(estimator: Any, frame: Any, columns: Columns) -> Columns:
 def bare(hasher: Hasher) -> Hasher:
     """The same rows from one thread and without names: what an executor needs."""
     copy = Hasher(**{**hasher.get_params(deep=False), "names": 0, "n_jobs": 1})
-    for name in ("columns_", "crosses_", "n_features_in_", *COUNTS):
+    for name in ("columns_", "crosses_", "n_features_in_", "words_", *COUNTS):
         if hasattr(hasher, name):
             setattr(copy, name, getattr(hasher, name))
     return copy

@@ -11,16 +11,20 @@ Reference: Langford, Li and Strehl, Vowpal Wabbit online learning project, 2007;
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import re
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from steepest.data.chunk import Chunk
 from steepest.data.files.blocks import Block, Paths, TextFile, open_files
 from steepest.data.readers.lines import SKIP, LineSource, Parsed, bad_lines
 from steepest.data.source import Limited, Selected, Source
-from steepest.errors import ParameterError
+from steepest.errors import ColumnWarning, ParameterError
 from steepest.kernels import NameLog, parse_vw
 
+LOOK_BYTES = 1 << 20
+_NAMESPACE = re.compile(rb"\|([^\s|:]*)")
 MAX_BITS = 30
 MAX_SEED = 2**64 - 1
 ROWS_PER_BLOCK = 1 << 11  # about
@@ -53,6 +57,14 @@ _FAULTS = {
         f"write name=word for a category, correct the line or {SKIP}",
     ),
     "value_not_finite": ("the value {token!r} is not a finite float32 number", ""),
+    "cross_too_large": (
+        "a cross has more than 16 million pairs of features in this line",
+        f"cross smaller namespaces, or {SKIP}",
+    ),
+    "cross_not_finite": (
+        "the product of two crossed values is not a finite float32 number",
+        f"scale the values of a namespace, as in |a:0.001, or {SKIP}",
+    ),
     "binary": ("the line holds binary data", f"check that the file is Vowpal Wabbit text or {SKIP}"),
 }
 
@@ -65,6 +77,8 @@ def scan_vw(
     seed: int = 0,
     on_bad_line: str = "error",
     with_labels: bool = True,
+    cross: Sequence[tuple[str, str]] = (),
+    crosses: Sequence[tuple[str, str]] = (),
 ) -> VwSource:
     """Rows of Vowpal Wabbit files, read anew in every epoch.
 
@@ -83,6 +97,11 @@ def scan_vw(
         Skipped lines are counted in `source.skipped`.
     with_labels : bool
         False: lines may start without a label, and labels are not read.
+    cross : pairs of namespaces
+        For each pair of features of the two namespaces in a line, their conjunction as a feature too, worth the
+        product of their values, as by VW's `-q ab`. A first letter is enough where only one namespace has it.
+    crosses : pairs of namespaces
+        The same by whole names, as the recipe of a source has them.
 
     Examples
     --------
@@ -98,7 +117,13 @@ def scan_vw(
     for name, value, least, most in (("n_bits", n_bits, 1, MAX_BITS), ("seed", seed, 0, MAX_SEED)):
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise ParameterError(f"{name}={value!r} must be a whole number from {least} to {most}")
-    return VwSource(open_files(path), n_bits, signed, seed, on_bad_line, with_labels)
+    for pair in (*cross, *crosses):
+        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise ParameterError(f"cross={pair!r} must be a pair of namespaces, as in cross=[('user', 'item')]")
+    source = VwSource(open_files(path), n_bits, signed, seed, on_bad_line, with_labels)
+    source.cross = tuple((a, b) for a, b in cross)
+    source.crosses = tuple((a, b) for a, b in crosses)
+    return source
 
 
 class NameRecorder(Protocol):
@@ -131,6 +156,8 @@ class VwSource(LineSource):
 
     n_features: int
     recorder: NameRecorder | None = None
+    cross: tuple[tuple[str, str], ...] = ()  # as given
+    crosses: tuple[tuple[str, str], ...] = ()  # by the names of namespaces
 
     def __init__(
         self, files: list[TextFile], n_bits: int, signed: bool, seed: int, on_bad_line: str, with_labels: bool
@@ -144,7 +171,17 @@ class VwSource(LineSource):
     @property
     def recipe(self) -> dict[str, Any]:
         """The format and how features are hashed."""
-        return {"format": "vw", "n_bits": self.n_bits, "signed": self.signed, "seed": self.seed}
+        known = {"format": "vw", "n_bits": self.n_bits, "signed": self.signed, "seed": self.seed}
+        return known | ({"crosses": [list(pair) for pair in self.crosses]} if self.crosses else {})
+
+    def prepare(self) -> None:
+        """Finds the namespaces that crosses mean, in the first lines."""
+        if not self.cross:
+            return
+        head = b"".join(file.head(LOOK_BYTES) for file in self.files[:8])
+        known = sorted({name.decode("utf-8", "replace") for name in _NAMESPACE.findall(head)})
+        self.crosses += tuple((_found(a, known), _found(b, known)) for a, b in self.cross)
+        self.cross = ()
 
     def start_over(self) -> None:
         """Names are recorded anew."""
@@ -172,7 +209,26 @@ class VwSource(LineSource):
             with_labels=self.with_labels,
             skip_bad=self.on_bad_line == "skip",
             seed=self.seed,
+            crosses=self.crosses,
         )
         chunk = Chunk(indptr, indices, values, self.n_features, y, weight)
         names = ([block.first_id for block, is_new in zip(blocks, new, strict=True) if is_new], log, sum(rows))
         return Parsed(chunk, rows, n_bad, bad_lines(_FAULTS, texts, bad), names if any(new) else None)
+
+
+def _found(name: str, known: list[str]) -> str:
+    """The namespace that a name, or its first letter, stands for."""
+    if name in known:
+        return name
+    like = [space for space in known if space.startswith(name)] if len(name) == 1 else []
+    if len(like) > 1:
+        listed = ", ".join(map(repr, like[:10]))
+        raise ParameterError(f"cross names {name!r}, but several namespaces begin so: {listed}; write one out")
+    if not like:
+        listed = ", ".join(map(repr, known[:10])) or "none"
+        warnings.warn(
+            f"cross names the namespace {name!r}, but the first lines have {listed}: it is crossed where it comes",
+            ColumnWarning,
+            stacklevel=3,
+        )
+    return like[0] if like else name

@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 MASK = (1 << 64) - 1
 K0, K1, K2, K3 = 0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x9E3779B97F4A7C15
 CHARACTER_MARK = 0x3C3E
@@ -292,3 +294,42 @@ def number_texts(texts: list[str | None]) -> tuple[list[int], list[int]]:
             firsts.setdefault(text, row)
     numbers = {text: number for number, text in enumerate(firsts)}
     return [-1 if text is None else numbers[text] for text in texts], list(firsts.values())
+
+
+class KeptReference:
+    """Rows with each word: a dict up to a size, then a count-min sketch with conservative update."""
+
+    def __init__(self, most_words: int, sketch_bits: int) -> None:
+        self.most_words, self.bits = most_words, sketch_bits
+        self.counts: dict[int, int] = {}
+        self.cells = np.zeros((4, 1 << sketch_bits), np.uint32)
+
+    def places(self, word: int) -> list[int]:
+        """The cell of a word in each row of the sketch."""
+        return [(word * odd & MASK) >> (64 - self.bits) for odd in (K0, K1, K2, K3)]
+
+    def estimate(self, word: int) -> int:
+        """Never below the count of a word that is not in the dict."""
+        return min(int(self.cells[row, place]) for row, place in enumerate(self.places(word)))
+
+    def add_row(self, words: Iterable[int]) -> None:
+        """One row with these words, taken by rising hash."""
+        for word in sorted(words):
+            if word in self.counts or len(self.counts) < self.most_words:
+                self.counts[word] = self.counts.get(word, 0) + 1
+                continue
+            least = self.estimate(word) + 1
+            for row, place in enumerate(self.places(word)):
+                self.cells[row, place] = max(int(self.cells[row, place]), least)
+
+    def keeps(self, word: int, least: int, most: float) -> bool:
+        """Whether a word has enough rows and not too many; a count that was too low is tried on the sketch, too."""
+        if word in self.counts and (least <= self.counts[word] <= most or least <= 1):
+            return self.counts[word] <= most
+        return least <= max(self.estimate(word), 1 if least <= 1 else 0) <= most
+
+
+def crossed(a: Features, b: Features, same: bool) -> Features:
+    """Conjunctions of the features of two namespaces, or of one with itself: there each pair once."""
+    pairs = [(x, y) for i, x in enumerate(a) for y in (b[i + 1 :] if same else b)]
+    return [(mix(x, y), float(np.float32(u) * np.float32(v))) for (x, u), (y, v) in pairs]
