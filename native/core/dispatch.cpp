@@ -56,7 +56,16 @@ static bool use_v3() {
 #define CHOOSE(table) (use_v3() ? v3::table : baseline::table)
 #else
 #define CHOOSE(table) baseline::table
+static bool use_v3() { return false; }
 #endif
+
+const char* instruction_set() {
+#if defined(__aarch64__) || defined(_M_ARM64)
+  return "neon";
+#else
+  return use_v3() ? "avx2" : "baseline";
+#endif
+}
 
 #define DEFINE(Type, table, chosen)          \
   const Type& chosen() {                     \

@@ -47,6 +47,10 @@ class ClassificationMetrics:
             ],
         }
 
+    def curves(self) -> dict[str, Any]:
+        """The confusion matrix: weights of rows by true class (rows) and predicted class (columns)."""
+        return {"confusion": {"classes": [plain(c) for c in self.classes], "rows": self.confusion.tolist()}}
+
 
 class ProbabilityMetrics:
     """Log loss, Brier score and expected calibration error of probabilities; exact, in constant memory.
@@ -91,6 +95,13 @@ class ProbabilityMetrics:
             "ece": error / self.weight,
         }
 
+    def curves(self) -> dict[str, Any]:
+        """Mean probability, share of hits and weight of the rows of each bin that has any."""
+        used = self.count > 0
+        claimed, found = self.claimed[used] / self.count[used], self.found[used] / self.count[used]
+        bins = zip(claimed.tolist(), found.tolist(), self.count[used].tolist(), strict=True)
+        return {"reliability": [{"claimed": c, "found": f, "rows": n} for c, f, n in bins]} if used.any() else {}
+
 
 class RocMetrics:
     """Areas under the curves of two classes: AUC, and average precision (`pr_auc`).
@@ -119,19 +130,48 @@ class RocMetrics:
                     bins[side] += np.bincount(place[true == side], share[true == side], 1 << 16)
             self._bins, self._parts = bins, []
 
-    def result(self) -> dict[str, Any]:
-        """Both areas; nothing if a class is missing."""
+    def _by_score(self) -> tuple[Array, Array, Array] | None:
+        """(scores in ascending order, weights of the first class and of the second); None if a class is missing."""
         if self._bins is not None:
             negative, positive = self._bins
+            keys = np.arange(1 << 16, dtype=np.int64) << 16
+            bits = np.where(keys >= 0x80000000, keys - 0x80000000, 0xFFFFFFFF - keys).astype(np.uint32)
+            used = (negative + positive) > 0
+            scores, negative, positive = bits.view(np.float32).astype(np.float64)[used], negative[used], positive[used]
         elif self._parts:
-            true, scores, weight = (np.concatenate(values) for values in zip(*self._parts, strict=True))
-            _, place = np.unique(scores, return_inverse=True)
-            n = int(place.max()) + 1
+            true, values, weight = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+            scores, place = np.unique(values, return_inverse=True)
+            n = len(scores)
             negative, positive = (np.bincount(place[true == side], weight[true == side], n) for side in (0, 1))
         else:
+            return None
+        return (scores, negative, positive) if negative.sum() and positive.sum() else None
+
+    def curves(self, most: int = 200) -> dict[str, Any]:
+        """Points of the ROC and precision-recall curves: what predicting the second class from a score on gives."""
+        found = self._by_score()
+        if found is None:
             return {}
-        if not negative.sum() or not positive.sum():
+        scores, negative, positive = (part[::-1] for part in found)
+        hits, others = np.cumsum(positive), np.cumsum(negative)
+        shown = np.unique(np.linspace(0, len(scores) - 1, min(most, len(scores))).round().astype(np.int64))
+        points = [
+            {
+                "score": float(scores[k]),
+                "recall": float(hits[k] / hits[-1]),
+                "precision": float(hits[k] / (hits[k] + others[k])) if hits[k] + others[k] else 1.0,
+                "false_positive_rate": float(others[k] / others[-1]),
+            }
+            for k in shown.tolist()
+        ]
+        return {"thresholds": points}
+
+    def result(self) -> dict[str, Any]:
+        """Both areas; nothing if a class is missing."""
+        found = self._by_score()
+        if found is None:
             return {}
+        _, negative, positive = found
         below = np.cumsum(negative) - negative
         auc = float((positive * (below + negative / 2)).sum() / (positive.sum() * negative.sum()))
         hits, others = np.cumsum(positive[::-1]), np.cumsum(negative[::-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from steepest.errors import ParameterError
@@ -15,7 +15,26 @@ def choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """One of a few words."""
     if isinstance(value, str) and value in choices:
         return value
-    raise ParameterError(f"{name}={value!r} is unknown; choose one of {', '.join(choices)}")
+    raise unknown(name, value, choices)
+
+
+def unknown(name: str, value: Any, choices: Iterable[str]) -> ParameterError:
+    """The error for a word that is not among the choices; a near one is proposed."""
+    listed = list(choices)
+    return ParameterError(
+        f"{name}={value!r} is unknown; {did_you_mean(value, listed)}choose one of {', '.join(listed)}"
+    )
+
+
+def did_you_mean(word: Any, known: Iterable[Any]) -> str:
+    """ "did you mean 'x'? " with the known word nearest to this one, in whatever case, or nothing if none is near."""
+    from difflib import get_close_matches
+
+    given = str(word)[:100].lower()
+    by_lower = {str(other).lower(): str(other) for other in known if len(str(other)) <= 200}
+    near = get_close_matches(given, by_lower, n=1, cutoff=0.6)
+    near = near or [other for other in by_lower if len(given) > 2 and (other.startswith(given) or given in other)][:1]
+    return f"did you mean {by_lower[near[0]]!r}? " if near and by_lower[near[0]] != str(word) else ""
 
 
 def number(name: str, value: Any) -> float:

@@ -1,7 +1,7 @@
-"""The command line: one function a verb. Results go to stdout, progress to stderr.
+"""The command line: one module per verb. Results go to stdout, progress to stderr.
 
 Errors are one sentence: exit status 2 for bad usage or input, 1 for failure, 130 after Ctrl-C; `--debug` shows the
-traceback.
+traceback. Help has two levels: `--help` has the common flags and examples, `--help-all` every flag.
 """
 
 from __future__ import annotations
@@ -15,24 +15,37 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from steepest.cli.parser import Parser, UsageError
 from steepest.errors import NotConverged
 
 VERBS = {
     "train": "learn a model from data and save it",
-    "predict": "predict the rows of a file",
     "evaluate": "measure a model on labelled data",
-    "inspect": "look inside a model",
-    "recommend": "the best items for users of a matrix factorization",
+    "predict": "predict the rows of a file, or one text",
+    "explain": "show what each feature of a row adds to its score",
+    "inspect": "show what a model has learned",
+    "recommend": "list the best items for users of a matrix factorization",
     "cv": "measure parameters by cross-validation",
     "tune": "find good parameters within a number of seconds",
     "race": "compare solvers on your data: objective and test error against seconds",
-    "explain": "say what each feature of a text adds to its score",
     "serve": "answer HTTP requests with a model, and learn from them",
-    "convert": "write data in another format",
     "export": "write a model as C, Python or ONNX, to predict without steepest",
-    "demo": "train on the docstrings of this very Python installation",
+    "convert": "write data in another format",
+    "demo": "train on the docstrings of this Python installation",
+    "completion": "print the completion script of a shell",
 }
-
+GROUPS = {
+    "start here": ("train", "evaluate", "predict", "explain", "inspect", "recommend"),
+    "choose parameters": ("cv", "tune", "race"),
+    "put to use": ("serve", "export", "convert"),
+    "more": ("demo", "completion"),
+}
+EXAMPLES = (
+    "steepest train reviews.csv -m reviews.steepest --label stars --holdout 0.1",
+    "steepest evaluate reviews.steepest new.csv",
+    'steepest predict reviews.steepest "a film to remember"',
+)
+HELP = {"-h", "--help", "--help-all"}
 
 IN_THE_SHELL = {
     'pass on_bad_line="skip"': "give --on-bad-line skip",
@@ -40,6 +53,7 @@ IN_THE_SHELL = {
     "pass label= with one of": "give --label with one of",
     "pass labels=[...]": "give --labels with commas between",
     "pass newlines_in_values=True": "give --newlines-in-values",
+    "pass header=False": "give --no-header",
     ", or with_labels=False": "",
     ", or pass with_labels=False": "",
 }
@@ -48,37 +62,84 @@ IN_THE_SHELL = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one verb and returns the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    helps = not {"-h", "--help"}.isdisjoint(arguments)
-    options, unknown = _parser(arguments, every_flag=helps).parse_known_args(arguments)
-    if unknown:  # flags of another task, to say so, or mistakes
-        options = _parser(arguments, every_flag=True).parse_args(arguments)
-    return _guarded(options)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
+    verb = next((a for a in arguments if not a.startswith("-")), None)
+    try:
+        if verb is None and (not arguments or not HELP.isdisjoint(arguments)):
+            print(overview())
+            return 0
+        if verb is None and "--version" in arguments:
+            print(version())
+            return 0
+        return _guarded(parse(arguments, verb))
+    except UsageError as error:
+        print(f"steepest: {error}", file=sys.stderr)
+        return 2
+    except SystemExit as done:  # argparse has shown help
+        return int(done.code or 0)
 
 
-def _parser(arguments: Sequence[str], every_flag: bool) -> argparse.ArgumentParser:
-    """The parser of the verb that is asked for, with the flags of its task, or with those of all tasks."""
-    parser = argparse.ArgumentParser(
-        prog="steepest", description="Learn from big sparse data.", epilog="steepest VERB --help explains a verb."
-    )
-    parser.add_argument("--version", action=_Version)
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    wanted = next((a for a in arguments if not a.startswith("-")), None)
-    for verb, help_text in VERBS.items():
-        sub = verbs.add_parser(verb, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
-        sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        if verb == wanted:  # the others' modules need not be imported
-            module = importlib.import_module(f"steepest.cli.{verb}")
-            sub.set_defaults(task_of_help=_task(arguments), every_flag=every_flag)
-            module.add_arguments(sub)
-            sub.set_defaults(run=module.run)
+def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
+    """The options of a verb; flags that only another task has are known, too, to say so."""
+    from steepest.parameters import did_you_mean
+
+    if verb is None:
+        raise UsageError(f"{arguments[0]} is not a flag of steepest itself; name a verb first: steepest train --help")
+    if verb not in VERBS:
+        near = did_you_mean(verb, VERBS)
+        raise UsageError(f"{verb!r} is not a verb; {near}the verbs are {', '.join(VERBS)}")
+    rest = list(arguments)
+    rest.remove(verb)
+    helps = not HELP.isdisjoint(rest)
+    options, unknown = parser_of(verb, rest, every_flag=helps).parse_known_args(rest)
+    if unknown:
+        whole = parser_of(verb, rest, every_flag=True)
+        options, unknown = whole.parse_known_args(rest)
+        if unknown:
+            raise whole.unknown_argument(unknown[0])
+    return options
+
+
+def parser_of(verb: str, arguments: Sequence[str] = (), *, every_flag: bool) -> Parser:
+    """The parser of a verb, with the flags of the task in the arguments, or with those of all tasks."""
+    module = importlib.import_module(f"steepest.cli.{verb}")
+    parser = Parser(verb, VERBS[verb], getattr(module, "EXAMPLES", ()), getattr(module, "COMMON", None))
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.set_defaults(task_of_help=_task(arguments), every_flag=every_flag, command=["steepest", verb, *arguments])
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run)
     return parser
 
 
+def overview() -> str:
+    """What `steepest` alone shows: the verbs in groups, and how to start."""
+    width = max(map(len, VERBS)) + 2
+    lines = ["steepest: learn from tables, texts and big sparse data.", "", "usage: steepest VERB ..."]
+    for title, verbs in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {verb:<{width}}{VERBS[verb]}" for verb in verbs)]
+    lines += ["", "examples:", *(f"  {example}" for example in EXAMPLES)]
+    lines += ["", "steepest VERB --help shows the common flags of a verb, --help-all every flag;"]
+    return "\n".join([*lines, "steepest --version shows the version, the build and the processor path."])
+
+
+def version() -> str:
+    """Version, build and processor path in one line."""
+    import platform
+
+    from steepest import __version__, kernels
+
+    commit = f", commit {kernels.commit}" if kernels.commit else ""
+    build = f"built by {kernels.compiler}{commit}"
+    system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    return f"steepest {__version__} ({build}; {kernels.instruction_set} kernels; {system})"
+
+
 def _task(arguments: Sequence[str]) -> str | None:
-    """The task asked for, before anything else is known: help tells of its parameters alone."""
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    """The task that is named, before anything else is known: help shows its parameters alone."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("--task", nargs="?")
-    task: str | None = parser.parse_known_args(arguments)[0].task
+    task: str | None = parser.parse_known_args(list(arguments))[0].task
     return task
 
 
@@ -94,7 +155,8 @@ def _guarded(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("steepest: interrupted; nothing was overwritten", file=sys.stderr)
+        clean = "\r\x1b[K" if sys.stderr.isatty() else ""
+        print(f"{clean}steepest: interrupted; nothing was overwritten", file=sys.stderr)
         return 130
     except ValueError as error:
         if options.debug:
@@ -136,16 +198,3 @@ def _one_line(error: BaseException) -> str:
     for python, shell in IN_THE_SHELL.items():
         text = text.replace(python, shell)
     return text
-
-
-class _Version(argparse.Action):
-    """Prints the version, which is looked up only when it is asked for."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from steepest import __version__
-
-        print(f"steepest {__version__}")
-        parser.exit()

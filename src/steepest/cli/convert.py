@@ -36,6 +36,27 @@ from steepest.features.words import count_words
 
 FORMATS = (*write.SPARSE_TEXT, *write.RAW_TEXT, *write.TABLES, "cache")
 
+COMMON = (
+    "to",
+    "labels",
+    "label_order",
+    "no_labels",
+    "quiet",
+    "format",
+    "label",
+    "limit",
+    "header",
+    "text",
+    "n_bits",
+    "ngrams",
+    "columns",
+)
+EXAMPLES = (
+    "steepest convert train.csv train.parquet",
+    "steepest convert train.svm train.vw.gz",
+    "steepest convert reviews.csv - --to libsvm --limit 3",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""

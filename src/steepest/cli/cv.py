@@ -10,6 +10,36 @@ from steepest.cli.data import open_data, tell_skipped
 from steepest.cli.train import add_model_arguments, new_estimator, open_rows
 from steepest.data.folds import survey_rows
 
+COMMON = (
+    "folds",
+    "groups",
+    "stratified",
+    "metrics",
+    "json",
+    "report",
+    "format",
+    "limit",
+    "task",
+    "label",
+    "text",
+    "categorical",
+    "numeric",
+    "ignore",
+    "header",
+    "loss",
+    "alpha",
+    "epochs",
+    "class_weight",
+    "ngrams",
+    "n_jobs",
+    "random_state",
+)
+EXAMPLES = (
+    "steepest cv reviews.csv --label stars",
+    "steepest cv reviews.csv --label stars --folds 10 --alpha 1e-4",
+    "steepest cv visits.csv --label sold --groups customer --report cv.html",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""

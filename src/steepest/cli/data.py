@@ -11,7 +11,7 @@ import steepest as st
 from steepest.cli import flags
 from steepest.data.files.blocks import open_files
 from steepest.data.raw import is_raw, stored_encoder
-from steepest.data.scan import adapt_recipe, format_of, reader_options
+from steepest.data.scan import FORMATS, adapt_recipe, format_of, reader_options
 from steepest.data.source import Source
 from steepest.data.store.cache import CachedSource
 
@@ -20,6 +20,13 @@ CSV = ("columns", "header", "delimiter", "newlines_in_values")
 READING = ("label", "weight", *KINDS, *CSV, "labels", "zero_based", "n_features", "on_bad_line")
 RATINGS = ("user", "item", "rating", "time")
 VW = ("n_bits", "signed", "cross")  # flags of a hasher that the reader of Vowpal Wabbit text has, too
+# Options of single readers: their values, and what they do.
+OTHER_OPTIONS = {
+    "style": ("{auto,tab,fasttext,plain}", "how a line holds its label (default: auto)"),
+    "multi_label": ("{auto,true,false}", "whether a line may have several labels (default: auto)"),
+    "ids": ("{auto,number,text}", "what ids are (default: auto)"),
+    "layout": ("{auto,triples,adjacency}", "how lines hold ratings (default: auto)"),
+}
 ELSEWHERE = ("with_labels", "seed", "crosses")  # options of readers that the verbs set themselves
 
 
@@ -33,41 +40,54 @@ def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True, 
     else:
         help = "labelled rows: files, globs, or - for standard input"
         parser.add_argument(flag, dest="data", nargs="+", metavar="DATA", help=help)
-    parser.add_argument("--format", default="auto", help="default: detected from the name or the first line")
+    reading = parser.add_argument_group("reading data")
+    help = "default: auto, by the name or the first lines"
+    reading.add_argument("--format", default="auto", metavar="{auto," + ",".join(FORMATS) + "}", help=help)
     roles = parser.add_argument_group("columns of a table")
     roles.add_argument("--label", metavar="COLUMN", help="default: the one called label, target, y or class")
-    roles.add_argument("--weight", metavar="COLUMN", help="weights of the rows")
+    roles.add_argument("--weight", metavar="COLUMN", help="weights of the rows (default: all weigh the same)")
     for kind in KINDS:
-        roles.add_argument(f"--{kind}", metavar="COLUMNS", type=several, help="names with commas between")
+        help = f"{kind} columns, with commas between (default: kinds are guessed)"
+        roles.add_argument(f"--{kind}", metavar="COLUMNS", type=several, help=help)
     unset = argparse.SUPPRESS
     help = "what one column is: text, category, number, list or date; may be repeated"
     roles.add_argument("--kind", dest="kinds", metavar="COLUMN=KIND", action=_Kinds, default=unset, help=help)
     help = "columns to leave out, with commas between"
     roles.add_argument("--ignore", metavar="COLUMNS", type=several, default=unset, help=help)
     switch: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": None}
-    roles.add_argument("--header", **switch, help="CSV: whether the first line names the columns, as it usually does")
-    roles.add_argument("--columns", metavar="NAMES", type=several, help="CSV without a header: its columns (0,1,...)")
-    roles.add_argument("--delimiter", metavar="LETTER", type=_delimiter, help="CSV: between values (tab, or a letter)")
-    roles.add_argument("--newlines-in-values", **switch, help="CSV: whether quoted values go on in the next line")
+    roles.add_argument(
+        "--header", **switch, help="CSV: the first line names the columns (default: on; --no-header turns it off)"
+    )
+    roles.add_argument(
+        "--columns", metavar="NAMES", type=several, help="CSV without a header: its columns (default: 0,1,...)"
+    )
+    roles.add_argument(
+        "--delimiter", metavar="LETTER", type=_delimiter, help="CSV: tab, or a letter (default: detected)"
+    )
+    help = "CSV: quoted values may go on in the next line (default: detected)"
+    roles.add_argument("--newlines-in-values", **switch, help=help)
     ratings = parser.add_argument_group("columns of ratings")
     for role in RATINGS:
         ratings.add_argument(
             f"--{role}-column",
             dest=role + "_column",
             metavar="COLUMN",
-            help="name, or number from 0; else detected",
+            help="name, or number from 0 (default: detected)",
         )
-    parser.add_argument("--on-bad-line", choices=("error", "skip"), help="what a bad line means")
-    parser.add_argument("--cache", metavar="FILE", help="parse once, keep the rows there, and read them from there")
+    reading.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
+    help = "what a line that cannot be read means (default: error)"
+    reading.add_argument("--on-bad-line", choices=("error", "skip"), help=help)
+    reading.add_argument("--cache", metavar="FILE", help="parse once, store the rows there, and read them from there")
     if labels:
-        help = "several labels a row: those there are, which saves a pass"
-        parser.add_argument("--labels", metavar="NAMES", type=several, help=help)
-    parser.add_argument("--zero-based", **switch, help="libsvm: count from 0")
-    parser.add_argument("--n-features", type=int, default=None, help="libsvm: how many columns there are")
+        help = "several labels per row: those there are, which saves a pass"
+        reading.add_argument("--labels", metavar="NAMES", type=several, help=help)
+    reading.add_argument("--zero-based", **switch, help="libsvm: columns are counted from 0 (default: detected)")
+    help = "libsvm: how many columns there are (default: the largest seen)"
+    reading.add_argument("--n-features", type=int, default=None, metavar="N", help=help)
     for option, formats in other_options().items():
-        help = f"an option of {', '.join(formats)}, as in Python"
-        parser.add_argument(flags.flag_of(option), dest=option, metavar="VALUE", type=flags.parse_value, help=help)
-    parser.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
+        values, about = OTHER_OPTIONS.get(option, ("VALUE", "an option of the reader, as in Python"))
+        help = f"{', '.join(formats)}: {about}"
+        reading.add_argument(flags.flag_of(option), dest=option, metavar=values, type=flags.parse_value, help=help)
 
 
 class _Kinds(argparse.Action):

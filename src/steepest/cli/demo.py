@@ -37,6 +37,13 @@ class Docstring:
     held_out: bool
 
 
+EXAMPLES = (
+    "steepest demo",
+    "steepest demo -m words.steepest",
+    "steepest inspect words.steepest --top 5",
+)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     parser.add_argument("-m", "--model", default="demo.steepest", help="where the model is saved")

@@ -9,6 +9,13 @@ from typing import Any
 import steepest as st
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 
+COMMON = ("format", "label", "on_bad_line", "limit", "header", "weight", "json", "report", "k", "jobs")
+EXAMPLES = (
+    "steepest evaluate reviews.steepest test.csv",
+    "steepest evaluate reviews.steepest test.csv --report test.html",
+    "steepest evaluate reviews.steepest test.csv --json",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""

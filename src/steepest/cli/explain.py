@@ -10,6 +10,12 @@ from typing import Any
 
 import steepest as st
 
+EXAMPLES = (
+    'steepest explain reviews.steepest "a film to remember"',
+    'steepest explain houses.steepest --row \'{"rooms": 4, "town": "Ghent"}\'',
+    "steepest explain houses.steepest new.csv --number 3",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""

@@ -13,6 +13,12 @@ from steepest.export.pack import PRECISIONS
 from steepest.export.write import TARGETS, Exported
 
 SUFFIXES = {"c": ".c", "python": ".py", "onnx": ".onnx"}
+COMMON = ("to", "output", "precision", "keep", "name", "data", "format")
+EXAMPLES = (
+    "steepest export reviews.steepest --to python",
+    "steepest export reviews.steepest --to c --precision int8 --keep 10000",
+    "steepest export houses.steepest --to onnx --check test.csv",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

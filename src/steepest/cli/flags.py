@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from steepest.cli.parser import UsageError
 from steepest.errors import ParameterError
 from steepest.models.options import flat_signature, options_of
 
@@ -20,10 +21,12 @@ ALIASES = {
     "memory_budget": "--memory",
     "n_clusters": "--clusters",
 }
-# Switches that have values beyond true and false, each with a flag of its own.
-MORE_THAN_TRUE = {"early_stopping": ("refit",)}
 # Flags that may be repeated, with the form of each value.
 REPEATED = {"cross": "A,B"}
+# Pairs of whole numbers: what a single number n means, as (low, high), or None where it could mean several things.
+PAIRS = {"ngrams": lambda n: (1, n), "char_ngrams": None}
+# What stands for a value in the help, by the first word of a parameter's type in its docstring.
+VALUES = {"int": "N", "float": "NUMBER", "bool": "true|false", "str": "TEXT", "(low,": "LOW,HIGH", "pairs": "A,B"}
 # In a docstring's list of parameters: names, what values they take, and the text below.
 ENTRY = re.compile(r"^(\w[\w, ]*?)(?: : (.*))?\n((?: +.*\n?)*)", re.MULTILINE)
 NO_DEFAULTS: Mapping[str, Any] = {}
@@ -55,7 +58,8 @@ def add_estimator_flags(
         about = descriptions([estimator, *others]) if with_help and estimator in shown else None
         group: Any = parser
         if about is not None:
-            group = parser.add_argument_group(f"parameters of {estimator.__name__}, as in Python")
+            title = {"Hasher": "features of raw columns"}.get(estimator.__name__, "model")
+            group = parser.add_argument_group(f"{title} (parameters of {estimator.__name__})")
         for name, default in flat_signature(estimator).items():
             if name not in seen:
                 seen.add(name)
@@ -67,9 +71,9 @@ def flag_of(name: str) -> str:
     return ALIASES.get(name, "--" + name.replace("_", "-"))
 
 
-def descriptions(estimators: Sequence[type[Any]]) -> dict[str, str]:
-    """The first sentence on each parameter, and the values it takes, from the first docstring that has it."""
-    found: dict[str, str] = {}
+def descriptions(estimators: Sequence[type[Any]]) -> dict[str, tuple[str, str]]:
+    """(what stands for its value, first sentence) on each parameter, from the first docstring that has it."""
+    found: dict[str, tuple[str, str]] = {}
     options = dict.fromkeys(kind for estimator in estimators for kind in options_of(estimator))
     for described in (*estimators, *options):
         flat = {field: name for name, field in described.flat_names().items()} if described in options else {}
@@ -77,33 +81,67 @@ def descriptions(estimators: Sequence[type[Any]]) -> dict[str, str]:
         section = re.split(r"\n\n\w+\n---", section)[0]
         for names, values, text in ENTRY.findall(section + "\n"):
             sentence = re.split(r"(?<=[\w)\"'`])\.(?:\s|$)|; see ", " ".join(text.split()))[0]
-            choices = ", ".join(re.findall(r'"([^"]+)"', values)) if values.startswith("{") else ""
-            about = ": ".join(part for part in (choices, sentence) if part)
             known = [flat.get(name, name) for name in names.split(", ")]
-            found |= {name: about for name in known if about and name not in found}
+            if sentence[1:2].islower():
+                sentence = sentence[0].lower() + sentence[1:]
+            about = (_metavar(values), sentence.replace("`", "").replace('"', "'"))
+            found |= {name: about for name in known if sentence and name not in found}
     return found
 
 
-def _add_flag(group: Any, name: str, default: Any, about: dict[str, str] | None, defaults: Mapping[str, Any]) -> None:
+def _metavar(values: str) -> str:
+    """What stands for a value: the words it may be, or what kind of value it is."""
+    words = re.findall(r'"([^"]+)"', values)
+    first = values.split(",")[0].split(" ")[0]
+    kind = VALUES.get(first) or VALUES.get(first + ",") or ("" if words else "VALUE")
+    if len(words) > 1 or values.startswith("{"):
+        return "{" + ",".join(words) + (",..." if "..." in values else "") + "}"
+    return "|".join(part for part in (kind, *words) if part)
+
+
+def _add_flag(
+    group: Any, name: str, default: Any, about: dict[str, tuple[str, str]] | None, defaults: Mapping[str, Any]
+) -> None:
     flag = "--" + name.replace("_", "-")
     names = [flag, ALIASES[name]] if name in ALIASES else [flag]
-    help_text = argparse.SUPPRESS
+    help_text, metavar = argparse.SUPPRESS, "VALUE"
     if about is not None:
-        help_text = f"{about.get(name, '')} (default: {defaults.get(name, default)})".strip().replace("%", "%%")
+        metavar, sentence = about.get(name, ("VALUE", ""))
+        usual = _written(defaults.get(name, default))
+        off = f"; --no-{flag[2:]} turns it off" if default is True else ""
+        help_text = f"{sentence} (default: {usual}{off})".strip().replace("%", "%%")
     unset = argparse.SUPPRESS  # a flag that is not given leaves no trace; None is a value (--penalty none)
     if isinstance(default, bool):
         group.add_argument(*names, dest=name, action=argparse.BooleanOptionalAction, default=unset, help=help_text)
-        for value in MORE_THAN_TRUE.get(name, ()):
-            more = argparse.SUPPRESS if about is None else f"the same with the value {value!r} of Python"
-            group.add_argument(
-                f"{flag}-{value}", dest=name, action="store_const", const=value, default=unset, help=more
-            )
     elif name in REPEATED:
         group.add_argument(
-            *names, dest=name, action="append", type=_pair, default=unset, metavar=REPEATED[name], help=help_text
+            *names, dest=name, action="append", type=_columns, default=unset, metavar=REPEATED[name], help=help_text
         )
     else:
-        group.add_argument(*names, dest=name, type=parse_value, default=unset, metavar="VALUE", help=help_text)
+        parse = _pair(flag, PAIRS[name]) if name in PAIRS else parse_value
+        group.add_argument(*names, dest=name, type=parse, default=unset, metavar=metavar, help=help_text)
+
+
+def _written(default: Any) -> str:
+    """A default as it is written on the command line."""
+    if isinstance(default, tuple):
+        return ",".join(map(_written, default)) or "none"
+    plain = {None: "none", True: "on", False: "off"}
+    return plain[default] if default is None or isinstance(default, bool) else str(default)
+
+
+def _pair(flag: str, single: Callable[[int], tuple[int, int]] | None) -> Callable[[str], Any]:
+    """LOW,HIGH, or one number where that has one meaning."""
+
+    def parse(text: str) -> Any:
+        value = parse_value(text)
+        if isinstance(value, int) and not isinstance(value, bool):
+            if single is None:
+                raise UsageError(f"{flag} {text} could mean two things; write {flag} 1,{text} or {flag} {text},{text}")
+            return single(value)
+        return value
+
+    return parse
 
 
 def parse_value(text: str) -> Any:
@@ -121,7 +159,7 @@ def parse_value(text: str) -> Any:
     return text
 
 
-def _pair(text: str) -> tuple[str, ...]:
+def _columns(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -14,31 +15,57 @@ import steepest as st
 from steepest.cli.columns import as_lines, facts_of
 from steepest.engine.monitor import describe
 from steepest.metrics import plain
+from steepest.parameters import did_you_mean
+from steepest.report.shapes import shapes_of
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+MANY = 100_000  # weights among which those of a column are looked for
+
+EXAMPLES = (
+    "steepest inspect reviews.steepest",
+    "steepest inspect reviews.steepest --top 30 --label 5",
+    "steepest inspect reviews.steepest --json",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--top", type=int, default=10, help="how many of the heaviest weights")
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="how many weights of each sign (default: 10)")
+    parser.add_argument("--label", metavar="CLASS", help="weights of this class alone (default: of all classes)")
+    parser.add_argument("--column", metavar="NAME", help="weights of this column alone (default: of all columns)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the description."""
     model = st.load(options.model)
-    facts = describe_model(model, options.model, options.top)
+    facts = describe_model(model, options.model, options.top, options.column)
+    if options.label is not None:
+        _keep_label(facts, options.label)
     in_words = factors_as_text if isinstance(model, st.MatrixFactorization) else as_text
     print(json.dumps(facts) if options.json else in_words(facts))
     return 0
 
 
-def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
-    """Everything worth knowing, as plain values."""
+def _keep_label(facts: dict[str, Any], label: str) -> None:
+    """Leaves the weights of one class."""
+    known = list(facts["top"]) if isinstance(facts["top"], dict) else []
+    if label not in known:
+        raise st.ParameterError(f"--label {label} is not a class; {did_you_mean(label, known)}there are {known[:20]}")
+    for part in ("top", "against", "shapes"):
+        facts[part] = {name: value for name, value in facts[part].items() if name == label}
+
+
+def describe_model(model: Any, path: str, top: int, column: str | None = None) -> dict[str, Any]:
+    """Everything worth knowing, as plain values; weights of all columns, or of one."""
     if isinstance(model, st.MatrixFactorization):
         return describe_factors(model, path, top)
     clusters = hasattr(model, "cluster_centers_")
     weights, n_outputs = _weights(model)
-    top_features = model.top_features(top) if hasattr(model, "top_features") else {}
+    if column is not None:
+        _check_column(model, column)
+    heaviest, against = _heaviest(model, top, column)
     return {
         "model": repr(model),
         "bytes": Path(path).stat().st_size,
@@ -57,8 +84,36 @@ def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
         "reading": model.recipe_,
         "history": model.history_.records,
         "events": model.history_.events,
-        "top": {str(output): pairs for output, pairs in top_features.items()},
+        "top": {str(output): pairs for output, pairs in heaviest.items()},
+        "against": {str(output): pairs for output, pairs in against.items()},
+        "shapes": {str(output): curves for output, curves in shapes_of(model).items()},
     }
+
+
+def _check_column(model: Any, column: str) -> None:
+    known = [fact["name"] for fact in facts_of(getattr(model, "hasher_", None))]
+    if column not in known:
+        near = did_you_mean(column, known)
+        raise st.ParameterError(f"--column {column} is not a column of the model; {near}there are {known[:20]}")
+
+
+def _heaviest(model: Any, top: int, column: str | None) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """(weights for, weights against) each output; two classes need one list each, since one is the other's opposite."""
+    if not hasattr(model, "top_features"):
+        return {}, {}
+    both = "against" in inspect.signature(model.top_features).parameters
+    two = len(getattr(model, "classes_", ())) == 2 and not model.learner_.several_targets
+    many = top if column is None else MANY
+    found = model.top_features(many), model.top_features(many, against=True) if both and not two else {}
+    if column is None:
+        return found
+    marks = tuple(column + mark for mark in ("=", "~", "#")) + (f"#{column}=", f"#{column}~")
+    heavy, light = ({k: [p for p in v if _is_of(p[0], column, marks)][:top] for k, v in part.items()} for part in found)
+    return heavy, light
+
+
+def _is_of(name: str, column: str, marks: tuple[str, ...]) -> bool:
+    return name == column or name.startswith(marks[:3]) or any(mark in name for mark in marks[3:])
 
 
 def _crosses(model: Any) -> list[tuple[str, str]]:
@@ -120,9 +175,34 @@ def as_text(facts: dict[str, Any]) -> str:
     lines += [describe(record) for record in facts["history"]]
     lines += facts["events"]
     for output, pairs in facts["top"].items() if any(facts["top"].values()) else ():
-        lines.append(f"\nheaviest for {output}:")
-        lines += [f"  {weight:+.4f}  {name}" for name, weight in pairs]
+        number = not facts["classes"] and not facts["clusters"]
+        lines.append("\nheaviest for a high value:" if number else f"\nheaviest for {output}:")
+        lines += _weight_lines(pairs)
+        if facts["against"].get(output):
+            lines.append("\nheaviest for a low value:" if number else f"\nheaviest against {output}:")
+            lines += _weight_lines(facts["against"][output])
+    for output, curves in facts["shapes"].items():
+        lines.append(
+            "\nwhat numbers add to the value:" if not facts["classes"] else f"\nwhat numbers add for {output}:"
+        )
+        width = max(map(len, curves))
+        lines += [f"  {name:<{width}}  {spark(points)}" for name, points in curves.items()]
     return "\n".join(lines)
+
+
+def _weight_lines(pairs: list[tuple[str, float]]) -> list[str]:
+    shown = [f"{weight:+,.4f}" if abs(weight) < 1000 else f"{weight:+,.1f}" for _, weight in pairs]
+    width = max(map(len, shown), default=0)
+    return [f"  {text:>{width}}  {name}" for text, (name, _) in zip(shown, pairs, strict=True)]
+
+
+def spark(points: list[tuple[float, float]]) -> str:
+    """A curve as a few letters, between the smallest and the largest x, with its range."""
+    values = [y for _, y in points]
+    low, high = min(values), max(values)
+    step = (high - low) / (len(BLOCKS) - 1) or 1.0
+    drawn = "".join(BLOCKS[round((y - low) / step)] for y in values)
+    return f"{points[0][0]:>12,.6g} {drawn} {points[-1][0]:<12,.6g} from {low:+,.4g} to {high:+,.4g}"
 
 
 def describe_factors(model: st.MatrixFactorization, path: str, top: int) -> dict[str, Any]:

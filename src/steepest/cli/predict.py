@@ -14,6 +14,13 @@ from steepest import atomic
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
 from steepest.data.chunk import Array
 
+COMMON = ("format", "label", "on_bad_line", "limit", "header", "proba", "output", "jobs")
+EXAMPLES = (
+    "steepest predict reviews.steepest new.csv --proba -o predictions.tsv",
+    'steepest predict reviews.steepest "a film to remember"',
+    "cat new.jsonl | steepest predict reviews.steepest -",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""

@@ -1,88 +1,146 @@
-"""Progress for whoever watches: a bar for a person, JSON lines for a program, silence for a script."""
+"""Progress for whoever watches: one line for a person, JSON lines for a program, events alone for a script."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-from typing import Any
+import time
+from typing import TextIO
 
 from steepest.engine.history import Record
 from steepest.engine.loop import Monitor
-from steepest.engine.monitor import describe
 from steepest.learners.base import Progress
 
+CLEAR = "\r\x1b[K"
+REDRAW_SECONDS = 0.1
 
-def choose_monitor(as_json: bool, quiet: bool) -> Monitor:
-    """JSON lines if asked for, a bar on a terminal, else nothing."""
+
+def choose_monitor(as_json: bool, quiet: bool) -> ShellMonitor:
+    """JSON lines if asked for, one changing line on a terminal, else events alone."""
     if as_json:
         return JsonMonitor()
     if quiet or not sys.stderr.isatty():
-        return EventMonitor()
-    return BarMonitor()
+        return ShellMonitor()
+    return LineMonitor()
 
 
-class EventMonitor(Monitor):
-    """Only what must not be missed, on stderr."""
+class ShellMonitor(Monitor):
+    """Only what must not be missed, on stderr; `also` follows the run, too."""
+
+    also: Monitor | None = None
+
+    def clear(self) -> None:
+        """Takes away what is not meant to stay; here there is nothing."""
+
+    def begins(self, unit: str, rounds: int) -> None:
+        """Passes it on."""
+        if self.also is not None:
+            self.also.begins(unit, rounds)
+
+    def epoch_done(self, record: Record) -> None:
+        """Passes it on."""
+        if self.also is not None:
+            self.also.epoch_done(record)
 
     def event(self, text: str) -> None:
         """Says it."""
         print(f"steepest: {text}", file=sys.stderr)
+        if self.also is not None:
+            self.also.event(text)
+
+    def choice(self, text: str) -> None:
+        """Passes it on."""
+        if self.also is not None:
+            self.also.event(text)
 
 
-class JsonMonitor(Monitor):
-    """One JSON object an epoch, and one an event, on stdout."""
+class JsonMonitor(ShellMonitor):
+    """One JSON object per epoch, and one per event, on stdout."""
 
     def epoch_done(self, record: Record) -> None:
         """Prints the record."""
         print(json.dumps(record), flush=True)
+        super().epoch_done(record)
 
     def event(self, text: str) -> None:
         """Prints the event."""
         print(json.dumps({"event": text}), flush=True)
+        super().choice(text)
 
     choice = event
 
 
-class BarMonitor(Monitor):
-    """A bar with rows per second and the time left, then a line per epoch."""
+class LineMonitor(ShellMonitor):
+    """One line that changes: round k of n, loss, rows held out, rows per second, and the time left.
 
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self.task: Any = None
-        self._epoch = -1
+    It is cut to the width of the terminal, whatever that is, and gone when training ends.
+    """
 
-    def _open(self, epoch: int, n_rows: int | None) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = sys.stderr if out is None else out
+        self._unit, self._rounds = "epoch", 0
+        self._done: Record = {}
+        self._seconds = 0.0  # of all rounds that are over
+        self._number = 0
+        self._drawn = -REDRAW_SECONDS
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
-        times = (TimeElapsedColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, *times, console=Console(stderr=True), transient=True)
-        self._bar.start()
-        self.task = self._bar.add_task(f"epoch {epoch + 1}", total=n_rows, rate="")
-        self._epoch = epoch
+    def begins(self, unit: str, rounds: int) -> None:
+        """A run, or the second part of one, starts."""
+        self._unit, self._rounds, self._done, self._seconds, self._number = unit, rounds, {}, 0.0, 0
+        super().begins(unit, rounds)
 
     def chunk_done(self, epoch: int, so_far: Progress, seconds: float, n_rows: int | None) -> None:
-        """Moves the bar."""
-        if self._bar is None:
-            self._open(epoch, n_rows)
+        """Redraws the line now and then."""
+        now = time.monotonic()
+        if now - self._drawn < REDRAW_SECONDS:
+            return
+        self._drawn = now
         rate = so_far.rows / seconds if seconds > 0 else 0.0
-        text = f"{so_far.rows:,} rows, {rate:,.0f} rows/s, loss {so_far.mean_loss:.4f}"
-        self._bar.update(self.task, completed=so_far.rows, rate=text)
+        total = n_rows or self._done.get("rows")
+        left = ""
+        if total and rate > 0:
+            share = min(so_far.rows / total, 1.0)
+            left = f"{_clock((self._rounds - epoch - share) * total / rate)} left"
+        self._draw(epoch + 1, so_far.mean_loss, rate, left)
 
     def epoch_done(self, record: Record) -> None:
-        """Ends the bar and leaves a line."""
-        self._close()
-        print(describe(record), file=sys.stderr)
+        """Redraws the line with what is known now."""
+        self._done = record
+        self._number += 1
+        self._seconds += float(record.get("seconds") or 0.0)
+        left = self._seconds / self._number * max(self._rounds - self._number, 0)
+        shown = f"{_clock(left)} left" if self._unit == "epoch" else ""
+        self._draw(int(record["epoch"]), float(record["loss"] or 0.0), float(record["rows_per_second"] or 0.0), shown)
+        super().epoch_done(record)
 
     def event(self, text: str) -> None:
-        """Says it above the bar."""
-        self._close()
-        print(f"steepest: {text}", file=sys.stderr)
+        """Says it in place of the line, which comes back below."""
+        self.clear()
+        super().event(text)
 
     choice = event
 
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+    def clear(self) -> None:
+        """Takes the line away."""
+        self._out.write(CLEAR)
+        self._out.flush()
+
+    def _draw(self, number: int, loss: float, rate: float, left: str) -> None:
+        held = self._done.get("holdout_loss")
+        parts = [
+            f"{self._unit} {number} of {self._rounds}" if self._unit == "epoch" else f"{self._unit} {number}",
+            f"loss {loss:.5g}",
+            "" if held is None else f"held out {held:.5g}",
+            f"{rate:,.0f} rows/s" if rate else "",
+            left,
+        ]
+        line = "  ".join(part for part in parts if part)
+        self._out.write(CLEAR + line[: max(shutil.get_terminal_size().columns - 1, 1)])
+        self._out.flush()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(max(seconds, 0.0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

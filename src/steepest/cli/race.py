@@ -14,6 +14,38 @@ from steepest.select.race import Point
 
 RACED_TASKS = ("classify", "regress")
 
+COMMON = (
+    "solvers",
+    "seconds",
+    "test",
+    "test_data",
+    "png",
+    "report",
+    "json",
+    "quiet",
+    "format",
+    "limit",
+    "task",
+    "label",
+    "text",
+    "categorical",
+    "numeric",
+    "ignore",
+    "header",
+    "loss",
+    "alpha",
+    "epochs",
+    "class_weight",
+    "ngrams",
+    "n_jobs",
+    "random_state",
+)
+EXAMPLES = (
+    "steepest race train.svm --alpha 1e-4",
+    "steepest race train.svm --solvers sgd,lbfgs --seconds 5",
+    "steepest race reviews.csv --label stars --report race.html",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""

@@ -8,6 +8,12 @@ import sys
 
 import steepest as st
 
+EXAMPLES = (
+    "steepest recommend films.steepest --user 17",
+    "steepest recommend films.steepest --users users.txt -k 20 --json",
+    'steepest recommend films.steepest --similar "Toy Story"',
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""

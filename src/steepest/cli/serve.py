@@ -9,6 +9,12 @@ import steepest as st
 
 TOKEN = "STEEPEST_TOKEN"
 
+EXAMPLES = (
+    "steepest serve reviews.steepest",
+    "steepest serve reviews.steepest --port 9000 --workers 2",
+    "steepest serve reviews.steepest --learn --log rows",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""

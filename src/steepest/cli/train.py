@@ -6,11 +6,15 @@ import argparse
 import contextlib
 import inspect
 import json
+import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import steepest as st
 from steepest.atomic import check_target
@@ -27,7 +31,11 @@ from steepest.cli.data import (
 )
 from steepest.cli.interrupt import interruptible
 from steepest.cli.progress import choose_monitor
+from steepest.data.files.blocks import open_files
 from steepest.data.groups import holdout_groups
+from steepest.data.raw import is_raw, sample_columns
+from steepest.data.readers.text import PREFIX
+from steepest.data.scan import format_of
 from steepest.data.source import Source
 from steepest.models.options import from_flat
 
@@ -45,21 +53,57 @@ TASKS = {
     "network": "NetworkClassifier",
     "text": "TextClassifier",
 }
+# What the short help shows.
+COMMON = (
+    *(
+        "model",
+        "task",
+        "holdout",
+        "report",
+        "watch",
+        "quiet",
+        "json",
+        "format",
+        "label",
+        "text",
+        "categorical",
+        "numeric",
+    ),
+    *("ignore", "header", "loss", "alpha", "epochs", "early_stopping", "class_weight", "ngrams", "n_jobs"),
+    *("random_state", "n_factors", "n_clusters", "hidden", "dim"),
+)
+EXAMPLES = (
+    "steepest train reviews.csv -m reviews.steepest --label stars --holdout 0.1",
+    "steepest train houses.csv -m houses.steepest --label price --task regress --report houses.html",
+    "steepest train cooking.stackexchange.txt -m cooking.steepest",
+)
+MOST_CLASSES = 100  # different whole numbers beyond which a label is taken for a number to predict
 LINEAR_TASKS = ("classify", "regress", "rank")
 DEFAULTS = {"random_state": 0, "names": 10_000}  # that differ from Python's: a command gives the same each time
 METHODS = ("ipm", "mix", "vote", "batch", "lloyd", "dsgd", "als")  # of fit_spark
 NOTHING_MORE: Mapping[str, float] = {}
+SHOWN_MEASURES = ("accuracy", "auc", "micro_f1", "rmse", "r2", "ndcg@10", "loss", "brier", "ece")
 NUMBER_LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "poisson")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("-m", "--model", required=True, help="where the model is saved")
-    parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help="share of rows to measure on")
+    parser.add_argument("-m", "--model", required=True, metavar="FILE", help="where the model is saved")
+    help = "share of rows to measure on, not to learn from (default: 0)"
+    parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help=help)
+    help = "write a page: data, losses, measures, curves, heaviest weights"
+    parser.add_argument("--report", metavar="FILE.html", help=help)
+    help = "show the page while training, at an address of this machine that is printed"
+    parser.add_argument("--watch", action="store_true", help=help)
+    parser.add_argument("--json", action="store_true", help="one JSON object per epoch on stdout")
+    parser.add_argument("--quiet", action="store_true", help="neither progress nor summary")
     parser.add_argument("--checkpoint", metavar="DIR", help="save the state there now and then")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     parser.add_argument(
-        "--checkpoint-every", metavar="30s|100000-rows", default="60s", help="how often the state is saved (60s)"
+        "--checkpoint-every",
+        metavar="30s|100000-rows",
+        default="60s",
+        help="how often the state is saved (default: 60s)",
     )
     parser.add_argument(
         "--on-interrupt",
@@ -73,9 +117,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--barrier", action="store_true", help="on Spark: all rounds inside one job")
     parser.add_argument("--quantize", action="store_true", help="task text: a small file, rows as 8-bit numbers")
     parser.add_argument("--size", metavar="BYTES", help="task text: a file of at most so many bytes, such as 5MB")
-    parser.add_argument("--report", metavar="FILE.html", help="write a page: losses, measures, heaviest weights")
-    parser.add_argument("--json", action="store_true", help="one JSON object an epoch on stdout")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
     linear = (parser.get_default("task_of_help") or "classify") in LINEAR_TASKS
     add_model_arguments(parser, {**DEFAULTS, "n_jobs": "all"} if linear else DEFAULTS)
 
@@ -83,14 +124,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_model_arguments(parser: argparse.ArgumentParser, defaults: Mapping[str, Any] = DEFAULTS) -> None:
     """The data and the model: the flags that cv, tune and race share with train."""
     add_data_arguments(parser)
-    parser.add_argument("--task", choices=tuple(TASKS), default="classify")
-    parser.add_argument("--class-weight", choices=("balanced",), default=None)
+    help = "what to learn (default: auto: text for fastText's files, regress for fractions, else classify)"
+    parser.add_argument("--task", choices=("auto", *TASKS), default="auto", help=help)
+    help = "balanced: classes weigh the same, however rare (default: rows weigh the same)"
+    parser.add_argument("--class-weight", choices=("balanced",), default=None, help=help)
     shown = [estimator_of(parser.get_default("task_of_help"))]
     if "hasher" in inspect.signature(shown[0]).parameters:
         shown.append(st.Hasher)
     every_flag = bool(parser.get_default("every_flag"))
     others = [*map(estimator_of, TASKS), st.Hasher] if every_flag else []
-    parser.epilog = f"Help for another task: steepest VERB --task {{{','.join(TASKS)}}} --help."
+    task = parser.get_default("task_of_help")
+    if task in (None, "auto"):
+        parser.epilog = "The model's flags are those of --task classify; give another --task with --help for its flags."
     flags.add_estimator_flags(parser, shown, others, defaults, with_help=every_flag)
 
 
@@ -103,7 +148,8 @@ def estimator_of(task: str | None) -> type[Any]:
 def run(options: argparse.Namespace) -> int:
     """Trains, saves, and says where the model is."""
     if options.resume and not options.checkpoint:
-        raise st.ParameterError("--resume needs --checkpoint DIR, the folder the state was saved in")
+        raise st.ParameterError("--resume needs --checkpoint DIR, the directory the state was saved in")
+    choose_task(options)
     estimator = new_estimator(options)
     if options.task != "text" and (options.quantize or options.size):
         flag = "--quantize" if options.quantize else "--size"
@@ -115,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
         _fit_on_spark(estimator, options)
         estimator.save(options.model)
         if options.report is not None:
-            _report(estimator, options, None)
+            _report(estimator, options, {}, time.perf_counter() - started)
         _summarise(estimator, options, time.perf_counter() - started)
         return 0
     if options.method is not None or options.barrier:
@@ -126,7 +172,7 @@ def run(options: argparse.Namespace) -> int:
         hold_out = holdout_groups if options.task == "rank" else type(source).holdout
         source, validation = hold_out(source, options.holdout, int(estimator.random_state or 0))
     monitor = choose_monitor(options.json, options.quiet)
-    with _all_cores(estimator, options), interruptible(monitor) as interrupt:
+    with _all_cores(estimator, options), watched(monitor, options), interruptible(monitor) as interrupt:
         estimator.fit_stream(
             source,
             validation,
@@ -135,21 +181,85 @@ def run(options: argparse.Namespace) -> int:
             resume=options.resume,
             checkpoint_every=options.checkpoint_every,
         )
+    monitor.clear()
     if interrupt.requested:
         return _end_interrupted(estimator, options)
-    measures = _save(estimator, options, source, validation)
+    cost = _save(estimator, options, source, validation)
+    seconds = time.perf_counter() - started
+    measures = {} if validation is None or (options.json and not options.report) else measured(estimator, validation)
     if options.report is not None:
-        _report(estimator, options, validation)
+        _report(estimator, options, measures, seconds)
     tell_skipped(source)
-    _summarise(estimator, options, time.perf_counter() - started, measures)
+    _summarise(estimator, options, seconds, cost, measures)
     return 0
+
+
+def choose_task(options: argparse.Namespace) -> None:
+    """Resolves --task auto from the data, and says why unless the answer is the usual one."""
+    if options.task != "auto":
+        return
+    options.task = "classify"
+    why = ""
+    if options.data != ["-"] and vars(options).get("spark") is None:
+        why = _other_task(options)
+    if why and not options.quiet and not options.json:
+        print(f"steepest: {why}", file=sys.stderr)
+
+
+def _other_task(options: argparse.Namespace) -> str:
+    """Sets the task that the first rows show, if it is not to classify; returns why."""
+    files = open_files(options.data[0] if len(options.data) == 1 else options.data)
+    if format_of(files[0], options.format) == "txt" and files[0].head(len(PREFIX)) == PREFIX:
+        if flags.foreign_arguments(options, st.TextClassifier, [st.LinearClassifier, st.Hasher]):
+            return ""
+        options.task = "text"
+        return "the lines start with __label__, so a text classifier is trained (--task classify: a linear one)"
+    source = open_data(options)
+    if files[0].once or not is_raw(source) or (sample := sample_columns(source)) is None or sample[1] is None:
+        return ""
+    y = sample[1]
+    if y.dtype.kind != "f" or y.ndim != 1 or not len(y):
+        return ""
+    n = len(np.unique(y))
+    if not (y % 1).any() and n <= MOST_CLASSES:
+        return ""
+    options.task = "regress"
+    if foreign := flags.foreign_arguments(options, st.LinearRegressor, [st.LinearClassifier]):
+        options.task = "classify"
+        return (
+            f"the label holds numbers, but {flags.flag_of(foreign[0])} is for classes (--task regress: predict numbers)"
+        )
+    return f"the label holds {n:,} different numbers, so a regression is learned (--task classify: classes)"
+
+
+def measured(estimator: Any, rows: Source) -> dict[str, Any]:
+    """What `evaluate` measures on rows that were held out, with curves where the model can give them."""
+    if rows.read_once is not None:
+        return {}
+    curves = {"curves": True} if "curves" in inspect.signature(estimator.evaluate_stream).parameters else {}
+    return dict(estimator.evaluate_stream(rows, **curves))
+
+
+@contextlib.contextmanager
+def watched(monitor: Any, options: argparse.Namespace) -> Iterator[None]:
+    """With --watch, the page of the run so far is served on this machine until training ends."""
+    if not options.watch:
+        yield
+        return
+    from steepest.report.live import serve_live
+
+    with serve_live(Path(options.model).name, shlex.join(options.command)) as live:
+        monitor.also = live
+        print(f"steepest: watch the training at {live.address}", file=sys.stderr)
+        yield
 
 
 def _end_interrupted(estimator: Any, options: argparse.Namespace) -> int:
     """After Ctrl-C: what was learned so far is saved or discarded, and the line says which; exit status 130."""
-    resume = "; go on with --resume" if options.checkpoint else ""
+    resume = f"; {options.checkpoint} holds the state, go on with --resume" if options.checkpoint else ""
     if (options.on_interrupt or ("save" if options.checkpoint else "discard")) == "discard":
-        print(f"steepest: interrupted; nothing was overwritten{resume}", file=sys.stderr)
+        way_out = resume or "; --on-interrupt save keeps what was learned, --checkpoint DIR lets you go on"
+        print(f"steepest: interrupted; nothing was saved, nothing was overwritten{way_out}", file=sys.stderr)
         return 130
     estimator.save(options.model)
     print(f"steepest: interrupted; {options.model} holds what was learned until then{resume}", file=sys.stderr)
@@ -331,27 +441,78 @@ def check_writable(file: str | None) -> None:
     check_target(file)
 
 
-def _report(estimator: Model, options: argparse.Namespace, validation: Any) -> None:
+def _report(estimator: Model, options: argparse.Namespace, measures: Mapping[str, Any], seconds: float) -> None:
     from steepest.cli.inspect import describe_model
     from steepest.report.training import save_training
 
-    measures = {} if validation is None else estimator.evaluate_stream(validation)
-    save_training(options.report, Path(options.model).name, describe_model(estimator, options.model, 20), measures)
+    facts = describe_model(estimator, options.model, 20)
+    save_training(options.report, Path(options.model).name, facts, measures, about_run(options, seconds))
+
+
+def about_run(options: argparse.Namespace, seconds: float | None = None) -> dict[str, str]:
+    """The command, the versions and the date, for a page."""
+    import datetime
+    import platform
+
+    now = datetime.datetime.now().astimezone()
+    took = {} if seconds is None else {"time": f"{seconds:.1f} s"}
+    return {
+        "command": shlex.join(options.command),
+        "date": now.strftime("%Y-%m-%d %H:%M %Z"),
+        **took,
+        "versions": f"steepest {st.__version__}, Python {platform.python_version()}, NumPy {np.__version__}",
+    }
 
 
 def _summarise(
-    estimator: Model, options: argparse.Namespace, seconds: float, measures: Mapping[str, float] = NOTHING_MORE
+    estimator: Model,
+    options: argparse.Namespace,
+    seconds: float,
+    cost: Mapping[str, float] = NOTHING_MORE,
+    measures: Mapping[str, Any] = NOTHING_MORE,
 ) -> None:
     size = Path(options.model).stat().st_size
-    if not options.quiet and not options.json:
-        columns.show(columns.facts_of(getattr(estimator, "hasher_", None)))
     if options.json:
-        print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds, **measures}))
-    elif sys.stderr.isatty() and not options.quiet:
-        print(f"{options.model}: {_learned(estimator)}, {size:,} bytes, {seconds:.2f} s", file=sys.stderr)
+        print(json.dumps({"model": options.model, "bytes": size, "seconds": seconds, **cost}))
+    elif not options.quiet:
+        facts = columns.facts_of(getattr(estimator, "hasher_", None))
+        columns.show(facts)
+        if facts:
+            print(file=sys.stderr)
+        report = f"; report in {options.report}" if options.report else ""
+        lines = summary(estimator, facts, measures)
+        lines["file"] = f"{options.model}, {size:,} bytes, {seconds:.1f} s{report}"
+        print("\n".join(f"{name:<10}{text}" for name, text in lines.items() if text), file=sys.stderr)
+
+
+def summary(estimator: Any, facts: list[dict[str, Any]], measures: Mapping[str, Any]) -> dict[str, str]:
+    """What was learned from what, in a few lines."""
+    records, events = estimator.history_.records, estimator.history_.events
+    lines = {"rows": f"{records[0]['rows']:,} learned" if records else ""}
+    if measures.get("rows"):
+        lines["rows"] += f", {measures['rows']:,} held out"
+    if facts:
+        kinds = Counter(fact["kind"] for fact in facts if not fact.get("source") and not fact.get("reason"))
+        lines["columns"] = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+        lines["left out"] = ", ".join(f"{fact['name']} ({fact['reason']})" for fact in facts if fact.get("reason"))
+    classes = getattr(estimator, "classes_", [])
+    if len(classes):
+        shown = ", ".join(map(str, classes[:8]))
+        lines["classes"] = f"{len(classes):,}: {shown}{', ...' if len(classes) > 8 else ''}"
+    lines["model"] = f"{type(estimator).__name__}, {_learned(estimator)}"
+    chosen = next((event for event in events if event.startswith("solver='auto' chose ")), "")
+    lines["solver"] = chosen.removeprefix("solver='auto' chose ").replace("'", "", 2)
+    if len(records) > 1 and records[0].get("loss") is not None:
+        lines["loss"] = f"{records[0]['loss']:.5g} at first, {records[-1]['loss']:.5g} after {len(records)} rounds"
+    held = [name for name in SHOWN_MEASURES if isinstance(measures.get(name), float)]
+    lines["held out"] = ", ".join(f"{name} {measures[name]:.5g}" for name in held)
+    if not held and records and records[-1].get("holdout_loss") is not None:
+        lines["held out"] = f"loss {records[-1]['holdout_loss']:.5g}"
+    return lines
 
 
 def _learned(estimator: Model) -> str:
     if isinstance(estimator, st.MatrixFactorization):
         return f"{len(estimator.user_ids_):,} users, {len(estimator.item_ids_):,} items"
-    return f"{estimator.n_features_in_:,} features, {estimator.n_nonzero_:,} non-zero weights"
+    what = "columns" if getattr(estimator, "hasher_", None) is not None else "features"
+    return f"{estimator.n_features_in_:,} {what}, {estimator.n_nonzero_:,} non-zero weights"

@@ -22,6 +22,38 @@ TUNED_TASKS = ("classify", "regress", "rank")
 UNSET = ("class_weight", "text", "categorical", "numeric")  # None if the flag was not given
 SEVERAL = ("alpha", "loss", "eta0", "penalty", "solver", "schedule", "epochs", "l1_ratio", "batch_size", "average")
 
+COMMON = (
+    "model",
+    "budget",
+    "trials",
+    "holdout",
+    "metric",
+    "json",
+    "quiet",
+    "report",
+    "format",
+    "limit",
+    "task",
+    "label",
+    "text",
+    "categorical",
+    "numeric",
+    "ignore",
+    "header",
+    "loss",
+    "alpha",
+    "epochs",
+    "class_weight",
+    "ngrams",
+    "n_jobs",
+    "random_state",
+)
+EXAMPLES = (
+    "steepest tune reviews.csv --label stars --budget 60 -m best.steepest",
+    "steepest tune reviews.csv --label stars --loss log,hinge",
+    "steepest tune houses.csv --label price --task regress --metric rmse --report tune.html",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""

@@ -18,6 +18,7 @@ from steepest.data.files.packing import COMPRESSED
 from steepest.data.source import Source
 from steepest.data.store.row_file import is_row_file
 from steepest.errors import DataError, ParameterError
+from steepest.parameters import unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,14 @@ LIBSVM_LINE = re.compile(rb"\s*[-+]?[\d.eE+-]+(\s+(qid:\d+\s+)?\d+:|\s*$)")
 # Numbers and a tag before the bar, or a tag in quotes, or nothing; not just any bar, which tables have too.
 VW_LINE = re.compile(rb"\s*(([-+\d.][-+\d.eE]*[ \t]+){1,3}('[^\s|]*[ \t]*|[^\s|]*)|('[^\s|]*[ \t]*)?)\|")
 FASTTEXT_LINE = re.compile(rb"__label__")
+JSON_LINE = re.compile(rb'\s*\{\s*("|\})')
 
 FORMATS = {
     "libsvm": Format("readers.libsvm.scan_libsvm", (".svm", ".libsvm", ".svmlight"), LIBSVM_LINE),
     "vw": Format("readers.vw.scan_vw", (".vw",), VW_LINE),
     "csv": Format("tables.csv_lines.scan_csv", (".csv",), is_table=True),
     "tsv": Format("tables.csv_lines.scan_csv", (".tsv",), options={"delimiter": "\t"}, is_table=True),
-    "jsonl": Format("tables.json_lines.scan_jsonl", (".jsonl", ".ndjson", ".json"), is_table=True),
+    "jsonl": Format("tables.json_lines.scan_jsonl", (".jsonl", ".ndjson", ".json"), JSON_LINE, is_table=True),
     "parquet": Format("tables.columnar.scan_parquet", (".parquet", ".pq"), is_table=True),
     "arrow": Format("tables.columnar.scan_arrow", (".arrow", ".feather", ".ipc"), is_table=True),
     "txt": Format("readers.text.scan_text", (), FASTTEXT_LINE, weak_endings=(".txt",)),
@@ -57,6 +59,7 @@ FORMATS = {
 }
 ENDINGS = {ending: name for name, known in FORMATS.items() for ending in known.endings}
 WEAK_ENDINGS = {ending: name for name, known in FORMATS.items() for ending in known.weak_endings}
+HEAD_BYTES = 4096
 ROLES = ("label", "text", "categorical", "numeric", "weight", "with_labels", "on_bad_line")
 
 
@@ -65,7 +68,8 @@ def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> 
 
     Parameters
     ----------
-    path : path, glob, list of them, or "-"
+    path : path, glob, open file, list of them, or "-"
+        An open file, of bytes or text, is read once, from where it is, like standard input ("-").
     format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt", "ratings", "cache"}
         "auto" goes by the name's ending, then by the first line. A cache is detected by its first bytes, whatever its
         name and `format`, and then read as one: a model's recipe opens raw data and caches of it alike.
@@ -86,7 +90,7 @@ def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> 
     if format == "cache" and requested not in ("auto", "cache"):
         options = {name: value for name, value in options.items() if name == "with_labels"}
     if format not in FORMATS:
-        raise ParameterError(f"format={format!r} is unknown; choose one of auto, {', '.join(FORMATS)}")
+        raise unknown("format", format, ("auto", *FORMATS))
     reader = FORMATS[format].load()
     known = inspect.signature(reader).parameters
     for option in options:
@@ -143,15 +147,35 @@ def _ending(path: str) -> str:
     return Path(path).suffix.lower()
 
 
+def _kind_of_table(start: bytes) -> str | None:
+    """csv, tsv or txt, if the first whole lines have the same number of delimiters; a label and a tab are txt."""
+    lines = start.split(b"\n")[: -1 if len(start) == HEAD_BYTES else None]
+    lines = [line.rstrip(b"\r") for line in lines if line.strip()][:20]
+    if not lines or b"\0" in start:
+        return None
+    for delimiter in "\t,;|":
+        counts = {line.count(delimiter.encode()) for line in lines}
+        names = [name.strip(' "').lower() for name in lines[0].decode("utf-8", "replace").split(delimiter)]
+        has_label = any(name in ("label", "target", "y", "class") for name in names)
+        if counts == {1} and delimiter == "\t" and not has_label:
+            return "txt"
+        alike = len(counts) == 1 and counts != {0} and (len(lines) > 1 or has_label)
+        if alike or (b'"' in start and min(counts) > 0 and has_label):  # delimiters inside quotes do not count alike
+            return "tsv" if delimiter == "\t" else "csv"
+    return None
+
+
 def guess_format(file: TextFile) -> str:
     """The format's name, from a file's ending or its first line."""
     ending = _ending(file.path)
     if ending in ENDINGS:
         return ENDINGS[ending]
-    start = file.head(4096)
+    start = file.head(HEAD_BYTES)
     fitting = [name for name, known in FORMATS.items() if known.first_bytes and known.first_bytes.match(start)]
     if fitting or ending in WEAK_ENDINGS:
         return fitting[0] if fitting else WEAK_ENDINGS[ending]
+    if table := _kind_of_table(start):
+        return table
     first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
     raise DataError(
         f"{file.name}: the format cannot be detected from the name or from the first line, {first!r}; "

@@ -35,6 +35,9 @@ class Monitor:
     epoch 2
     """
 
+    def begins(self, unit: str, rounds: int) -> None:
+        """Before the first round: what a round is called, and how many there are at most."""
+
     def chunk_done(self, epoch: int, so_far: Progress, seconds: float, n_rows: int | None) -> None:
         """After every chunk."""
 
@@ -129,6 +132,7 @@ def train(
     """Runs rounds until there is reason to stop; returns the learner to keep (the best under early stopping) and the
     history."""
     log, watch = Log(monitor), Watch()
+    log.monitor.begins(executor.unit, plan.epochs)
     if checkpoints is not None and (found := checkpoints.resume()) is not None:
         learner, log.history, place, watch = found
         log.monitor.event(executor.resume(learner, place, log.history))

@@ -19,8 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from steepest.errors import ParameterError
-from steepest.parameters import at_least, inside
+from steepest.parameters import at_least, inside, unknown
 
 Array = npt.NDArray[np.float64]
 
@@ -327,7 +326,7 @@ def get_loss(name: str) -> Loss:
     2
     """
     if name not in LOSSES:
-        raise ParameterError(f"loss={name!r} is unknown; choose one of {', '.join(LOSSES)}")
+        raise unknown("loss", name, LOSSES)
     return LOSSES[name]
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steepest.errors import ParameterError
+from steepest.parameters import unknown
 
 Array = npt.NDArray[np.float64]
 
@@ -63,7 +64,7 @@ class Penalty:
 
     def __post_init__(self) -> None:
         if self.name not in PENALTIES:
-            raise ParameterError(f"penalty={self.name!r} is unknown; choose one of {', '.join(PENALTIES)}")
+            raise unknown("penalty", self.name, PENALTIES)
         if self.name == "elasticnet" and not 0 <= self.l1_ratio <= 1:
             raise ParameterError(f"l1_ratio={self.l1_ratio} lies outside [0, 1]; 0 is l2 and 1 is l1")
         if self.name == "lp" and self.p == math.inf:

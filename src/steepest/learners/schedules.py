@@ -16,6 +16,7 @@ import math
 from steepest.errors import ParameterError
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import check_alpha
+from steepest.parameters import unknown
 
 SCHEDULES = ("auto", "constant", "invsqrt", "bottou", "optimal", "adaptive")
 
@@ -28,7 +29,7 @@ _CODES = {"constant": 0, "adaptive": 0, "invsqrt": 1, "bottou": 2, "optimal": 2,
 def schedule_code(schedule: str, alpha: float) -> int:
     """The number by which the kernels know the schedule."""
     if schedule not in SCHEDULES:
-        raise ParameterError(f"schedule={schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}")
+        raise unknown("schedule", schedule, SCHEDULES)
     if not 0 <= alpha < math.inf:
         raise ParameterError(f"alpha={alpha} is not a strength of a penalty; give a finite number that is not negative")
     if schedule == "optimal" and alpha == 0:

@@ -74,7 +74,23 @@ class SparseWeights:
         return np.where(self.features[at] == chosen, self.weights[at], self.weights.dtype.type(0))[()]
 
 
-OutputWeights = Array | ClassWeights | SparseWeights
+class Negated:
+    """Weights with the other sign: what speaks against an output."""
+
+    def __init__(self, weights: ClassWeights) -> None:
+        self._weights = weights
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def __getitem__(self, features: Any) -> Any:
+        return -self._weights[features]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return -np.asarray(self._weights, dtype)
+
+
+OutputWeights = Array | ClassWeights | SparseWeights | Negated
 
 
 def top_features(
@@ -82,8 +98,14 @@ def top_features(
     k: int,
     hasher: Hasher | VwNames | None = None,
     names: Sequence[str] | None = None,
+    *,
+    against: bool = False,
 ) -> dict[Any, list[tuple[str, float]]]:
-    """The k features that speak most for each output, heaviest first; by name where a hasher or columns have names."""
+    """The k features that speak most for each output, or against it, heaviest first; by name where names are known."""
+    if against:
+        turned = [(label, Negated(w) if isinstance(w, ClassWeights) else -w) for label, w in weights_by_output]
+        found = top_features(turned, k, hasher, names)
+        return {label: [(name, -weight) for name, weight in pairs] for label, pairs in found.items()}
     if hasher is not None and hasattr(hasher, "names_"):
         return {label: _heaviest_named(weights, k, hasher) for label, weights in weights_by_output}
     return {label: _heaviest(weights, k, names) for label, weights in weights_by_output}

@@ -702,10 +702,11 @@ class LinearModel(Model):
         if "learner_" not in self.__dict__:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet")
 
-    def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
-        """The k features that speak most for each class (or for a high target), heaviest first, with their weights."""
+    def top_features(self, k: int = 20, *, against: bool = False) -> dict[Any, list[tuple[str, float]]]:
+        """The k features that speak most for each class (or for a high target), or against it, with their weights."""
         self._check_fitted()
-        return top_features(self._weights_by_output(), k, self._namer(), getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        return top_features(self._weights_by_output(), k, self._namer(), names, against=against)
 
     def explain(self, x: Any) -> dict[Any, list[Contribution]]:
         """What each feature of one row adds to the score of each class (or to the target), largest first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from steepest.errors import ParameterError
@@ -32,7 +32,8 @@ class Option(Estimator):
     @classmethod
     def flat_names(cls) -> dict[str, str]:
         """Field by flat name."""
-        return {cls.flat.get(name, name): name for name in cls.__dataclass_fields__}  # type: ignore[attr-defined]
+        known: Any = cls
+        return {cls.flat.get(field.name, field.name): field.name for field in fields(known)}
 
 
 @dataclass(repr=False)
@@ -476,8 +477,8 @@ def from_flat(estimator: type, flat: Mapping[str, Any]) -> dict[str, Any]:
     names = parameter_names(estimator)
     params = {name: value for name, value in flat.items() if name in names}
     details = {name: value for name, value in flat.items() if name not in names}
-    if params.get("early_stopping") == "refit":
-        params["early_stopping"], details["refit"] = True, True
+    if details.get("refit") or details.get("training_fraction"):
+        params.setdefault("early_stopping", True)  # which is what they are details of
     used: set[str] = set()
     for kind in options_of(estimator):
         own = {field: details[name] for name, field in kind.flat_names().items() if name in details}

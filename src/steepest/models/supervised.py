@@ -298,8 +298,11 @@ class Classifier(Model):
             decisions = self._decisions(scores)
             yield self.probabilities_of(decisions) if proba else self.labels_of(decisions)
 
-    def evaluate_stream(self, source: Source) -> dict[str, Any]:
-        """Rows, loss, accuracy and more over a source of labelled rows."""
+    def evaluate_stream(self, source: Source, *, curves: bool = False) -> dict[str, Any]:
+        """Rows, loss, accuracy and more over a source of labelled rows.
+
+        `curves` adds what can be drawn of them: the confusion matrix, bins of probabilities, and what thresholds give.
+        """
         if getattr(self, "learner_", None) is not None and self.learner_.several_targets:
             return self._evaluate_labels(source)
         metrics, shares, ranks = None, ProbabilityMetrics(), RocMetrics()
@@ -319,7 +322,9 @@ class Classifier(Model):
             raise DataError("the data holds no rows to evaluate on")
         found = metrics.result()
         classes = found.pop("classes")
-        return {**found, **shares.result(), **ranks.result(), "classes": classes}
+        drawn = {**metrics.curves(), **shares.curves(), **ranks.curves()}
+        more = {"curves": drawn} if curves else {}
+        return {**found, **shares.result(), **ranks.result(), "classes": classes, **more}
 
     def _known_rows(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
         """Chunks and scores without the rows whose labels were never seen in training; the source says what is done."""

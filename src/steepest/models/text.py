@@ -519,7 +519,7 @@ class TextClassifier(Classifier):
             else:
                 yield np.asarray(self.classes_.take(self._places[scores.argmax(axis=1)]))
 
-    def evaluate_stream(self, source: Source) -> dict[str, Any]:
+    def evaluate_stream(self, source: Source, *, curves: bool = False) -> dict[str, Any]:
         """Rows, loss, accuracy and more over a source of labelled texts; P@1 and R@1 with several labels."""
         self._check_fitted()
         if self.learner_.several_targets:
@@ -539,7 +539,9 @@ class TextClassifier(Classifier):
             raise DataError("the data holds no rows to evaluate on")
         found = metrics.result()
         classes = found.pop("classes")
-        return {**found, **shares.result(), **ranks.result(), "classes": classes}
+        drawn = {**metrics.curves(), **shares.curves(), **ranks.curves()}
+        more = {"curves": drawn} if curves else {}
+        return {**found, **shares.result(), **ranks.result(), "classes": classes, **more}
 
     def _evaluate_labels(self, source: Source) -> dict[str, Any]:
         rows, weight_sum, loss, hits, labels = 0, 0.0, 0.0, 0.0, 0.0

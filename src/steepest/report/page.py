@@ -1,10 +1,13 @@
-"""One HTML page that needs nothing else: tables, sentences and charts as SVG, without scripts or other files."""
+"""One HTML page that needs nothing else: sections of tables, sentences and charts as SVG, without scripts or other files.
+
+Light or dark as the reader's system is, and as narrow as a phone: charts shrink, and wide tables scroll by themselves.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -12,25 +15,74 @@ from steepest import atomic
 from steepest.report.chart import Chart, style
 
 WIDTH, HEIGHT = 620, 400
-LEFT, RIGHT, TOP, BOTTOM = 70, 14, 30, 46
+LEFT, RIGHT, TOP, BOTTOM = 78, 14, 34, 46
+BLACK = "#000000"  # drawn in the colour of the text, which is light on a dark page
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; color: #1a1a1a }
-table { border-collapse: collapse; margin: 1em 2em 1em 0; display: inline-table; vertical-align: top }
-caption { text-align: left; font-weight: bold } td, th { padding: .25em .8em; text-align: right }
-th { border-bottom: 2px solid #444 } td { border-bottom: 1px solid #ddd }
-td:first-child, th:first-child { text-align: left }
-figure { display: inline-block; margin: 0 1em 1em 0 } svg { max-width: 100%; height: auto }
-.legend span { margin-right: 1.4em; white-space: nowrap } pre { background: #f4f4f4; padding: .6em }
+:root { color-scheme: light dark; --text: #1b1f24; --soft: #57606a; --page: #ffffff; --card: #f6f8fa; --line: #d0d7de;
+  --good: #0072b2; --bad: #c44e00; --shade: 0, 114, 178 }
+@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --soft: #9aa4af; --page: #0d1117; --card: #161b22;
+  --line: #30363d; --good: #56b4e9; --bad: #f0883e; --shade: 86, 180, 233 } }
+* { box-sizing: border-box }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 78em; padding: 1.5em 1em 4em; color: var(--text);
+  background: var(--page) }
+h1 { font-size: 1.6em; margin: 0 0 .3em; overflow-wrap: anywhere } h2 { font-size: 1.15em; margin: 2em 0 .6em }
+p { margin: .4em 0; overflow-wrap: anywhere }
+section > div.parts { display: flex; flex-wrap: wrap; gap: 1em; align-items: flex-start }
+figure, .table { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8em;
+  max-width: 100% }
+figure { flex: 1 1 26em; max-width: 40em } .table { overflow-x: auto }
+svg.chart { width: 100%; height: auto; display: block; fill: var(--text) } svg .grid { stroke: var(--line) }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+caption { text-align: left; font-weight: 600; padding-bottom: .4em }
+td, th { padding: .2em .7em; text-align: right; white-space: nowrap } td:first-child, th:first-child { text-align: left }
+td.words { text-align: left; white-space: normal; min-width: 12em } th { color: var(--soft); font-weight: 600 }
+tr + tr td { border-top: 1px solid var(--line) }
+.facts { display: flex; flex-wrap: wrap; gap: .8em } .facts div { background: var(--card); border: 1px solid var(--line);
+  border-radius: 8px; padding: .5em .9em } .facts b { display: block; font-size: 1.25em } .facts span { color: var(--soft) }
+.legend span { margin-right: 1.2em; white-space: nowrap } pre { background: var(--card); border: 1px solid var(--line);
+  border-radius: 8px; padding: .7em; overflow-x: auto } .soft { color: var(--soft) }
+.bar { display: inline-block; height: .7em; border-radius: 2px; background: var(--good) } .bar.low { background: var(--bad) }
+td.bars { text-align: left; min-width: 9em }
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as text, under a title."""
+    """Cells as text, under a title; `words` are numbers of columns that hold text."""
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+    words: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Counts by true and predicted class, the darker the larger the share of the row."""
+
+    title: str
+    names: Sequence[str]
+    rows: Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Names with numbers, drawn as bars to compare them by."""
+
+    title: str
+    pairs: Sequence[tuple[str, float]]
+
+
+Part = Table | Matrix | Bars | Chart
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Parts under a heading, with a sentence on how to read them."""
+
+    title: str
+    parts: Sequence[Part]
+    note: str = ""
 
 
 def save_page(
@@ -40,30 +92,106 @@ def save_page(
     tables: Sequence[Table],
     charts: Sequence[Chart],
 ) -> None:
-    """Writes the page."""
+    """Writes a page of charts with tables below them; lines of one name have one colour in all charts."""
     names = list(dict.fromkeys(line.name for chart in charts for line in chart.lines))
-    parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{STYLE}</style>"]
-    parts.append(f"<h1>{escape(title)}</h1>")
-    parts += [f"<p>{escape(sentence)}</p>" for sentence in sentences]
-    parts.append(_legend(names))
-    parts += [f"<figure>{as_svg(chart, names)}</figure>" for chart in charts]
-    parts += [_table(table) for table in tables]
-    atomic.write_text(path, "\n".join(parts) + "</html>\n")
+    figures = [f"<figure>{as_svg(chart, names)}</figure>" for chart in charts]
+    body = [*(f"<p>{escape(sentence)}</p>" for sentence in sentences), legend(names)]
+    body += [f"<section><div class=parts>{''.join((*figures, *map(_table, tables)))}</div></section>"]
+    atomic.write_text(path, document(title, "\n".join(body)))
+
+
+def page(
+    title: str,
+    facts: Mapping[str, str],
+    sections: Sequence[Section],
+    about: Mapping[str, str],
+    sentences: Sequence[str] = (),
+    *,
+    refresh: int | None = None,
+) -> str:
+    """A page of sections; `facts` are shown large at the top, `about` (command, date, versions) at the end."""
+    large = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in facts.items())
+    body = [f"<div class=facts>{large}</div>", *(f"<p>{escape(sentence)}</p>" for sentence in sentences)]
+    for section in sections:
+        if section.parts:
+            note = f"<p class=soft>{escape(section.note)}</p>" if section.note else ""
+            parts = "".join(map(_part, section.parts))
+            body.append(f"<section><h2>{escape(section.title)}</h2>{note}<div class=parts>{parts}</div></section>")
+    command = about.get("command")
+    rest = [f"{name}: {value}" for name, value in about.items() if name != "command"]
+    if command:
+        body.append(f"<h2>How this page was made</h2><pre>{escape(command)}</pre>")
+    body += [f"<p class=soft>{escape(line)}</p>" for line in rest]
+    return document(title, "\n".join(body), refresh)
+
+
+def document(title: str, body: str, refresh: int | None = None) -> str:
+    """The frame of every page."""
+    again = f"<meta http-equiv=refresh content={refresh}>" if refresh else ""
+    head = f"<meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>{again}"
+    head += f"<title>{escape(title)}</title><style>{STYLE}</style>"
+    return f"<!doctype html>\n<html lang=en><head>{head}</head><body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"
+
+
+def _part(part: Part) -> str:
+    if isinstance(part, Chart):
+        names = [line.name for line in part.lines]
+        below = legend(names) if len(names) > 1 else ""
+        return f"<figure>{as_svg(part)}{below}</figure>"
+    if isinstance(part, Matrix):
+        return _matrix(part)
+    return _bars(part) if isinstance(part, Bars) else _table(part)
 
 
 def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
-    return f"<table><caption>{escape(table.title)}</caption><tr>{head}</tr>{body}</table>"
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{' class=words' if k in table.words else ''}>{escape(c)}</td>" for k, c in enumerate(row))
+        + "</tr>"
+        for row in table.rows
+    )
+    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    return f"<div class=table><table>{caption}<tr>{head}</tr>{body}</table></div>"
 
 
-def _legend(names: Sequence[str]) -> str:
+def _matrix(matrix: Matrix) -> str:
+    head = "<th>true \\ predicted</th>" + "".join(f"<th>{escape(name)}</th>" for name in matrix.names)
+    rows = []
+    for name, row in zip(matrix.names, matrix.rows, strict=True):
+        total = sum(row) or 1.0
+        cells = "".join(
+            f'<td style="background: rgba(var(--shade), {0.55 * n / total:.2f})">{n:,.0f}</td>' for n in row
+        )
+        rows.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
+    caption = f"<caption>{escape(matrix.title)}</caption>"
+    return f"<div class=table><table>{caption}<tr>{head}</tr>{''.join(rows)}</table></div>"
+
+
+def _bars(bars: Bars) -> str:
+    largest = max((abs(value) for _, value in bars.pairs), default=0.0) or 1.0
+    rows = []
+    for name, value in bars.pairs:
+        width = f"{9 * abs(value) / largest:.2f}em"
+        bar = f'<span class="bar{" low" if value < 0 else ""}" style="width: {width}"></span>'
+        shown = f"{value:+,.4f}" if abs(value) < 1000 else f"{value:+,.0f}"
+        rows.append(f"<tr><td>{escape(name)}</td><td>{shown}</td><td class=bars>{bar}</td></tr>")
+    return f"<div class=table><table><caption>{escape(bars.title)}</caption>{''.join(rows)}</table></div>"
+
+
+def legend(names: Sequence[str]) -> str:
+    """Which line is whose."""
     marks = []
     for number, name in enumerate(names):
         colour, dashes, _ = style(number)
-        line = f'<line x1=0 y1=6 x2=28 y2=6 stroke="{colour}" stroke-width=2.5 stroke-dasharray="{_dashes(dashes)}"/>'
-        marks.append(f"<span><svg width=30 height=12>{line}</svg> {escape(name)}</span>")
-    return f"<p class=legend>{''.join(marks)}</p>"
+        stroke = f'stroke="{_colour(colour)}" stroke-width=2.5 stroke-dasharray="{_dashes(dashes)}"'
+        mark = f"<svg width=30 height=12 aria-hidden=true><line x1=0 y1=6 x2=28 y2=6 {stroke}/></svg>"
+        marks.append(f"<span>{mark} {escape(name)}</span>")
+    return f"<p class=legend>{''.join(marks)}</p>" if marks else ""
+
+
+def _colour(colour: str) -> str:
+    return "currentColor" if colour == BLACK else colour
 
 
 def _dashes(dashes: Sequence[int]) -> str:
@@ -76,26 +204,29 @@ def as_svg(chart: Chart, names: Sequence[str] | None = None) -> str:
     points = {line.name: chart.points(line) for line in chart.lines}
     xs = _Axis([x for pairs in points.values() for x, _ in pairs], chart.log_x, LEFT, WIDTH - RIGHT)
     ys = _Axis([y for pairs in points.values() for _, y in pairs], chart.log_y, HEIGHT - BOTTOM, TOP)
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" role="img" font-size="12" fill="#1a1a1a">']
-    parts.append(f'<text x="{WIDTH / 2}" y="18" text-anchor="middle" font-weight="bold">{escape(chart.title)}</text>')
-    for value, text in xs.ticks():
+    title = escape(chart.title)
+    parts = [f'<svg class=chart viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" font-size="13">']
+    parts.append(f'<text x="{WIDTH / 2}" y="18" text-anchor="middle" font-weight="bold">{title}</text>')
+    whole = chart.x_label in ("epoch", "round", "iteration")
+    for value, text in xs.ticks(whole=whole):
         x = xs.place(value)
-        parts.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}" stroke="#ddd"/>')
+        parts.append(f'<line class="grid" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}"/>')
         parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{text}</text>')
     for value, text in ys.ticks():
         y = ys.place(value)
-        parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="#ddd"/>')
+        parts.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
-    parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 10}" text-anchor="middle">{escape(chart.x_label)}</text>')
+    parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(chart.x_label)}</text>')
     middle = f'transform="translate(14 {HEIGHT / 2}) rotate(-90)" text-anchor="middle"'
     parts.append(f"<text {middle}>{escape(chart.y_label)}</text>")
     for name, pairs in points.items():
         colour, dashes, _ = style(list(names).index(name))
         path = " ".join(f"{xs.place(x):.1f},{ys.place(y):.1f}" for x, y in pairs)
-        stroke = f'stroke="{colour}" stroke-width="2" stroke-dasharray="{_dashes(dashes)}"'
+        stroke = f'stroke="{_colour(colour)}" stroke-width="2" stroke-dasharray="{_dashes(dashes)}"'
         parts.append(f'<polyline points="{path}" fill="none" {stroke}><title>{escape(name)}</title></polyline>')
+        fill = f'r="3" fill="{_colour(colour)}"'
         dots = pairs if len(pairs) < 40 else ()
-        parts += [f'<circle cx="{xs.place(x):.1f}" cy="{ys.place(y):.1f}" r="3" fill="{colour}"/>' for x, y in dots]
+        parts += [f'<circle cx="{xs.place(x):.1f}" cy="{ys.place(y):.1f}" {fill}/>' for x, y in dots]
     return "".join(parts) + "</svg>"
 
 
@@ -106,8 +237,9 @@ class _Axis:
         self.log, self.start, self.end = log, start, end
         low, high = (min(values), max(values)) if values else (1.0, 10.0)
         self.low, self.high = self._scaled(low), self._scaled(high)
-        if self.high - self.low < 1e-12:
-            self.low, self.high = self.low - 0.5, self.high + 0.5
+        if self.high - self.low < 1e-12 * max(abs(self.high), 1.0):
+            room = 0.5 if self.log else 0.5 * max(abs(self.high), 1.0)
+            self.low, self.high = self.low - room, self.high + room
         margin = 0.04 * (self.high - self.low)
         self.low, self.high = self.low - margin, self.high + margin
 
@@ -117,8 +249,8 @@ class _Axis:
     def place(self, value: float) -> float:
         return self.start + (self._scaled(value) - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    def ticks(self) -> list[tuple[float, str]]:
-        """Powers of ten where there are at least two of them, else round numbers."""
+    def ticks(self, *, whole: bool = False) -> list[tuple[float, str]]:
+        """Powers of ten where there are at least two of them, else round numbers, or whole ones."""
         if self.log:
             powers = range(math.ceil(self.low), math.floor(self.high) + 1)
             if len(powers) >= 2:
@@ -128,6 +260,14 @@ class _Axis:
             low, high = self.low, self.high
         step = 10 ** math.floor(math.log10((high - low) / 3))
         step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (factor * step) <= 7)
+        step = max(step, 1.0) if whole else step
         first = math.ceil(low / step)
         marks = [step * k for k in range(first, math.floor(high / step) + 1)]
-        return [(mark, f"{mark:.6g}") for mark in marks if mark > 0 or not self.log]
+        return [(mark, _tick(mark)) for mark in marks if mark > 0 or not self.log]
+
+
+def _tick(mark: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(mark) >= size:
+            return f"{mark / (1e3 if letter == 'k' else size):.6g}{letter}"
+    return f"{mark:.6g}"

@@ -1,4 +1,4 @@
-"""A page on one training: what the model is, how its losses fell, how well it does, and what it looks at."""
+"""Pages on a model: how it was trained, how well it does on other rows, and what it has learned."""
 
 from __future__ import annotations
 
@@ -6,27 +6,100 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from steepest import atomic
 from steepest.report.chart import Chart, Line
-from steepest.report.page import Table, save_page
+from steepest.report.page import Bars, Matrix, Part, Section, Table, page
 
 MOST_CLASSES = 20  # shown by their heaviest weights
+MOST_IN_MATRIX = 25
+SHOWN_THRESHOLDS = 12
 CURVES = {"loss": "rows before they were learned", "holdout_loss": "rows held out", "objective": "objective"}
+LARGE = ("accuracy", "auc", "pr_auc", "rmse", "r2", "ndcg@10", "loss", "brier", "ece", "micro_f1")
+FEW = 6
+KINDS = ("name", "kind", "distinct", "missing", "example")
 
 
 def save_training(
-    path: str | os.PathLike[str], model: str, facts: Mapping[str, Any], measures: Mapping[str, Any]
+    path: str | os.PathLike[str],
+    model: str,
+    facts: Mapping[str, Any],
+    measures: Mapping[str, Any],
+    about: Mapping[str, str],
 ) -> None:
-    """Writes the page; `facts` are those of `steepest inspect`, `measures` of `steepest evaluate` on rows held out."""
+    """Writes the page on a training; `facts` are those of `steepest inspect`, `measures` of rows held out."""
     sentences = [facts["model"], *facts["events"]]
     if not measures:
         sentences.append("No rows were held out; give --holdout 0.1 to see how well the model does on new ones.")
-    tables = [_measures(measures), _classes(measures.get("classes", [])), _epochs(facts["history"]), *_top(facts)]
-    save_page(path, f"Training of {model}", sentences, [t for t in tables if t.rows], _curves(facts["history"]))
+    sections = [
+        Section("Losses", [*loss_charts(facts["history"]), _epochs(facts["history"])]),
+        *measure_sections(measures, "On rows held out"),
+        *_learned(facts),
+        _data(facts.get("columns", [])),
+    ]
+    atomic.write_text(path, page(f"Training of {model}", _large(measures), sections, about, sentences))
+
+
+def save_evaluation(
+    path: str | os.PathLike[str],
+    model: str,
+    facts: Mapping[str, Any],
+    measures: Mapping[str, Any],
+    about: Mapping[str, str],
+) -> None:
+    """Writes the page on a measurement: the same measures on other rows, and what the model has learned."""
+    sections = [*measure_sections(measures, "Measures"), *_learned(facts), _data(facts.get("columns", []))]
+    atomic.write_text(path, page(f"Evaluation of {model}", _large(measures), sections, about, [facts["model"]]))
+
+
+def measure_sections(measures: Mapping[str, Any], title: str) -> list[Section]:
+    """Measures, classes, confusion, ROC and precision-recall curves, reliability and thresholds, as far as known."""
+    curves = measures.get("curves", {})
+    parts: list[Part] = [_measures(measures), _classes(measures.get("classes", []))]
+    if (confusion := curves.get("confusion")) and len(confusion["classes"]) <= MOST_IN_MATRIX:
+        parts.append(Matrix("Confusion", [str(name) for name in confusion["classes"]], confusion["rows"]))
+    found = [Section(title, [part for part in parts if part.rows])]
+    drawn: list[Part] = []
+    if points := curves.get("thresholds"):
+        recall = [0.0, *(point["recall"] for point in points)]
+        wrong = [0.0, *(point["false_positive_rate"] for point in points)]
+        chance = Line("chance", [0.0, 1.0], [0.0, 1.0])
+        drawn.append(_plain("ROC", "false positive rate", "true positive rate", [Line("model", wrong, recall), chance]))
+        precision = [point["precision"] for point in points]
+        drawn.append(_plain("Precision and recall", "recall", "precision", [Line("model", recall[1:], precision)]))
+    if bins := curves.get("reliability"):
+        line = Line("model", [b["claimed"] for b in bins], [b["found"] for b in bins])
+        ideal = Line("ideal", [0.0, 1.0], [0.0, 1.0])
+        drawn.append(_plain("Reliability", "predicted probability", "share that is right", [line, ideal]))
+    if drawn:
+        found.append(Section("Curves", drawn))
+    if points:
+        found.append(Section("Thresholds", [_thresholds(points)], "Predicting the second class from a score on gives:"))
+    return found
+
+
+def loss_charts(history: Sequence[Mapping[str, Any]]) -> list[Chart]:
+    """How the losses fell."""
+    lines = []
+    for name, title in CURVES.items():
+        points = [(n, record[name]) for n, record in enumerate(history, 1) if isinstance(record.get(name), float)]
+        if len(points) > 1:
+            lines.append(Line(title, [x for x, _ in points], [y for _, y in points]))
+    return [_plain("Mean loss by epoch", "epoch", "mean loss", lines)] if lines else []
+
+
+def _plain(title: str, x: str, y: str, lines: Sequence[Line]) -> Chart:
+    return Chart(title, x, y, lines, log_x=False, log_y=False)
+
+
+def _large(measures: Mapping[str, Any]) -> dict[str, str]:
+    known = [name for name in LARGE if isinstance(measures.get(name), float)][:FEW]
+    rows = {"rows": f"{measures['rows']:,}"} if isinstance(measures.get("rows"), int) else {}
+    return {**rows, **{name: _number(measures[name]) for name in known}}
 
 
 def _measures(measures: Mapping[str, Any]) -> Table:
     plain = [(name, value) for name, value in measures.items() if isinstance(value, int | float)]
-    return Table("On rows held out", ("measure", "value"), [(name, _number(value)) for name, value in plain])
+    return Table("", ("measure", "value"), [(name, _number(value)) for name, value in plain])
 
 
 def _classes(classes: Sequence[Mapping[str, Any]]) -> Table:
@@ -34,28 +107,51 @@ def _classes(classes: Sequence[Mapping[str, Any]]) -> Table:
     return Table("By class", names, [tuple(_number(row.get(name)) for name in names) for row in classes])
 
 
+def _thresholds(points: Sequence[Mapping[str, float]]) -> Table:
+    names = ("score", "precision", "recall", "false_positive_rate")
+    step = max(1, len(points) // SHOWN_THRESHOLDS)
+    rows = [tuple(f"{point[name]:.4f}" for name in names) for point in points[::step]]
+    return Table("", [name.replace("_", " ") for name in names], rows)
+
+
 def _epochs(history: Sequence[Mapping[str, Any]]) -> Table:
     names = list(dict.fromkeys(name for record in history for name in record))
-    return Table("By epoch", names, [tuple(_number(record.get(name)) for name in names) for record in history])
+    rows = [tuple(_number(record.get(name)) for name in names) for record in history]
+    return Table("By epoch", [name.replace("_", " ") for name in names], rows)
 
 
-def _top(facts: Mapping[str, Any]) -> list[Table]:
+def _learned(facts: Mapping[str, Any]) -> list[Section]:
     top = facts["top"]
     if not isinstance(top, Mapping):
-        return [Table("Favourites of all", ("item", "score"), [(str(item), _number(score)) for item, score in top])]
+        pairs = [(str(item), float(score)) for item, score in top]
+        return [Section("Favourites of all", [Bars("items by score", pairs)])] if pairs else []
+    parts: list[Part] = []
+    number = not facts.get("classes") and not facts.get("clusters")
+    for output, pairs in list(top.items())[:MOST_CLASSES]:
+        against = facts.get("against", {}).get(output, [])
+        title = "for a high value, and for a low one" if number else f"for {output}"
+        if pairs or against:
+            parts.append(Bars(f"Heaviest {title}", [*pairs, *reversed(against)]))
+    charts: list[Part] = []
+    for output, curves in list(facts.get("shapes", {}).items())[:MOST_CLASSES]:
+        for name, points in curves.items():
+            added = "added to the value" if number else f"added to the score of {output}"
+            charts.append(_plain(name, name, added, [Line(name, [x for x, _ in points], [y for _, y in points])]))
     return [
-        Table(f"Heaviest for {output}", ("feature", "weight"), [(name, f"{weight:+.4f}") for name, weight in pairs])
-        for output, pairs in list(top.items())[:MOST_CLASSES]
+        Section("Heaviest weights", parts),
+        Section("Columns of numbers", charts, "What a value adds by itself, without crosses with other columns."),
     ]
 
 
-def _curves(history: Sequence[Mapping[str, Any]]) -> list[Chart]:
-    lines = []
-    for name, title in CURVES.items():
-        points = [(n, record[name]) for n, record in enumerate(history, 1) if isinstance(record.get(name), float)]
-        if len(points) > 1:
-            lines.append(Line(title, [x for x, _ in points], [y for _, y in points]))
-    return [Chart("Losses", "epoch", "mean loss", lines, log_x=False, log_y=False)] if lines else []
+def _data(columns: Sequence[Mapping[str, Any]]) -> Section:
+    rows = []
+    for fact in columns:
+        cells = [_number(fact.get(name, 0 if name == "distinct" else "")) for name in KINDS]
+        cells[3] = f"{fact.get('missing', 0.0):.1%}"
+        reason = fact.get("reason", "")
+        rows.append((*cells, f"left out: {reason}" if reason else fact.get("note", "")))
+    table = Table("", ("column", "kind", "distinct", "missing", "example", "note"), rows, words=(4, 5))
+    return Section("Data", [table] if rows else [])
 
 
 def _number(value: Any) -> str:

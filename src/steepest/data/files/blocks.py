@@ -16,7 +16,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -24,6 +24,7 @@ import numpy as np
 
 from steepest.data.files.packing import LONGEST_MARK, packing_of, unpacked
 from steepest.errors import DataError
+from steepest.parameters import did_you_mean
 
 # Large enough that seeking and calling cost nothing, small enough that shuffled blocks mix and stay in cache.
 BLOCK_BYTES = 1 << 20
@@ -35,7 +36,7 @@ _BLOCK_BITS, _ROW_BITS = 20, 24
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Text = bytes | memoryview
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+Paths = str | os.PathLike[str] | IO[Any] | Iterable[str | os.PathLike[str] | IO[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +70,18 @@ def split_row_id(row_id: int) -> tuple[int, int, int]:
 class TextFile:
     """One file, pipe or standard input ("-"), the `position`-th of its source."""
 
-    def __init__(self, path: str, position: int = 0) -> None:
+    def __init__(self, path: str, position: int = 0, stream: IO[Any] | None = None) -> None:
+        """`stream` is an open file object, of bytes or of text, that is read once."""
         self.path = path
         self.position = position
         self.name = "standard input" if path == "-" else path
+        self._stream = stream
         self.size: int | None = None
         self.packing = ""
         self.once = True
         self._opened = False
         self._waiting: Iterator[bytes] | None = None
-        if path != "-":
+        if path != "-" and stream is None:
             self._inspect()
 
     @property
@@ -188,9 +191,14 @@ class TextFile:
                 f"{self.name} can be read only once; save it in a file to read it in several epochs or parts"
             )
         self._opened = True
-        with _standard_input() if self.path == "-" else open(self.path, "rb", buffering=0) as raw:
+        with self._opening() as raw:
             start = _read_fully(raw, LONGEST_MARK)
             yield from unpacked(_Resumed(start, raw), packing_of(start), self.name)
+
+    def _opening(self) -> Any:
+        if self._stream is not None:
+            return nullcontext(_Bytes(self._stream))
+        return _standard_input() if self.path == "-" else open(self.path, "rb", buffering=0)
 
     def _gather(
         self, pieces: Iterator[bytes], text: bytes, last: int, lines: int | None, offset: int = 0
@@ -225,7 +233,7 @@ class TextFile:
         if isinstance(error, EOFError):
             return DataError(f"{self.name} is cut short after about line {lines}; fetch or write the file again")
         if isinstance(error, FileNotFoundError):
-            return DataError(f"{self.name} does not exist; check the name")
+            return DataError(f"{self.name} does not exist; {_near_file(self.name)}check the name")
         if isinstance(error, gzip.BadGzipFile | zlib.error) or not isinstance(error, OSError) or error.errno is None:
             return DataError(
                 f"{self.name} is damaged after about line {lines} ({error}); fetch or write the file again"
@@ -233,18 +241,33 @@ class TextFile:
         return DataError(f"{self.name} cannot be read ({error.strerror}); check the file and its permissions")
 
 
+def _near_file(path: str) -> str:
+    """A file beside it with almost this name."""
+    directory = os.path.dirname(path)
+    try:
+        names = [entry.name for entry in itertools.islice(os.scandir(directory or "."), 10_000)]
+    except OSError:
+        return f"there is no directory {directory!r}; "
+    return did_you_mean(path, [os.path.join(directory, name) for name in names])
+
+
 def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
     """The files that a path, a pattern, a list of them, or "-" names; they exist, and not all are empty.
 
     Files that were opened before (to read the head of a pipe, say) are taken as they are.
     """
-    listed: list[Any] = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    listed: list[Any] = [paths] if isinstance(paths, str | os.PathLike) or hasattr(paths, "read") else list(paths)
     if listed and all(isinstance(item, TextFile) for item in listed):
         return listed
-    names = [name for item in listed for name in _expand(os.fspath(item))]
-    if not names:
+    found: list[tuple[str, Any]] = []
+    for item in listed:
+        if hasattr(item, "read"):
+            found.append((str(getattr(item, "name", "the file object")), item))
+        else:
+            found += [(name, None) for name in _expand(os.fspath(item))]
+    if not found:
         raise DataError("no file is given; name at least one")
-    files = [TextFile(name, position) for position, name in enumerate(names)]
+    files = [TextFile(name, position, stream) for position, (name, stream) in enumerate(found)]
     if all(file.size == 0 for file in files):
         raise DataError(f"{describe(files)} {'is' if len(files) == 1 else 'are'} empty; give a file with data")
     return files
@@ -293,6 +316,17 @@ def _growing_pieces(raw: IO[bytes]) -> Iterator[bytes]:
     while piece := _read_fully(raw, n_bytes):
         yield piece
         n_bytes *= 2
+
+
+class _Bytes:
+    """A file object whose text comes as UTF-8."""
+
+    def __init__(self, stream: IO[Any]) -> None:
+        self._stream = stream
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        data = self._stream.read(n_bytes)
+        return data.encode() if isinstance(data, str) else bytes(data)
 
 
 class _Resumed:

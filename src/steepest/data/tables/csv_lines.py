@@ -16,7 +16,7 @@ import numpy as np
 
 from steepest.data.files.blocks import Block, Paths, TextFile, open_files
 from steepest.data.tables.arrow_arrays import arrow, plain_memory
-from steepest.data.tables.roles import Schema, make_roles, require
+from steepest.data.tables.roles import Schema, listed, make_roles, require
 from steepest.data.tables.table_lines import HEAD_BYTES, Line, Syntax, TableSource
 from steepest.errors import DataError, ParameterError
 
@@ -59,7 +59,7 @@ def scan_csv(
     text, categorical, numeric : names of columns
         The features and their kinds. If none is named, all other columns are features, and a hasher guesses.
     columns : names, optional
-        The columns of files without a header; "0", "1", ... by default.
+        The columns of files without a header; "0", "1", ... by default. A file with a header must have one of them.
     delimiter : one letter, or "auto" for the most frequent of , tab ; | in the first line
     header : bool
         Whether the first line of each file names the columns.
@@ -85,8 +85,6 @@ def scan_csv(
         raise ParameterError(f'delimiter={delimiter!r} must be one letter or "auto"')
     if newlines_in_values not in (True, False, "auto"):
         raise ParameterError(f'newlines_in_values={newlines_in_values!r} is unknown; choose True, False or "auto"')
-    if header and columns is not None:
-        raise ParameterError("columns= names the columns of files without a header; pass header=False too")
     options = {
         "header": header,
         "columns": None if columns is None else list(map(str, columns)),
@@ -122,7 +120,9 @@ class CsvSyntax(Syntax):
         if self.options["newlines_in_values"] == "auto":
             lines = head.split(b"\n")[: None if len(head) < HEAD_BYTES else -1]
             self.options["newlines_in_values"] = b'"' in head and any(line.count(b'"') % 2 for line in lines)
-        used = self.schema.choose(self._header_of(file).names, file.name)
+        names = self._header_of(file).names
+        used = self.schema.choose(names, file.name)
+        self.options["columns"] = self.options["columns"] or names
         guessed = self._guess(head, file, used)
         self.schema.types = {name: self.fixed_type(name, guessed.get(name, "string")) for name in used}
 
@@ -167,9 +167,18 @@ class CsvSyntax(Syntax):
         lines = head.splitlines(keepends=True)
         reader = csv.reader((line.decode("utf-8", "replace") for line in lines), delimiter=self.options["delimiter"])
         first = next((record for record in reader if record), [])
+        named = self.options["columns"]
         if self.options["header"]:
+            if named and first and not set(first) & set(named):
+                raise DataError(
+                    f"{file.name}: the first line, {listed(first)}, has none of the columns {listed(named)}; "
+                    "if the file has no header, pass header=False"
+                )
             return _Header(first, sum(map(len, lines[: reader.line_num])))
-        names = self.options["columns"] or [str(place) for place in range(len(first))]
+        names = named or [str(place) for place in range(len(first))]
+        schema = self.schema
+        if len(first) == len(names) - 1 and not schema.roles.with_labels and schema.label_name in names:
+            names = [name for name in names if name != schema.label_name]  # rows to predict may come without labels
         if first and len(first) != len(names):
             raise DataError(
                 f"{file.name}: the first row has {len(first)} values, but columns= names {len(names)}; name them all"

@@ -21,6 +21,7 @@ from steepest.data.tables import arrow_arrays
 from steepest.data.tables.arrow_arrays import arrow, doubles
 from steepest.data.tables.columns import as_names
 from steepest.errors import DataError, ParameterError
+from steepest.parameters import did_you_mean
 
 LONGEST_SHOWN = 60
 LABEL_NAMES = ("label", "target", "y", "class")
@@ -55,7 +56,7 @@ class Roles:
         why = "none is called" if not found else "more than one is called"
         raise DataError(
             f"{file}: which column is the label? {why} {', '.join(LABEL_NAMES)}; pass label= with one of "
-            f"{listed(names)}, or with_labels=False"
+            f"{listed(names)}, or with_labels=False{_header_hint(names)}"
         )
 
 
@@ -82,7 +83,26 @@ def require(required: Iterable[str], names: Sequence[str], file: str) -> None:
     """Refuses a file that lacks a column."""
     for name in required:
         if name not in names:
-            raise DataError(f"{file} has no column {name!r}; its columns are {listed(names)}")
+            near = did_you_mean(name, names)
+            raise DataError(
+                f"{file} has no column {name!r}; {near}its columns are {listed(names)}{_header_hint(names)}"
+            )
+
+
+def _header_hint(names: Sequence[str]) -> str:
+    """What to do if names of columns look like a row: numbers, gaps, or texts of many words."""
+
+    def is_value(name: str) -> bool:
+        try:
+            float(name)
+        except ValueError:
+            return not name.strip() or len(name.split()) > 5
+        return True
+
+    counted = [str(place) for place in range(len(names))]  # as a file without a header has them
+    if list(names) == counted or not any(map(is_value, names)):
+        return ""
+    return "; they look like values, so if the file has no header, pass header=False"
 
 
 def as_labels(labels: Iterable[Any] | None) -> list[str] | None:
