@@ -190,7 +190,7 @@ class TextFile:
         self._opened = True
         with _standard_input() if self.path == "-" else open(self.path, "rb", buffering=0) as raw:
             start = _read_fully(raw, LONGEST_MARK)
-            yield from unpacked(_Resumed(start, raw), packing_of(start), self.name)
+            yield from unpacked(_Resumed(start, raw), packing_of(start))
 
     def _gather(
         self, pieces: Iterator[bytes], text: bytes, last: int, lines: int | None, offset: int = 0
