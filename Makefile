@@ -50,7 +50,7 @@ coverage:
 	  --gcov-ignore-errors source_not_found --html-nested build/coverage/native.html --print-summary
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 wheel: $(BIN)/python
 	$(BIN)/python -m pip wheel --no-deps -w dist .

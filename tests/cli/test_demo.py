@@ -16,7 +16,12 @@ def test_the_demo_beats_the_majority_and_leaves_a_model(tmp_path, capsys):
     accuracy = float(re.search(r"accuracy on held-out modules +([\d.]+)%", shown)[1])
     majority = float(re.search(r"always answering \S+ +([\d.]+)%", shown)[1])
     assert accuracy > majority + 15
-    assert "rows/s" in shown
+    header, first = (tmp_path / "demo.csv").read_text(encoding="utf-8").splitlines()[:2]
+    assert header == "package,docstring"
+    assert first.count(",") >= 1
+    page = (tmp_path / "demo.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "accuracy" in page
     loaded = st.load(model)
     assert loaded.predict(["Return the event loop that runs this coroutine"]).shape == (1,)
     assert all(pairs for pairs in loaded.top_features(3).values())

@@ -1,4 +1,4 @@
-"""steepest demo: guess the package from a docstring.
+"""steepest demo: guess the package from a docstring, by the commands that a user would run.
 
 Every Python installation holds real text: the docstrings of the standard library and of the installed packages. They
 are read from the source files without importing anything. Whole modules are held out, so that no file is on both sides.
@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import csv
+import io
+import json
+import shlex
 import sys
 import sysconfig
 import time
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import steepest as st
+from steepest import atomic
 
 LEAST_DOCSTRINGS = 60  # packages with fewer are left out
 MOST_PACKAGES = 20
@@ -26,6 +33,8 @@ MOST_BYTES = 800_000  # of one package's source, so that none takes the seconds 
 LEAST_CHARACTERS = 40
 FOREIGN = {"_vendor", "_distutils", "test", "tests", "idle_test"}  # copies of other packages, and tests
 HELD_OUT = 5  # one module in so many
+LABEL = "package"
+QUESTION = "Return a new array with the same shape and type as a given array"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,39 +55,66 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("-m", "--model", default="demo.steepest", help="where the model is saved")
+    parser.add_argument(
+        "-m", "--model", default="demo.steepest", help="where the model is saved; two CSV files and a page go beside it"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Reads, trains, measures and shows."""
-    say = sys.stdout.write
+    """Writes two CSV files, then runs the commands that a user would run on them, and shows what they print."""
+    model = Path(options.model)
+    train, test, page = model.with_suffix(".csv"), model.with_name(f"{model.stem}-test.csv"), model.with_suffix(".html")
+    _say("Which package is a docstring from? Reading the docstrings of this Python installation ...\n")
     started = time.perf_counter()
     rows = gather()
-    train, test = [row for row in rows if not row.held_out], [row for row in rows if row.held_out]
-    if not train or not test:
+    parts = {train: [row for row in rows if not row.held_out], test: [row for row in rows if row.held_out]}
+    if not parts[train] or not parts[test]:
         raise st.DataError("this Python installation has no source files with docstrings; try the demo elsewhere")
     counts = Counter(row.package for row in rows)
-    say(f"{len(rows):,} docstrings of {len(counts)} packages, read in {time.perf_counter() - started:.1f} s\n")
-    say(f"learning from {len(train):,} of them; {len(test):,} in other modules are held out\n\n")
+    _say(f"{len(rows):,} docstrings of {len(counts)} packages, read in {time.perf_counter() - started:.1f} s\n")
+    for file, part in parts.items():
+        write_rows(file, part)
+    _say(f"{train}: {len(parts[train]):,} rows to learn from; {test}: {len(parts[test]):,} rows of other modules\n\n")
 
-    model = st.LinearClassifier(hasher=st.Hasher(n_bits=17, ngrams=(1, 2), names=20_000), random_state=0)
-    started = time.perf_counter()
-    model.fit([row.text for row in train], [row.package for row in train])
-    seconds = time.perf_counter() - started
-    texts, truth = [row.text for row in test], [row.package for row in test]
-    accuracy = model.score(texts, truth)
-    majority = Counter(truth).most_common(1)[0]
-    model.save(options.model)
-
-    say(f"accuracy on held-out modules  {accuracy:6.1%}\n")
-    say(f"always answering {majority[0]:<12} {majority[1] / len(truth):6.1%}\n\n")
-    say(_table(model, counts))
-    megabytes = sum(len(row.text) for row in train) / 1e6
-    rate = len(train) * model.n_iter_ / seconds
-    say(f"\nraw text to model in {seconds:.2f} s: {megabytes:.1f} MB, {model.n_iter_} epochs, {rate:,.0f} rows/s\n")
-    say(f"the model is {options.model} ({Path(options.model).stat().st_size:,} bytes); look inside it with\n")
-    say(f"  steepest inspect {options.model} --top 5\n")
+    _command("train", str(train), "-m", str(model), "--label", LABEL, "--holdout", "0.1", "--report", str(page))
+    measures = json.loads(_command("evaluate", str(model), str(test), "--json", show=False))
+    majority = Counter(row.package for row in parts[test]).most_common(1)[0]
+    _say(f"accuracy on held-out modules  {measures['accuracy']:6.1%}\n")
+    _say(f"always answering {majority[0]:<12} {majority[1] / len(parts[test]):6.1%}\n\n")
+    _command("explain", str(model), QUESTION)
+    _say(_table(st.load(model), counts))
+    _say(f"\nOpen {page} in a browser: the curves, the measures and the heaviest words on one page.\n")
+    _say(f"Next: steepest serve {model}     or train on a CSV of your own, as {train} was.\n")
     return 0
+
+
+def write_rows(file: Path, rows: Sequence[Docstring]) -> None:
+    """A CSV file with a header, one row per docstring."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([LABEL, "docstring"])
+    writer.writerows((row.package, " ".join(row.text.split())) for row in rows)
+    atomic.write_text(file, text.getvalue())
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _command(*words: str, show: bool = True) -> str:
+    """Runs a command of this program as the shell would; returns what it prints, and shows it."""
+    from steepest.cli import main  # which imports this module
+
+    _say(f"$ steepest {shlex.join(words)}\n")
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = main(words)
+    if status:
+        raise st.DataError(f"steepest {words[0]} ended with status {status}")
+    if show:
+        _say(out.getvalue() + "\n")
+    return out.getvalue()
 
 
 def gather() -> list[Docstring]:
@@ -132,7 +168,7 @@ def _docstrings(package: str, file: Path) -> Iterator[Docstring]:
             yield Docstring(text, package, held_out)
 
 
-def _table(model: st.LinearClassifier, counts: Counter[str]) -> str:
+def _table(model: Any, counts: Counter[str]) -> str:
     lines = [f"{'package':<18}{'docstrings':>10}   the most telling words\n"]
     for package, pairs in model.top_features(5).items():
         words = ", ".join(name.partition(" (or ")[0] for name, _ in pairs)

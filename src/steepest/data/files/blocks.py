@@ -193,7 +193,7 @@ class TextFile:
         self._opened = True
         with self._opening() as raw:
             start = _read_fully(raw, LONGEST_MARK)
-            yield from unpacked(_Resumed(start, raw), packing_of(start), self.name)
+            yield from unpacked(_Resumed(start, raw), packing_of(start))
 
     def _opening(self) -> Any:
         if self._stream is not None:

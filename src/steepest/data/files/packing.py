@@ -10,14 +10,10 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import IO, Any
 
-from steepest.errors import DataError
-
 # Taken from a stream at once.
 _PIECE_BYTES = 1 << 18
 # Packed bytes taken at once.
 _PACKED_BYTES = 1 << 16
-# zstd unpacks what it is given in one go; repeated bytes may grow thirty-thousandfold.
-_ZSTD_PIECE_BYTES = 1 << 12
 
 _FIRST_BYTES = {
     "gz": re.compile(rb"\x1f\x8b\x08"),
@@ -33,10 +29,10 @@ def packing_of(start: bytes) -> str:
     return next((packing for packing, magic in _FIRST_BYTES.items() if magic.match(start)), "")
 
 
-def unpacked(raw: Any, packing: str, name: str) -> Iterator[bytes]:
+def unpacked(raw: Any, packing: str) -> Iterator[bytes]:
     """The bytes that a stream holds, in pieces of any size; raises OSError, EOFError or zlib.error if it is damaged."""
     if packing == "zst":
-        return _unpack_zstd(raw, name)
+        return _unpack_zstd(raw)
     if packing == "":
         return iter(lambda: raw.read(_PIECE_BYTES), b"")
     if packing == "gz" and (isal := _isal()) is not None:
@@ -77,23 +73,41 @@ def _unpack_isal(raw: Any, isal: Any) -> Iterator[bytes]:
             raise gzip.BadGzipFile("other bytes follow the end of what gzip has packed")
 
 
-def _unpack_zstd(raw: Any, name: str) -> Iterator[bytes]:
-    zstandard = _zstandard(name)
-    unpacker = None
-    packed = b""
-    while packed := packed or raw.read(_ZSTD_PIECE_BYTES):
-        unpacker = unpacker or zstandard.ZstdDecompressor().decompressobj()
+def _unpack_zstd(raw: Any) -> Iterator[bytes]:
+    """By Arrow, which is installed with the package: frames one behind the other, and never more than asked for."""
+    import pyarrow as pa
+
+    with pa.CompressedInputStream(pa.PythonFile(_Unclosed(raw), mode="r"), "zstd") as file:
         try:
-            piece = unpacker.decompress(packed)
-        except zstandard.ZstdError as error:
-            raise OSError(str(error)) from None
-        packed = b""
-        if unpacker.eof:  # another frame may follow
-            packed, unpacker = unpacker.unused_data, None
-        if piece:
-            yield piece
-    if unpacker is not None:
-        raise EOFError
+            while piece := file.read(_PACKED_BYTES):  # small, since the piece at which a file is cut short is lost
+                yield piece
+        except OSError as error:
+            if "Truncated" in str(error):
+                raise EOFError from None
+            raise
+
+
+class _Unclosed:
+    """A stream for Arrow, which closes what it was given; the stream belongs to the caller."""
+
+    closed = False
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def read(self, size: int) -> bytes:
+        data: bytes = self._raw.read(size)
+        return data
+
+    def write(self, data: Any) -> int:
+        written: int = self._raw.write(data)
+        return written
+
+    def flush(self) -> None:
+        self._raw.flush()
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def packed(raw: IO[bytes], path: str) -> Any:
@@ -103,15 +117,7 @@ def packed(raw: IO[bytes], path: str) -> Any:
     if path.endswith(".bz2"):
         return bz2.BZ2File(raw, "wb")
     if path.endswith(".zst"):
-        return _zstandard(path).ZstdCompressor().stream_writer(raw, closefd=False)
+        import pyarrow as pa
+
+        return pa.CompressedOutputStream(pa.PythonFile(_Unclosed(raw), mode="w"), "zstd")
     return nullcontext(raw)
-
-
-def _zstandard(name: str) -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise DataError(
-            f"{name} is packed by zstd, which needs one more module; pip install steepest[zst], or pack it by gzip"
-        ) from None
-    return zstandard
