@@ -23,7 +23,7 @@ from steepest.data.source import Limited, Selected, Source
 from steepest.errors import ColumnWarning, ParameterError
 from steepest.kernels import NameLog, parse_vw
 
-LOOK_BYTES = 1 << 20
+HEAD_BYTES = 1 << 20
 _NAMESPACE = re.compile(rb"\|([^\s|:]*)")
 MAX_BITS = 30
 MAX_SEED = 2**64 - 1
@@ -178,7 +178,7 @@ class VwSource(LineSource):
         """Finds the namespaces that crosses mean, in the first lines."""
         if not self.cross:
             return
-        head = b"".join(file.head(LOOK_BYTES) for file in self.files[:8])
+        head = b"".join(file.head(HEAD_BYTES) for file in self.files[:8])
         known = sorted({name.decode("utf-8", "replace") for name in _NAMESPACE.findall(head)})
         self.crosses += tuple((_found(a, known), _found(b, known)) for a, b in self.cross)
         self.cross = ()
