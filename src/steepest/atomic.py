@@ -73,19 +73,19 @@ def writing(
         raise error(f"{what}{name} cannot be written ({said}); {_remedy(reason)}") from reason
 
 
-def check_target(path: str | os.PathLike[str], what: str = "", error: type[DataError] = DataError) -> None:
+def check_target(path: str | os.PathLike[str]) -> None:
     """Raises what `writing` would raise now, without changing anything: for programs that write after hours."""
     name = os.fsdecode(path)
     try:
         target = os.path.realpath(name)
         mode = _mode_of(target)
         if mode is not None and not stat.S_ISREG(mode):
-            raise error(f"{what}{name} cannot be written: something that is not a file has this name; choose another")
+            raise DataError(f"{name} cannot be written: something that is not a file has this name; choose another")
         with _unfinished(target, mode):
             pass
     except OSError as reason:
         said = reason.strerror or type(reason).__name__
-        raise error(f"{what}{name} cannot be written ({said}); {_remedy(reason)}") from reason
+        raise DataError(f"{name} cannot be written ({said}); {_remedy(reason)}") from reason
 
 
 def write_text(path: str | os.PathLike[str], text: str, what: str = "") -> None:

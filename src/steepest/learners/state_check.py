@@ -18,6 +18,7 @@ from steepest.learners.base import State
 from steepest.learners.losses import LOSSES
 from steepest.learners.resumable import COUNTERS
 from steepest.learners.snapshot import MAY_BE_UNKNOWN, all_finite
+from steepest.learners.waiting import MARK
 
 MOST_FEATURES = (1 << 31) - 1
 MOST_ROWS = 1 << 53  # whole numbers that a float64 can count
@@ -123,20 +124,20 @@ class StateCheck:
             raise ValueError("class_counts do not belong to the labels")
         return k
 
-    def waiting(self, n_features: int, mark: str = "pending_") -> None:
+    def waiting(self, n_features: int) -> None:
         """Rows that wait: a sparse block with targets and weights, if there are any."""
-        if not any(name.startswith(mark) for name in self.state):
+        if not any(name.startswith(MARK) for name in self.state):
             return
-        indptr = self.array(f"{mark}indptr", "i", [None])
-        indices = self.array(f"{mark}indices", "i", [None])
-        self.array(f"{mark}values", "f", [len(indices)])
+        indptr = self.array(f"{MARK}indptr", "i", [None])
+        indices = self.array(f"{MARK}indices", "i", [None])
+        self.array(f"{MARK}values", "f", [len(indices)])
         n_rows = len(indptr) - 1
-        self.pointers(indptr, len(indices), f"{mark}indptr")
-        self.codes(indices, n_features or MOST_FEATURES, f"{mark}indices")  # 0: not known before they are learned
-        if f"{mark}y" in self.state and len(np.asarray(self.state[f"{mark}y"])) != n_rows:
-            raise ValueError(f"{mark}y has another length")
-        if f"{mark}weight" in self.state and (self.array(f"{mark}weight", "f", [n_rows]) < 0).any():
-            raise ValueError(f"{mark}weight is negative")
+        self.pointers(indptr, len(indices), f"{MARK}indptr")
+        self.codes(indices, n_features or MOST_FEATURES, f"{MARK}indices")  # 0: not known before they are learned
+        if f"{MARK}y" in self.state and len(np.asarray(self.state[f"{MARK}y"])) != n_rows:
+            raise ValueError(f"{MARK}y has another length")
+        if f"{MARK}weight" in self.state and (self.array(f"{MARK}weight", "f", [n_rows]) < 0).any():
+            raise ValueError(f"{MARK}weight is negative")
 
     def pointers(self, indptr: Array, n_entries: int, name: str) -> None:
         """Where rows begin: from 0 upwards to the number of entries."""

@@ -54,6 +54,7 @@ class Run:
     checkpoint: str | Path | None = None
     resume: bool = False
     every: str = EVERY
+    rounds: int | None = None  # exactly so many epochs, whatever else says when to stop
 
     def part(self, name: str) -> Run:
         """The same for a part of the fit that saves its state by itself."""
@@ -274,7 +275,7 @@ class Model:
         rounds = 1 + losses.index(min(losses, key=lambda loss: math.inf if math.isnan(loss) else loss))
         event = f"held-out rows were best after {rounds} of {len(first)}: once more {rounds} from all rows"
         run.monitor.event(event)
-        self._learn(settings, source, None, run.part("all"), seed, rounds)
+        self._learn(settings, source, None, replace(run.part("all"), rounds=rounds), seed)
         self.history_ = History([*first.records, *self.history_.records], [*first.events, event, *self.history_.events])
         self.n_iter_ = rounds
 
@@ -286,18 +287,10 @@ class Model:
             return rest, held_out
         return rest.holdout(stopping.train / (1 - stopping.fraction), seed + 1)[1], held_out
 
-    def _learn(
-        self,
-        settings: Any,
-        source: Source,
-        validation: Source | None,
-        run: Run,
-        seed: int,
-        rounds: int | None = None,
-    ) -> None:
-        """Epoch after epoch; `rounds` of them and no rule to stop, if given."""
+    def _learn(self, settings: Any, source: Source, validation: Source | None, run: Run, seed: int) -> None:
+        """Epoch after epoch."""
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
-        plan = self.plan_epochs(rounds)
+        plan = self.plan_epochs(run.rounds)
         if plan.epochs > 1 and self._stores_rows:
             source = store_rows(source)
             validation = None if validation is None else store_rows(validation)

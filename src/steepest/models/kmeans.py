@@ -161,15 +161,7 @@ class KMeans(Model):
             self.inertia_ = float(self.history_[-1]["loss"]) * (learner.epoch_rows or learner.rows_learned)
         return self
 
-    def _learn(
-        self,
-        settings: KMeansSettings,
-        source: Source,
-        validation: Source | None,
-        run: Run,
-        seed: int,
-        rounds: int | None = None,
-    ) -> None:
+    def _learn(self, settings: KMeansSettings, source: Source, validation: Source | None, run: Run, seed: int) -> None:
         if self.solver == "minibatch":
             super()._learn(settings, source, validation, run, settings.seed)
             return

@@ -281,19 +281,11 @@ class LinearModel(Model):
         self.vw_names_ = None
         return recording_names(source, listener)
 
-    def _learn(
-        self,
-        settings: LinearSettings,
-        source: Source,
-        validation: Source | None,
-        run: Run,
-        seed: int,
-        rounds: int | None = None,
-    ) -> None:
+    def _learn(self, settings: LinearSettings, source: Source, validation: Source | None, run: Run, seed: int) -> None:
         if settings.solver in BATCH_SOLVERS:
-            self._minimise(settings, source, validation, run, seed, rounds)
+            self._minimise(settings, source, validation, run, seed)
             return
-        super()._learn(settings, source, validation, run, seed, rounds)
+        super()._learn(settings, source, validation, run, seed)
         self.keep_names()
 
     def new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
@@ -355,15 +347,9 @@ class LinearModel(Model):
             record.setdefault("eta0", learner.first_step)
 
     def _minimise(
-        self,
-        settings: LinearSettings,
-        source: Source,
-        validation: Source | None,
-        run: Run,
-        seed: int,
-        rounds: int | None,
+        self, settings: LinearSettings, source: Source, validation: Source | None, run: Run, seed: int
     ) -> None:
-        """Minimises over all rows at once by the solver of the table; `rounds` limits the iterations, if given."""
+        """Minimises over all rows at once by the solver of the table; `run.rounds` limits the iterations, if given."""
         from steepest.learners.batch.batch_data import BatchData
         from steepest.learners.batch.objective import Objective
 
@@ -372,7 +358,8 @@ class LinearModel(Model):
         usual = DEFAULT_TOL if self._choice is None else CHOSEN_TOL
         tol = usual if self._tol() is None else at_least("tol", self._tol(), 0.0)
         tol_on = choice("tol_on", self.flat_params()["tol_on"], TOLERANCES)
-        plan = replace(self.plan_epochs(rounds), epochs=rounds or whole("max_iter", self.max_iter, 1), tol=None)
+        most = run.rounds or whole("max_iter", self.max_iter, 1)
+        plan = replace(self.plan_epochs(run.rounds), epochs=most, tol=None)
         learner = self.new_learner(settings, source)
         learner.measure_sizes(source)
         data = BatchData(source, learner)

@@ -258,13 +258,7 @@ class TextClassifier(Classifier):
         return store_rows(source) if source.read_once is None else source
 
     def _learn(
-        self,
-        settings: EmbeddingSettings,
-        source: Source,
-        validation: Source | None,
-        run: Run,
-        seed: int,
-        rounds: int | None = None,
+        self, settings: EmbeddingSettings, source: Source, validation: Source | None, run: Run, seed: int
     ) -> None:
         once, held = source.read_once is not None, None
         if self.schedule == "linear" and once:
@@ -275,7 +269,7 @@ class TextClassifier(Classifier):
         settings, epochs, events = self._choose(settings, self._survey)
         for event in events:
             run.monitor.choice(event)
-        super()._learn(settings, source, validation, run, settings.seed, epochs)
+        super()._learn(settings, source, validation, replace(run, rounds=epochs), settings.seed)
         self.history_.events[:0] = events
         if held is not None:
             self._calibrate(held)

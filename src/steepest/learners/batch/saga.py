@@ -22,7 +22,7 @@ from steepest.learners.batch.solvers import SolverOptions, Step, share_of
 from steepest.learners.penalties import soft_threshold
 from steepest.learners.resumable import Resumable
 
-V, MEAN, PAID = range(3)  # the columns of a feature, as in batch_table.h
+V, MEAN = range(2)  # the first columns of a feature, as in batch_table.h
 FEATURE_COLUMNS = 4
 EPOCHS_PER_STEP = 4  # between two evaluations of the objective, each of which costs a pass
 MOST_HALVINGS = 40
