@@ -56,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     parser.add_argument("-m", "--model", required=True, help="where the model is saved")
     parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help="share of rows to measure on")
+    parser.add_argument(
+        "--keep", choices=("best", "last"), default="best", help="with --holdout: the model of which epoch (best)"
+    )
     parser.add_argument("--checkpoint", metavar="DIR", help="save the state there now and then")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
     parser.add_argument(
@@ -134,6 +137,7 @@ def run(options: argparse.Namespace) -> int:
             checkpoint=options.checkpoint,
             resume=options.resume,
             checkpoint_every=options.checkpoint_every,
+            keep=options.keep,
         )
     if interrupt.requested:
         return _end_interrupted(estimator, options)
