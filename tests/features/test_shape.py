@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import steepest as st
+from steepest.data.raw import sample_columns
 from steepest.features.shape import LEAST_ROWS, Shape, find_shape
 
 N = 3000
@@ -73,7 +74,7 @@ def test_a_number_with_one_value_over_a_long_stretch_stays_a_line():
     found = shape_of(frame, bent(frame))
     assert "x" not in found.bends
     assert not any("x" in pair for pair in found.pairs)
-    assert any("long stretch: x" in event for event in found.events)
+    assert any("long stretch" in event and event.endswith(": x") for event in found.events)
 
 
 def test_knots_and_pairs_can_be_switched_off_and_on():
@@ -104,3 +105,35 @@ def test_a_model_uses_the_shape_and_says_so(tmp_path):
     assert not any("bend at knots" in event for event in plain.history_.events)
     model.save(tmp_path / "m.steepest")
     np.testing.assert_array_equal(st.load(tmp_path / "m.steepest").predict(new), model.predict(new))
+
+
+def test_a_number_that_rises_along_the_file_stays_a_line():
+    frame = table()
+    frame["day"] = np.arange(N) // 100
+    frame["hour"] = np.arange(N) % 24
+    y = bent(frame) + np.sin(frame["day"].to_numpy()) + np.sin(frame["hour"].to_numpy())
+    found = shape_of(frame, y)
+    assert set(found.bends) == {"x", "z", "hour"}
+    assert not any("day" in pair for pair in found.pairs)
+    assert any("rise or fall along the file" in event and event.endswith(": day") for event in found.events)
+
+
+def test_bends_are_found_in_a_file_that_is_sorted_by_its_targets():
+    frame = table()
+    y = bent(frame)
+    order = np.argsort(y)
+    assert "x" in shape_of(frame.iloc[order].reset_index(drop=True), y[order]).bends
+    labels = np.where(y > 1.3, "far", "near")
+    order = np.argsort(labels, kind="stable")
+    assert "x" in shape_of(frame.iloc[order].reset_index(drop=True), labels[order], "classify").bends
+
+
+def test_rows_that_are_held_out_do_not_decide(tmp_path):
+    frame = table().assign(y=0.0)
+    path = tmp_path / "rows.csv"
+    frame.to_csv(path, index=False)
+    source = st.scan_csv(path, label="y")
+    learned, held = source.holdout(0.5, 3)
+    seen = np.concatenate([np.asarray(sample_columns(part)[0].column("x")) for part in (learned, held)])
+    assert sorted(seen.tolist()) == sorted(frame["x"].tolist())
+    assert 0.4 * N < len(sample_columns(held)[1]) < 0.6 * N

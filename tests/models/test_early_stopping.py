@@ -127,3 +127,31 @@ def test_all_rows_are_counted_where_all_are_learned(texts):
     stopping = st.EarlyStopping(refit=True)
     model = st.LinearClassifier(hasher=st.Hasher(n_bits=12, weighting="tfidf"), early_stopping=stopping, random_state=0)
     assert model.fit(*texts).hasher_.n_documents_ == 2000
+
+
+def noise(n_rows, seed):
+    rng = np.random.default_rng(seed)
+    return st.from_arrays(rng.normal(size=(n_rows, 80)), rng.integers(0, 2, n_rows))
+
+
+@pytest.mark.parametrize("options", [{}, {"parallel": "mixing"}], ids=["epochs", "rounds"])
+def test_the_best_epoch_on_held_out_rows_is_kept_and_a_rise_is_reported(options):
+    settings = dict(solver="asgd", alpha=0.0, random_state=0, **options)
+    with pytest.warns(st.NotConverged, match="rose from"):
+        kept = st.LinearClassifier(epochs=6, **settings).fit_stream(noise(60, 0), noise(40, 1))
+    losses = kept.history_.column("holdout_loss")
+    assert losses[-1] > 1.1 * min(losses)
+    held_out = next(iter(noise(40, 1)))
+    found, _ = kept.learner_.losses(kept.learner_.code_for_scoring(held_out))
+    assert float(found.mean()) == pytest.approx(min(losses))
+    assert any("rose from" in event for event in kept.history_.events)
+
+
+def test_the_last_epoch_is_kept_if_asked_for(recwarn):
+    settings = dict(solver="asgd", alpha=0.0, random_state=0, epochs=6)
+    last = st.LinearClassifier(**settings).fit_stream(noise(60, 0), noise(40, 1), keep="last")
+    alone = st.LinearClassifier(**settings).fit_stream(noise(60, 0))
+    np.testing.assert_array_equal(last.coef_, alone.coef_)
+    assert not [warning for warning in recwarn if warning.category is st.NotConverged]
+    with pytest.raises(st.ParameterError, match="keep"):
+        st.LinearClassifier(**settings).fit_stream(noise(60, 0), noise(40, 1), keep="first")

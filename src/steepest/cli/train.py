@@ -91,6 +91,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", required=True, metavar="FILE", help="where the model is saved")
     help = "share of rows to measure on, not to learn from (default: 0)"
     parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help=help)
+    help = "with --holdout: the model of which epoch is saved (default: best)"
+    parser.add_argument("--keep", choices=("best", "last"), default="best", help=help)
     help = "write a page: data, losses, measures, curves, heaviest weights"
     parser.add_argument("--report", metavar="FILE.html", help=help)
     help = "show the page while training, at an address of this machine that is printed"
@@ -180,6 +182,7 @@ def run(options: argparse.Namespace) -> int:
             checkpoint=options.checkpoint,
             resume=options.resume,
             checkpoint_every=options.checkpoint_every,
+            keep=options.keep,
         )
     monitor.clear()
     if interrupt.requested:

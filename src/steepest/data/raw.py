@@ -183,19 +183,35 @@ def first_columns(source: Source) -> Any:
 def sample_columns(source: Source) -> tuple[Any, Array | None] | None:
     """(columns, targets) of rows from all over the data, or of the first ones where rows come by only once.
 
-    At most SAMPLE_ROWS rows in SAMPLE_PARTS runs of neighbours; the same for the same data. None if nothing can be read
-    ahead of learning.
+    At most SAMPLE_ROWS rows in SAMPLE_PARTS runs of neighbours, without those that the source holds out; the same for
+    the same data. None if nothing can be read ahead of learning.
     """
     root = source.root
     if not isinstance(root, RawSource) or root.read_once:
         return None
-    batches = root.sample_batches()
+    batches = [_selected(source, batch) for batch in root.sample_batches()]
+    batches = [batch for batch in batches if batch.n_rows] or batches
     if not batches:
         return None
     most = max(SAMPLE_ROWS // len(batches), 1)
     parts = [(rows_of(batch.columns, 0, most), None if batch.y is None else batch.y[:most]) for batch in batches]
     y = None if any(y is None for _, y in parts) else np.concatenate([y for _, y in parts if y is not None])
     return joined_rows([columns for columns, _ in parts]), y
+
+
+def _selected(source: Source, batch: RawBatch) -> RawBatch:
+    """The rows of a batch that a source without its encoder would give."""
+    keep = np.ones(batch.n_rows, bool)
+    none = np.zeros(0, np.int32)
+    stub = Chunk(np.zeros(batch.n_rows + 1, np.int64), none, none, 0, y=batch.y, first_id=batch.first_id, ids=batch.ids)
+    for part in source.lineage:
+        if isinstance(part, Selected) and part.by_id:
+            keep &= part.keep(stub)
+    if keep.all():
+        return batch
+    rows = np.flatnonzero(keep)
+    y = None if batch.y is None else batch.y[rows]
+    return replace(batch, columns=taken_rows(batch.columns, rows), n_rows=len(rows), y=y, weight=None)
 
 
 def misfits_of(source: Source) -> dict[str, int]:
@@ -227,14 +243,14 @@ def rows_of(columns: Any, start: int, stop: int) -> Any:
 
 
 def taken_rows(columns: Any, rows: Array) -> Any:
-    """Rows of raw columns by their numbers: of a DataFrame, an Arrow table, columns by name, an array or a list."""
+    """Rows of raw columns by their numbers: of a DataFrame, an Arrow table or array, columns by name, or a list."""
     if isinstance(columns, Mapping):
         return {name: taken_rows(column, rows) for name, column in columns.items()}
     if hasattr(columns, "iloc"):
         return columns.iloc[rows]
     if isinstance(columns, np.ndarray):
         return columns[rows]
-    if hasattr(columns, "take") and hasattr(columns, "schema"):
+    if hasattr(columns, "take"):
         return columns.take(rows)
     return [columns[row] for row in rows.tolist()]
 

@@ -205,7 +205,7 @@ class Source(ABC):
 
     def select(self, keep: Callable[[Array], Array], rule: str) -> Source:
         """The rows whose stable numbers pass a test; `rule` says in words which test it is."""
-        return Selected(self, lambda chunk: keep(chunk.row_ids), rule)
+        return Selected(self, lambda chunk: keep(chunk.row_ids), rule, by_id=True)
 
     def cache(self, path: str | os.PathLike[str]) -> Source:
         """The same rows, parsed once and stored in a file, from which every epoch is then read at the speed of memory.
@@ -314,10 +314,14 @@ class Limited(Derived):
 
 
 class Selected(Derived):
-    """The rows of another source that pass a test: `keep` gives a mask of the visited rows, `rule` describes it."""
+    """The rows of another source that pass a test: `keep` gives a mask of the visited rows, `rule` describes it.
 
-    def __init__(self, parent: Source, keep: Callable[[Chunk], Array], rule: str) -> None:
+    With `by_id`, the test looks at nothing but stable row numbers.
+    """
+
+    def __init__(self, parent: Source, keep: Callable[[Chunk], Array], rule: str, *, by_id: bool = False) -> None:
         super().__init__(parent)
+        self.by_id = by_id
         self.keep = keep
         self.rule = rule
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -17,7 +18,10 @@ from steepest.data.source import Source
 from steepest.engine.checkpoint import Checkpoints, Place
 from steepest.engine.history import History, Record
 from steepest.engine.stopping import Plan, Watch
+from steepest.errors import NotConverged
 from steepest.learners.base import Learner, Progress
+
+CLEAR_RISE = 0.01  # of the least loss on held-out rows, beyond which a rise is reported
 
 
 class Monitor:
@@ -129,8 +133,8 @@ def train(
     monitor: Monitor | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Any, History]:
-    """Runs rounds until there is reason to stop; returns the learner to keep (the best under early stopping) and the
-    history."""
+    """Runs rounds until there is reason to stop; returns the learner to keep (the best under early stopping, or if the
+    plan says so) and the history."""
     log, watch = Log(monitor), Watch()
     log.monitor.begins(executor.unit, plan.epochs)
     if checkpoints is not None and (found := checkpoints.resume()) is not None:
@@ -176,7 +180,7 @@ def _run_rounds(executor: Executor, plan: Plan, validation: Source | None, log: 
             record["objective"] = watched + executor.penalty()
         log.history.records.append(record)
         log.monitor.epoch_done(record)
-        watch.see(watched if plan.early_stopping else record["objective"], executor.learner, plan)
+        watch.see(watched if plan.early_stopping else record["objective"], watched, executor.learner, plan)
         if watch.stalled and plan.lower_step_on_stall:
             executor.learner.lower_step(2.0)
         if (reason := executor.stop(record) or _stalled(watch, plan, executor.unit, len(log.history))) is not None:
@@ -186,6 +190,23 @@ def _run_rounds(executor: Executor, plan: Plan, validation: Source | None, log: 
     else:
         if (shortfall := executor.fell_short()) is not None:
             log.event(shortfall)
+    if plan.keep_best and (rise := _rise(log.history, executor.unit)) is not None:
+        log.event(rise)
+        warnings.warn(rise, NotConverged, stacklevel=2)
+
+
+def _rise(history: History, unit: str) -> str | None:
+    """What to report if the loss on held-out rows was clearly less before the end."""
+    losses = history.column("holdout_loss")
+    least, last = min(losses, default=math.nan), losses[-1] if losses else math.nan
+    if not last > least + CLEAR_RISE * abs(least):
+        return None
+    best = losses.index(least) + 1
+    return (
+        f"the loss on held-out rows rose from {least:.5g} after {unit} {best} to {last:.5g} after {len(losses)}; "
+        f"the model of {unit} {best} is kept: give fewer epochs, a larger alpha or shuffled rows, or keep the last one "
+        'by keep="last" (--keep last)'
+    )
 
 
 def _stalled(watch: Watch, plan: Plan, unit: str, number: int) -> str | None:

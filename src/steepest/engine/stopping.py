@@ -1,4 +1,4 @@
-"""When to stop: the loss is watched from epoch to epoch, and early stopping returns to the best learner."""
+"""When to stop, and which learner to keep: losses are watched from epoch to epoch."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Plan:
     patience: int = 2  # epochs without improvement before stopping
     early_stopping: bool = False
     lower_step_on_stall: bool = False
+    keep_best: bool = False  # the learner with the least loss on held-out rows, though all epochs are learned
 
     @property
     def may_stop(self) -> bool:
@@ -25,25 +26,28 @@ class Plan:
 
 @dataclass(slots=True)
 class Watch:
-    """The best loss so far, for how many epochs it was not beaten, and the learner that reached it."""
+    """The best loss so far, for how many epochs it was not beaten, and the learner to return to, with its loss."""
 
     best: float = math.inf
     stalled: int = 0
     best_learner: Any = None
+    kept: float = math.inf
 
-    def see(self, loss: float, learner: Any, plan: Plan) -> None:
-        """Takes in the loss of one more epoch."""
+    def see(self, loss: float, held_out: float, learner: Any, plan: Plan) -> None:
+        """Takes in the losses of one more epoch: the one that is watched, and the one on held-out rows."""
         enough = (plan.tol or 0.0) * abs(self.best) if math.isfinite(self.best) else 0.0
         self.stalled = 0 if loss < self.best - enough else self.stalled + 1
-        if loss < self.best:
-            self.best = loss
-            self.best_learner = learner.clone() if plan.early_stopping else None
+        self.best = min(self.best, loss) if not math.isnan(loss) else self.best
+        if held_out < self.kept and (plan.early_stopping or plan.keep_best):
+            self.kept, self.best_learner = held_out, learner.clone()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a checkpoint; the best learner goes beside them."""
-        return {"best": self.best if math.isfinite(self.best) else None, "stalled": self.stalled}
+        best, kept = (loss if math.isfinite(loss) else None for loss in (self.best, self.kept))
+        return {"best": best, "stalled": self.stalled, "kept": kept}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any], best_learner: Any) -> Watch:
         """The watch that `as_dict` described."""
-        return cls(math.inf if plain["best"] is None else plain["best"], plain["stalled"], best_learner)
+        best, kept = (math.inf if plain.get(name) is None else plain[name] for name in ("best", "kept"))
+        return cls(best, plain["stalled"], best_learner, kept)

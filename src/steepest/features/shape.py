@@ -16,6 +16,7 @@ words enough, and models of many classes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -29,12 +30,13 @@ from steepest.data.tables.columns import NUMBER, TEXT
 from steepest.features.columns import Column
 from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.objective import Objective
-from steepest.learners.batch.strength import held_in_stretches, held_scattered, solve
+from steepest.learners.batch.strength import FEW_ROWS, HeldOut, solve
 from steepest.learners.labels import distinct
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
 
 LEAST_ROWS = 200  # of a sample, below which nothing is decided
+PARTS_OF_FEW = 4  # models that are fitted to decide on few rows, with other rows held back each
 ALPHA = 1e-4
 LONG_STRETCH = 0.1  # of the rows, with one value throughout
 ALONG = 0.99  # of the rank correlation with the number of the row that a sorted column would have
@@ -45,7 +47,7 @@ MOST_CODES = 64  # values of a column that a pair is tried with; the others coun
 MOST_CLASSES = 12
 RIDGE = 5.0
 LEAST_GAIN = 1e-3  # of a pair, as a share of the loss
-LEAST_CERTAINTY = 2.5  # of a pair's gain, in standard errors
+LEAST_CERTAINTY = 2.5  # of a pair's gain, in standard errors; more where the best of many pairs would have it by chance
 LEAST_BETTER = 5e-4  # of the whole model with pairs, as a share of the loss
 
 
@@ -59,23 +61,23 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
-    """Mean losses on rows held back: all, those in stretches, those scattered."""
+class _Losses:
+    """Of the rows held back, and which of them are in stretches and which are scattered."""
 
-    mean: float
-    stretches: float
-    scattered: float
+    rows: Array
+    stretches: Array
+    scattered: Array
 
-    @classmethod
-    def of(cls, losses: Array, stretches: Array, scattered: Array) -> Losses:
-        """From the loss of each row and the masks of both kinds."""
-        return cls(float(losses.mean()), float(losses[stretches].mean()), float(losses[scattered].mean()))
+    @property
+    def mean(self) -> float:
+        """Over all of them."""
+        return float(self.rows.mean())
 
-    def better_than(self, other: Losses, least: float = 0.0) -> bool:
-        """Whether all three are less, by a share of the other's."""
-        share = 1 - least
-        scattered = self.scattered < share * other.scattered
-        return self.mean < share * other.mean and self.stretches < share * other.stretches and scattered
+    def better_than(self, other: _Losses, least: float = 0.0) -> bool:
+        """Whether they are less on both kinds of rows, by a share of the other's and by a standard error."""
+        gains = (1 - least) * other.rows - self.rows
+        certain = gains.mean() > gains.std() / np.sqrt(len(gains))
+        return bool(certain and gains[self.stretches].mean() > 0 and gains[self.scattered].mean() > 0)
 
 
 @dataclass(slots=True)
@@ -86,14 +88,13 @@ class _Sample:
     table: Any
     y: Array
     task: str
-    stretches: Array
-    scattered: Array
+    parts: Sequence[HeldOut]  # of which each is held back by itself
     n_threads: int
 
     @property
     def held(self) -> Array:
-        """Rows that are held back."""
-        return self.stretches | self.scattered
+        """Rows that are held back from the first model."""
+        return self.parts[0].rows
 
     def encoded(self, columns: Sequence[Column], pairs: Sequence[tuple[str, str]] = ()) -> Chunk:
         """The rows by these columns alone."""
@@ -105,25 +106,29 @@ class _Sample:
         chunk: Chunk = trial.to_chunk(self.table)
         return chunk
 
-    def fitted(self, chunk: Chunk) -> tuple[LinearLearner, Losses]:
-        """(the model of the rows not held back, its losses on those that are)."""
+    def fitted(self, chunk: Chunk) -> tuple[LinearLearner, _Losses]:
+        """(the model of the rows not held back in the first part, the losses on those that are, of all parts)."""
         rows = replace(chunk, y=self.y)
         labels = distinct(self.y).tolist() if self.task == "classify" else []
-        kind = "softmax" if len(labels) > 2 else "ovr"
         settings = LinearSettings(
             task=self.task,
             loss="log" if self.task == "classify" else "squared",
             solver="newton_cg",
             alpha=ALPHA,
             l2=ALPHA,
-            multi_class=kind,
+            multi_class="softmax" if len(labels) > 2 else "ovr",
             dtype="float64",
         )
-        learner = LinearLearner(settings, chunk.n_features, labels)
-        data = BatchData(ArraySource(rows, np.flatnonzero(~self.held)), learner)
-        data.take_weights(solve(Objective(data, self.n_threads), "newton_cg"))
-        losses, _ = learner.losses(learner.code_for_scoring(rows.visit(np.flatnonzero(self.held))))
-        return learner, Losses.of(losses, self.stretches[self.held], self.scattered[self.held])
+        learners, losses = [], []
+        for part in self.parts:
+            learner = LinearLearner(settings, chunk.n_features, labels)
+            data = BatchData(ArraySource(rows, np.flatnonzero(~part.rows)), learner)
+            data.take_weights(solve(Objective(data, self.n_threads), "newton_cg"))
+            learners.append(learner)
+            losses.append(learner.losses(learner.code_for_scoring(rows.visit(np.flatnonzero(part.rows))))[0])
+        stretches = np.concatenate([part.stretches[part.rows] for part in self.parts])
+        scattered = np.concatenate([part.scattered[part.rows] for part in self.parts])
+        return learners[0], _Losses(np.concatenate(losses), stretches, scattered)
 
     def derivatives(self, learner: LinearLearner, chunk: Chunk) -> tuple[Array, Array]:
         """(first, second) derivative of every row's loss by its scores, one column per output."""
@@ -147,9 +152,10 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     if y.ndim != 1 or len(y) < LEAST_ROWS or not columns or too_many or (task == "regress" and y.dtype.kind != "f"):
         return Shape()
     target = (y - y.mean()) / (y.std() or 1.0) if task == "regress" else y
-    sample = _Sample(hasher, table, target, task, held_in_stretches(len(y)), held_scattered(len(y)), n_threads)
-    if task == "classify" and len(distinct(y[~sample.held])) < len(distinct(y)):
+    parts = [HeldOut.part(y, len(y), number) for number in range(PARTS_OF_FEW if len(y) < FEW_ROWS else 1)]
+    if task == "classify" and any(len(distinct(y[~part.rows])) < len(distinct(y)) for part in parts):
         return Shape()
+    sample = _Sample(hasher, table, target, task, parts, n_threads)
     shape = Shape()
     steady = [column for column in columns if hasher.knots is True or not _has_trend(sample, column)]
     chunk = sample.encoded(columns)
@@ -199,7 +205,7 @@ def _add_pairs(
     sample: _Sample,
     columns: Sequence[Column],
     steady: set[str],
-    additive: tuple[Chunk, LinearLearner, Losses],
+    additive: tuple[Chunk, LinearLearner, _Losses],
     most: int,
 ) -> None:
     """The best pairs, if the model with all of them, or with the best three, is better."""
@@ -211,11 +217,12 @@ def _add_pairs(
         codes = {name: codes[name] for name in sorted(codes, key=lambda name: -alone[name])[:MOST_CROSSED]}
     origins = {column.name: column.origin for column in columns}
     found = []
+    certainty = max(LEAST_CERTAINTY, math.sqrt(2 * math.log(max(len(codes) * (len(codes) - 1) / 2, 1))))
     for a, b in combinations(codes, 2):
         if origins[a] == origins[b]:
             continue  # parts of one date
         gain, error = _gain([codes[a], codes[b]], g, h, sample.held)
-        if gain > LEAST_GAIN * loss.mean and gain > LEAST_CERTAINTY * error:
+        if gain > LEAST_GAIN * loss.mean and gain > certainty * error:
             found.append((gain, (a, b)))
     best = [pair for _, pair in sorted(found, key=lambda item: -item[0])[:most]]
     for some in (best, best[:3]):

@@ -55,6 +55,11 @@ class Run:
     resume: bool = False
     every: str = EVERY
     rounds: int | None = None  # exactly so many epochs, whatever else says when to stop
+    keep: str = "best"  # of the epochs, if rows are held out: "best" or "last"
+
+    def plan(self, plan: Plan, validation: Any) -> Plan:
+        """The plan, with what is kept if rows are held out."""
+        return replace(plan, keep_best=validation is not None and self.keep == "best" and not plan.early_stopping)
 
     def part(self, name: str) -> Run:
         """The same for a part of the fit that saves its state by itself."""
@@ -221,16 +226,24 @@ class Model:
         checkpoint: str | Path | None = None,
         resume: bool = False,
         checkpoint_every: str = EVERY,
+        keep: str = "best",
     ) -> Self:
         """Learns from a source of chunks, `epochs` times over it.
 
-        `validation` is measured after every epoch. `checkpoint` names a directory in which the state is saved every so
+        `validation` is measured after every epoch, and the model of the epoch with the least loss on it is kept;
+        `keep="last"` keeps that of the last epoch. `checkpoint` names a directory in which the state is saved every so
         often, `checkpoint_every` "30s" or "100000-rows"; `resume=True` goes on from there, to the same bits as if
         nothing had happened. If the newest checkpoint is damaged, the one before is taken.
         """
         vars(self).pop("hasher_", None)
         self._plan_for_stream(source)
-        return self._fit(source, validation, Run(monitor or self.monitor(), checkpoint, resume, checkpoint_every))
+        return self._fit(
+            source,
+            validation,
+            Run(
+                monitor or self.monitor(), checkpoint, resume, checkpoint_every, choice("keep", keep, ("best", "last"))
+            ),
+        )
 
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
         """THE way from an estimator to a fitted learner: rows are hashed, held out, ordered, stored and learned."""
@@ -290,7 +303,7 @@ class Model:
     def _learn(self, settings: Any, source: Source, validation: Source | None, run: Run, seed: int) -> None:
         """Epoch after epoch."""
         source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
-        plan = self.plan_epochs(run.rounds)
+        plan = run.plan(self.plan_epochs(run.rounds), validation)
         if plan.epochs > 1 and self._stores_rows:
             source = store_rows(source)
             validation = None if validation is None else store_rows(validation)

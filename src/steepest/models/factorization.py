@@ -216,9 +216,8 @@ class MatrixFactorization(Model):
         measure = None if validation is None else self._measure(validation, users, items)
         executor = EntryEpochs(self._run(learner, coded), measure)
         checkpoints = None if run.checkpoint is None else self._checkpoints(settings, entries, run)
-        learner, history = train(
-            executor, self.plan_epochs(), validation=validation, monitor=run.monitor, checkpoints=checkpoints
-        )
+        plan = run.plan(self.plan_epochs(), validation)
+        learner, history = train(executor, plan, validation=validation, monitor=run.monitor, checkpoints=checkpoints)
         if settings.solver != self.solver:
             history.events.insert(0, f"loss {self.loss!r} counts every cell, so it was learned by {settings.solver}")
         self.adopt_factors(learner, users, items, entries, history)

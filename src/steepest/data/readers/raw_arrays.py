@@ -41,7 +41,9 @@ class RawArrays(RawSource):
         length = n_rows if n_rows <= SAMPLE_ROWS else most
         cut = ((start, min(start + length, n_rows)) for start in starts)
         return [
-            RawBatch(rows_of(self.X, start, stop), stop - start, None if self.y is None else self.y[start:stop])
+            RawBatch(
+                rows_of(self.X, start, stop), stop - start, None if self.y is None else self.y[start:stop], None, start
+            )
             for start, stop in cut
         ]
 

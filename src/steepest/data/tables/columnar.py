@@ -311,34 +311,32 @@ class ColumnarSource(RawSource):
         found = []
         most = max(SAMPLE_PARTS // max(len(pieces), 1), 1)
         for place in spread(len(pieces), SAMPLE_PARTS):
-            batches = [
-                large.slice(first, BATCH_ROWS)
-                for large in self._piece(pieces[place], list(self.schema.types))
-                for first in range(0, large.num_rows, BATCH_ROWS)
-            ]
+            start, batches = pieces[place].first_id, []
+            for large in self._piece(pieces[place], list(self.schema.types)):
+                cuts = range(0, large.num_rows, BATCH_ROWS)
+                batches += [(start + first, large.slice(first, BATCH_ROWS)) for first in cuts]
+                start += large.num_rows
             for number in spread(len(batches), most):
-                made = self._usable_batch(batches[number])
+                made = self._usable_batch(*batches[number])
                 if made.n_rows:
                     found.append(made)
         return found or super().sample_batches()
 
-    def _usable_batch(self, rows: Any) -> RawBatch:
+    def _usable_batch(self, first_id: int, rows: Any) -> RawBatch:
         """Rows of a sample, without those that reading will refuse or count."""
         table = arrow().Table.from_batches([rows])
         faults = self.schema.faults(table)
         bad = np.any([np.zeros(table.num_rows, bool), *faults.values()], axis=0)
-        return self.schema.batch(table.filter(arrow().array(~bad)) if bad.any() else table)
+        good, ids = _without(bad, first_id)
+        return replace(self.schema.batch(table if ids is None else table.take(good)), first_id=first_id, ids=ids)
 
     def _batch(self, rows: Any, piece: Piece, start: int) -> RawBatch:
         """The usable ones of some rows of a piece; each run of neighbours keeps its numbers."""
         table, first_id, ids = arrow().Table.from_batches([rows]), piece.first_id + start, None
         try:
             bad = self._unusable(table, piece, start)
-            if bad.any():
-                good = np.flatnonzero(~bad)
-                table = table.take(good)
-                firsts = np.flatnonzero(np.diff(good, prepend=-2) != 1)
-                ids = RowIds(firsts, first_id + good[firsts])
+            good, ids = _without(bad, first_id)
+            table = table if ids is None else table.take(good)
             return replace(self.schema.batch(table), first_id=first_id, ids=ids)
         except arrow().ArrowInvalid as error:
             raise DataError(
@@ -371,6 +369,15 @@ class ColumnarSource(RawSource):
         if self.on_bad_line != "skip":
             raise DataError(f"{sentence}; {remedy}")
         self.skipped.add(row_id, 1, [((row_id,), sentence)])
+
+
+def _without(bad: Array, first_id: int) -> tuple[Array, RowIds | None]:
+    """(numbers of the other rows, their stable numbers, if they do not just count on)."""
+    good = np.flatnonzero(~bad)
+    if not bad.any():
+        return good, None
+    firsts = np.flatnonzero(np.diff(good, prepend=-2) != 1)
+    return good, RowIds(firsts, first_id + good[firsts])
 
 
 def _is_plain_list(kind: Any) -> bool:

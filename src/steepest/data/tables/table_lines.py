@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -177,8 +177,8 @@ class TableSource(LineSource, RawSource):
             places = [(file, number) for file in self.files for number in range(file.n_blocks())]
             chosen = (places[place] for place in spread(len(places), SAMPLE_PARTS))
             blocks = [file.read_block(number) for file, number in chosen]
-        tables = [self._rows(block).table for block in blocks if len(block.text)]
-        found = [self.schema.batch(table) for table in tables if table.num_rows]
+        tables = [(block.first_id, self._rows(block).table) for block in blocks if len(block.text)]
+        found = [replace(self.schema.batch(table), first_id=first) for first, table in tables if table.num_rows]
         return found or super().sample_batches()
 
     def parse(self, blocks: list[Block]) -> Parsed:

@@ -3,8 +3,8 @@
 From strong to weak, each problem is solved from the solution before, on a part of the rows; the rest are scored. Half
 of these are neighbours in stretches of the file, as in data that comes later, and half are scattered, as in data that
 is like all of it: files in the order of time mislead by the latter, files sorted by a category by the former. With few
-rows that is done for five parts in turn. The path ends when the loss has risen twice. Alpha counts for a mean over rows:
-what is best for a part of them is scaled to all of them by the numbers of rows.
+rows that is done for five parts in turn. The path ends when the loss has risen twice. Alpha counts for a mean over
+rows: what is best for a part of them is scaled to all of them by the numbers of rows.
 
 Invariant: what is chosen depends on the rows and their order only.
 """
@@ -30,6 +30,7 @@ FOLDS, FEW_ROWS = 5, 4000  # fewer rows are split so many times, since one part 
 # Else one of eight stretches of the file is held back, the last among them, and as many rows scattered over it.
 STRETCHES, HELD_OF = 16, 8
 GOLDEN = 0.6180339887498949  # multiples of it fill [0, 1) evenly
+IN_ORDER = 0.05  # of the steps back that a random order has: fewer, and rows are sorted
 RISES = 2  # in a row that end the path
 MOST_ENTRIES = 1 << 20  # to try on: of more, only every second, third, ... stretch of the rows
 MOST_STEPS = 40
@@ -52,20 +53,44 @@ class Strength:
         return f"alpha='auto' chose {self.alpha:.2e} by the loss on rows held back ({losses})"
 
 
-def held_in_stretches(n_rows: int) -> Array:
-    """Mask of neighbouring rows to hold back."""
-    return np.arange(n_rows) * STRETCHES // max(n_rows, 1) % HELD_OF == HELD_OF - 1
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Masks of the rows to hold back: neighbours, and single rows."""
+
+    stretches: Array
+    scattered: Array
+
+    @classmethod
+    def part(cls, y: Array | None, n_rows: int, number: int = 0) -> HeldOut:
+        """One of several choices; a file sorted by its targets has no order of its own, so single rows it is."""
+        places = np.arange(1, n_rows + 1) * GOLDEN % 1.0 * HELD_OF
+        share = 2 if y is not None and is_sorted(y) else 1
+        scattered = np.asarray((places - number) % HELD_OF < share)
+        if share == 2:
+            return cls(scattered, scattered)
+        residues = np.arange(n_rows) * STRETCHES // max(n_rows, 1) % HELD_OF
+        return cls(np.asarray(residues == (HELD_OF - 1 - 2 * number) % HELD_OF), scattered)
+
+    @property
+    def rows(self) -> Array:
+        """All of them."""
+        return self.stretches | self.scattered
 
 
-def held_scattered(n_rows: int) -> Array:
-    """Mask of single rows to hold back."""
-    return np.arange(1, n_rows + 1) * GOLDEN % 1.0 < 1 / HELD_OF
+def is_sorted(y: Array) -> bool:
+    """Whether rows are in the order of their targets, or all rows of a label are neighbours."""
+    if y.ndim != 1 or len(y) < 2:
+        return False
+    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    usual = 0.5 * (len(y) - 1) * (1 - float(np.square(counts / len(y)).sum()))  # rises, and falls, in a random order
+    steps = np.diff(codes)
+    return bool(min(int((steps > 0).sum()), int((steps < 0).sum())) < IN_ORDER * usual)
 
 
-def held_out_parts(n_rows: int) -> Iterator[Array]:
+def held_out_parts(n_rows: int, y: Array | None = None) -> Iterator[Array]:
     """Masks of the rows to hold back."""
     if n_rows >= FEW_ROWS:
-        yield held_in_stretches(n_rows) | held_scattered(n_rows)
+        yield HeldOut.part(y, n_rows).rows
         return
     folds = min(FOLDS, n_rows)
     for fold in range(folds):
@@ -78,8 +103,9 @@ def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n
     n_rows = source.n_rows or 0
     sums = np.zeros(len(STRENGTHS))
     n_held, n_learned, tried = 0, 0, len(STRENGTHS)
-    for held in held_out_parts(n_rows):
-        numbers = np.arange(n_rows) if source.rows is None else source.rows
+    numbers = np.arange(n_rows) if source.rows is None else source.rows
+    y = None if source.block.y is None else source.block.y[numbers]
+    for held in held_out_parts(n_rows, y):
         learn, score = source.copy(), source.copy()
         learn.rows, score.rows = numbers[~held], numbers[held]
         learn.n_rows, score.n_rows = len(learn.rows), len(score.rows)
