@@ -255,6 +255,9 @@ class FMClassifier(Classifier, FMModel):
         settings, labels = self._class_labels(settings, source, classes)
         return self._learner_for(settings, source, labels)
 
+    def _loss_name(self) -> str:
+        return str(self.learner_.targets.loss.name if hasattr(self, "learner_") else self.loss)
+
     def _outputs(self, values: Array) -> list[tuple[Any, Array]]:
         rows = self._by_output(values)
         if len(rows) == 1:  # one output speaks for the second class, and negated for the first

@@ -199,6 +199,10 @@ class FMLearner(TargetLearner):
             done = kernels.fm_scores(placed.as_rows(), self._arrays(), self._choices(), out, n_threads)
         if done < chunk.n_rows:
             refuse_bad_row(chunk, done)
+        for visit in np.flatnonzero(~np.isfinite(out).all(axis=1)).tolist():  # beyond float32
+            refuse_bad_row(chunk, visit)
+            bias, linear, pairs = self.parts_of(rows.span(visit, visit + 1).packed())
+            out[visit] = bias + linear.sum(axis=0) + pairs.sum(axis=(0, 1))
         return out
 
     # ------------------------------------------------------------------------------------------- what was learned
