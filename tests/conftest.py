@@ -50,6 +50,8 @@ QUICK_CASES = {
     "ranker/blocks",
     "network/adam-four",
     "network/numbers",
+    "fm/fields-four",
+    "fm/numbers",
     "radial/closed-form-RBFClassifier",
     "radial/fixed-RBFRegressor",
     "k-means/minibatch-blobs",

@@ -26,6 +26,7 @@ from steepest import model_file
 MODELS = (
     "linear/sgd-two", "linear/asgd-four", "linear/ftrl-l1-four", "linear/coin-two", "linear/hashed-four",
     "linear/sgd-l1-two", "linear/lbfgs", "linear/numbers", "ranker/blocks", "network/adam-four", "network/numbers",
+    "fm/log-four", "fm/fields-two", "fm/numbers",
     "radial/closed-form-RBFClassifier", "radial/fixed-RBFRegressor", "radial/backprop-RBFRegressor",
     "k-means/minibatch-topics", "k-means/lloyd-blobs", "text/softmax", "text/hs", "text/replicas-softmax",
     "factors/sgd", "factors/als", "factors/float16",

@@ -178,7 +178,7 @@ static Outcome learn(const Rows& rows, const FmChoices& c, const FmTable& t, con
         const double score = row.score(k);
         const LossAndGradient l =
             evaluate_loss(c.loss, t.loss_number[k], score, (y - t.shift[k]) / t.scale[k]);
-        const double g = l.gradient * weight / repeats;
+        const double g = l.gradient * t.gain[k] * weight / repeats;
         if (!isfinite(score) || !isfinite(l.value) || !row.add_gradient(k, g, c))
           return {q, kNotFinite, loss_sum, weight_sum};
         if (repeat == 0) loss_sum += weight * t.loss_unit[k] * l.value;

@@ -38,6 +38,7 @@ struct FmTable {
   const double* scale;        // ...
   const double* loss_unit;    // what a loss of such a target is worth
   const double* loss_number;  // the parameter of the loss for such a target
+  const double* gain;         // by which gradients are multiplied, so that the largest are about one
 
   int64_t head() const { return (2 + n_fields + kFactorLanes - 1) / kFactorLanes * kFactorLanes; }
   int64_t stride() const { return head() + n_fields * width; }

@@ -20,12 +20,12 @@ constexpr int64_t kLeastRows = 64;  // fewer are not worth a thread
 using Numbers = In<double>;
 
 // The table of all features and the numbers of the outputs, as (bias, sums of squares), which change in
-// place, and (sign, shift, scale, unit of the loss, its parameter).
+// place, and (sign, shift, scale, unit of the loss, its parameter, gain).
 struct FmArrays {
   Out<float> table;  // (features, outputs, stride)
   int64_t n_fields, n_factors;
   std::optional<In<int32_t>> field;
-  Out<double> bias, outputs;  // (2, outputs), (5, outputs)
+  Out<double> bias, outputs;  // (2, outputs), (6, outputs)
 
   FmTable view() const {
     require(table.ndim() == 3, "the table needs three dimensions");
@@ -33,10 +33,10 @@ struct FmArrays {
     require(n_fields > 0 && n_factors > 0 && n_factors < 1 << 20 && n_fields < 1 << 20,
             "a machine needs factors");
     const int64_t width = (n_factors + kFactorLanes - 1) / kFactorLanes * kFactorLanes;
-    require(size_of(bias) == 2 * k && size_of(outputs) == 5 * k, "the outputs do not fit the table");
+    require(size_of(bias) == 2 * k && size_of(outputs) == 6 * k, "the outputs do not fit the table");
     const double* const o = outputs.data();
-    FmTable t = {table.data(),    n, k,     n_fields,  n_factors, width,    nullptr, bias.data(),
-                 bias.data() + k, o, o + k, o + 2 * k, o + 3 * k, o + 4 * k};
+    FmTable t = {table.data(),    n, k,     n_fields,  n_factors, width,     nullptr,  bias.data(),
+                 bias.data() + k, o, o + k, o + 2 * k, o + 3 * k, o + 4 * k, o + 5 * k};
     require(static_cast<int64_t>(table.shape(2)) == t.stride(),
             "the table does not fit its fields and factors");
     t.field = data_of(field, n, "each feature needs a field");

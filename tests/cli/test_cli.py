@@ -301,7 +301,7 @@ def test_help_tells_of_the_parameters_of_the_task():
     assert "--ngrams" not in rate
 
 
-@pytest.mark.parametrize("task", ["classify", "regress", "rank", "cluster", "rate", "network", "text"])
+@pytest.mark.parametrize("task", ["classify", "regress", "rank", "cluster", "rate", "network", "fm", "text"])
 def test_help_leaves_no_parameter_without_a_word(task):
     from steepest.cli import flags, train
 

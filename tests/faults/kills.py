@@ -22,8 +22,9 @@ TESTS = Path(__file__).parents[1]
 CASES = (
     "linear/asgd-two", "linear/sgd-l1-four", "linear/ftrl-l1-four", "linear/adagrad-two", "linear/coin-two",
     "linear/hashed-four", "linear/replicas-two", "linear/mixing-two", "linear/lbfgs", "linear/newton", "linear/gd",
-    "linear/cg", "linear/saga", "linear/cd", "linear/numbers", "ranker/blocks", "network/adam-four",
-    "radial/backprop-RBFClassifier", "k-means/minibatch-blobs", "text/softmax", "factors/sgd", "factors/als",
+    "linear/cg", "linear/saga", "linear/cd", "linear/numbers", "ranker/blocks", "fm/fields-four",
+    "network/adam-four", "radial/backprop-RBFClassifier",
+    "k-means/minibatch-blobs", "text/softmax", "factors/sgd", "factors/als",
 )  # fmt: skip
 # The process under test: it says when learning starts, so that kills do not fall into its imports.
 PROGRAM = """

@@ -25,7 +25,12 @@ def machine(n_fields, n_outputs, rng):
     w[..., 1], squares[...] = rng.random((N, n_outputs)), rng.random((N, n_outputs, n_fields))
     v[..., :RANK] = rng.normal(size=v[..., :RANK].shape) / 2
     outputs = np.array([np.resize([1.0, -1.0], n_outputs), *[np.zeros(n_outputs)], *[np.ones(n_outputs)] * 2])
-    return table, field, np.vstack([outputs, np.zeros(n_outputs)]), rng.normal(size=(2, n_outputs)) ** 2
+    return (
+        table,
+        field,
+        np.vstack([outputs, np.zeros(n_outputs), np.ones(n_outputs)]),
+        rng.normal(size=(2, n_outputs)) ** 2,
+    )
 
 
 def slow(table, outputs, bias):

@@ -341,6 +341,12 @@ WIDE = {  # layers large enough that threads share them out
     "wide-l2": dict(alpha=1e-3),
     "wide-adagrad": dict(solver="adagrad", dtype="float64"),
 }
+NINE_FIELDS = [column % 9 for column in range(120)]
+FM = {
+    "log": dict(),
+    "hinge-balanced": dict(loss="hinge", class_weight="balanced", normalise=True),
+    "fields": dict(fields=NINE_FIELDS, alpha=1e-2),
+}
 INVSQRT = dict(schedule="invsqrt")  # the other one needs the number of rows, which partial_fit does not know
 TEXT = dict(n_bits=12, epochs=3, eta0=1.0, dim=8, parallel="serial", names=0)
 
@@ -406,6 +412,14 @@ CASES = {
         for name, params in WIDE.items()
     },
     "network/numbers": Case("NetworkRegressor", "numbers", dict(hidden=(6,), epochs=2, batch_size=16), once=INVSQRT),
+    **{
+        f"fm/{name}-{rows}": Case("FMClassifier", rows, dict(n_factors=3, epochs=3) | params)
+        for name, params in FM.items()
+        for rows in ("two", "four", "four-dense")
+    },
+    "fm/numbers": Case("FMRegressor", "numbers", dict(epochs=3)),
+    "fm/quantile": Case("FMRegressor", "numbers", dict(epochs=3, loss=st.Quantile(0.8), fields=NINE_FIELDS)),
+    "fm/early-stopping": Case("FMClassifier", "two", dict(epochs=4, early_stopping=True, shuffle="rows")),
     **{
         f"radial/{name}-{estimator}": Case(
             estimator,
@@ -506,6 +520,8 @@ NO_COPIES = {
     "NetworkClassifier": "a batch is the mean of its rows, and copies fill it",
     "NetworkRegressor": "a batch is the mean of its rows, and copies fill it",
     "TextClassifier": "a weight multiplies the step of its row",
+    "FMClassifier": "the first thousand rows say in which unit values are measured, and copies are among them",
+    "FMRegressor": "the first thousand rows say in which unit values are measured, and copies are among them",
     "RBFClassifier": "which rows become centres depends on how many there are",
     "RBFRegressor": "which rows become centres depends on how many there are",
 }

@@ -1007,6 +1007,15 @@ NETWORKS = {
     "network/measured": ("NetworkClassifier", "two", N, measured),
 }
 
+FM = {
+    "fm/two": ("FMClassifier", "two", dict(n_factors=4)),
+    "fm/four": ("FMClassifier", "four-names", dict(n_factors=4, loss="hinge", class_weight="balanced")),
+    "fm/numbers": ("FMRegressor", "curve", dict(n_factors=4, loss="huber")),
+    "fm/fields": ("FMClassifier", "table", dict(n_factors=4, fields=True, hasher=dict(n_bits=14))),
+    "fm/stream": ("FMRegressor", "svm-numbers", dict(n_factors=4, normalise=True), streamed),
+    "fm/saved": ("FMClassifier", "four-names", dict(n_factors=4), saved),
+}
+
 RADIAL = {
     **{
         f"rbf/{init}-{votes}": ("RBFClassifier", "ring-80", dict(n_units=10, init=init, votes=votes, epochs=3))
@@ -1232,7 +1241,7 @@ def run_row(estimator, kind, params, way=fit):
     return way(build(estimator, params, random_state=0), kind)
 
 
-TABLES = (LINEAR, PARALLEL, RANKER, HASHED, STREAMS, FACTORS, CLUSTERS, NETWORKS, RADIAL, TEXTS)
+TABLES = (LINEAR, PARALLEL, RANKER, HASHED, STREAMS, FACTORS, CLUSTERS, NETWORKS, FM, RADIAL, TEXTS)
 CASES = {name: functools.partial(run_row, *row) for table in TABLES for name, row in table.items()} | OWN
 
 

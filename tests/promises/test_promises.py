@@ -89,7 +89,7 @@ def test_a_seed_is_a_seed(name, tmp_path):
 @pytest.mark.parametrize(
     "name",
     ["linear/sgd-two", "linear/mixing-two", "network/adam-four", "k-means/minibatch-blobs", "text/softmax",
-     "factors/sgd", "ranker/blocks", "radial/closed-form-RBFClassifier"],
+     "factors/sgd", "ranker/blocks", "radial/closed-form-RBFClassifier", "fm/log-two"],
 )  # fmt: skip
 def test_another_seed_is_another_model(name, tmp_path):
     case = CASES[name]
@@ -261,6 +261,7 @@ KILLED = {
     "ranker/blocks": 3,
     "network/shuffle-blocks": 25,
     "radial/backprop-RBFRegressor": 7,
+    "fm/fields-four": 20,
     "k-means/minibatch-topics": 14,
     "text/replicas-softmax": 3,
     "factors/sgd": 3,

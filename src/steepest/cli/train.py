@@ -42,7 +42,7 @@ from steepest.models.options import from_flat
 if TYPE_CHECKING:
     Linear = st.LinearClassifier | st.LinearRegressor | st.LinearRanker
     Network = st.NetworkClassifier | st.NetworkRegressor | st.TextClassifier
-    Model = Linear | Network | st.KMeans | st.MatrixFactorization
+    Model = Linear | Network | st.KMeans | st.MatrixFactorization | st.FMClassifier | st.FMRegressor
 # Estimators by name: only the one that is asked for need be imported.
 TASKS = {
     "classify": "LinearClassifier",
@@ -51,6 +51,7 @@ TASKS = {
     "cluster": "KMeans",
     "rate": "MatrixFactorization",
     "network": "NetworkClassifier",
+    "fm": "FMClassifier",
     "text": "TextClassifier",
 }
 # What the short help shows.
@@ -372,9 +373,9 @@ def _ratings_on_spark(
 
 
 def _estimator_class(options: argparse.Namespace) -> type[Model]:
-    """What the task asks for; a network learns numbers if its loss is one of numbers."""
-    if options.task == "network" and str(vars(options).get("loss")) in NUMBER_LOSSES:
-        return st.NetworkRegressor
+    """What the task asks for; a network or a factorization machine learns numbers if its loss is one of numbers."""
+    if options.task in ("network", "fm") and str(vars(options).get("loss")) in NUMBER_LOSSES:
+        return st.NetworkRegressor if options.task == "network" else st.FMRegressor
     return estimator_of(options.task)
 
 

@@ -670,7 +670,7 @@ class Hasher(Estimator):
             lowercase=bool(self.lowercase),
             normalise=self.norm == "l2",
             seed=self.seed & MASK,
-            by_column=bool(self.by_column),
+            by_column=bool(self.by_column) and self.n_features > 0,  # which refuses too many
         )
         recipe = kernels.HashRecipe(
             columns=[

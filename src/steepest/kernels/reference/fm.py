@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from steepest.data.chunk import Array
-
+Array = npt.NDArray[Any]
 Machine = Mapping[str, Array]
 MASK = (1 << 64) - 1
 MOST_REPEATS = 128

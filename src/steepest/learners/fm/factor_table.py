@@ -103,7 +103,9 @@ class FactorTable:
         return kernels.FmArrays(self.used, len(self.field_ids), self.rank, field, bias, outputs)
 
     def _start(self, owners: Array, first_row: int = 0, first_field: int = 0, first_output: int = 0) -> None:
-        arrays = self.arrays(np.zeros(2 * self.n_outputs), np.zeros(5 * self.n_outputs))
+        if not self.n:
+            return
+        arrays = self.arrays(np.zeros(2 * self.n_outputs), np.zeros(6 * self.n_outputs))
         size = START_SIZE / np.sqrt(self.rank)
         places = first_row, first_field, first_output
         kernels.fm_start(arrays, owners[: self.n], self.field_ids, self.seed, size, *places)

@@ -39,7 +39,7 @@ from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
-START_SQUARE = 1e-4  # what sums of squared gradients begin with
+START_SQUARE = 0.1  # what sums of squared gradients begin with
 
 
 class FMLearner(TargetLearner):
@@ -163,6 +163,9 @@ class FMLearner(TargetLearner):
         copy.n_threads = self.n_threads
         return copy
 
+    def __reduce__(self) -> Any:
+        return FMLearner.from_state, (self.settings, self.state)
+
     def step(self, chunk: Chunk) -> Progress:
         """Learns the rows of a chunk, in order; the first ones wait until there are a thousand."""
         progress = Progress()
@@ -196,6 +199,10 @@ class FMLearner(TargetLearner):
             done = kernels.fm_scores(placed.as_rows(), self._arrays(), self._choices(), out, n_threads)
         if done < chunk.n_rows:
             refuse_bad_row(chunk, done)
+        for visit in np.flatnonzero(~np.isfinite(out).all(axis=1)).tolist():  # beyond float32
+            refuse_bad_row(chunk, visit)
+            bias, linear, pairs = self.parts_of(rows.span(visit, visit + 1).packed())
+            out[visit] = bias + linear.sum(axis=0) + pairs.sum(axis=(0, 1))
         return out
 
     # ------------------------------------------------------------------------------------------- what was learned
@@ -399,7 +406,8 @@ class FMLearner(TargetLearner):
         loss = self.targets.loss
         unit = self.scale**2 if loss.name in ("squared", "huber") else self.scale
         number = self.settings.loss_parameter / (self.scale if loss.parameter == "epsilon" else np.ones_like(unit))
-        return self.table.arrays(self.bias, np.stack([self.signs, self.shift, self.scale, unit, number]))
+        gain = 1 / np.clip(number, 1e-9, 1.0) if loss.name == "huber" else np.ones_like(unit)  # its gradients end there
+        return self.table.arrays(self.bias, np.stack([self.signs, self.shift, self.scale, unit, number, gain]))
 
 
 def own_fields(s: FMSettings, given: Array | None, features: Array) -> Array:

@@ -23,7 +23,7 @@ from steepest.learners.base import Progress, State
 from steepest.learners.network.graph import INPUT, OUTPUT, Graph, Passed, backward, forward, product, wiring
 from steepest.learners.network.network_batches import Batches
 from steepest.learners.network.network_input import DENSE_SHARE, Batch, InputLayer, refuse_bad_index
-from steepest.learners.network.network_settings import NetworkSettings
+from steepest.learners.network.network_settings import SOLVERS, NetworkSettings
 from steepest.learners.network.network_start import Start
 from steepest.learners.network.network_updates import MOMENTS, PATH, STEPS, paid_weights, pay_penalty, shrink, update
 from steepest.learners.snapshot import LastGoodState, all_finite
@@ -150,6 +150,8 @@ class NetworkLearner(TargetLearner):
         check.rollbacks(rollbacks)
         check.inside("the spread", spread, 0.0)
         check.flag("dense", dense)
+        if settings.solver not in SOLVERS:
+            raise ValueError(f"the solver is {settings.solver!r}"[:200])
         k = check.targets(settings.task)
         shift, scale = check.array("shift", "f", [None]), check.array("scale", "f", [None])
         if not 0 < len(shift) == len(scale) <= k or (scale <= 0).any():
