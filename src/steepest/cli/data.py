@@ -23,7 +23,9 @@ VW = ("n_bits", "signed", "cross")  # flags of a hasher that the reader of Vowpa
 ELSEWHERE = ("with_labels", "seed", "crosses")  # options of readers that the verbs set themselves
 
 
-def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True, flag: str | None = None) -> None:
+def add_data_arguments(
+    parser: argparse.ArgumentParser, *, labels: bool = True, flag: str | None = None, nargs: str = "+"
+) -> None:
     """DATA and how to read it; `labels` is false for a verb that has a flag --labels of its own.
 
     `flag` names a flag in front of the data where they may be left out.
@@ -31,8 +33,8 @@ def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True, 
     if flag is None:
         parser.add_argument("data", nargs="+", metavar="DATA", help="files, globs, or - for standard input")
     else:
-        help = "labelled rows: files, globs, or - for standard input"
-        parser.add_argument(flag, dest="data", nargs="+", metavar="DATA", help=help)
+        help = "rows: files, globs, or - for standard input"
+        parser.add_argument(flag, dest="data", nargs=nargs, metavar="DATA", help=help)
     parser.add_argument("--format", default="auto", help="default: detected from the name or the first line")
     roles = parser.add_argument_group("columns of a table")
     roles.add_argument("--label", metavar="COLUMN", help="default: the one called label, target, y or class")

@@ -12,6 +12,7 @@ import numpy as np
 
 import steepest as st
 from steepest.cli.columns import as_lines, facts_of
+from steepest.cli.data import add_data_arguments, open_data
 from steepest.engine.monitor import describe
 from steepest.metrics import plain
 
@@ -21,15 +22,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--top", type=int, default=10, help="how many of the heaviest weights")
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    add_data_arguments(parser, flag="--collisions", nargs="*")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the description."""
     model = st.load(options.model)
+    if options.data is not None:
+        report = _collisions(model, options)
+        print(json.dumps(asdict(report)) if options.json else report)
+        return 0
     facts = describe_model(model, options.model, options.top)
     in_words = factors_as_text if isinstance(model, st.MatrixFactorization) else as_text
     print(json.dumps(facts) if options.json else in_words(facts))
     return 0
+
+
+def _collisions(model: Any, options: argparse.Namespace) -> Any:
+    """The report on collisions, counted on the data if there are any."""
+    if not hasattr(model, "collision_report"):
+        raise st.ParameterError(f"--collisions has no meaning for a {type(model).__name__}; it is for linear models")
+    return model.collision_report(open_data(options, model.recipe_, with_labels=False) if options.data else None)
 
 
 def describe_model(model: Any, path: str, top: int) -> dict[str, Any]:
@@ -101,7 +114,8 @@ def as_text(facts: dict[str, Any]) -> str:
     if hashing is not None:
         lines.append(
             f"about {hashing['n_distinct']:,.0f} features in {1 << hashing['n_bits']:,} buckets, "
-            f"{hashing['sharing']:.1%} of them share one; {hashing['named_weight'] or 0:.1%} of the weight is named"
+            f"about {hashing['sharing']:.1%} of them share one; {hashing['named_weight'] or 0:.1%} of the weight is "
+            f"named, about {hashing['shared_weight'] or 0:.1%} is in shared buckets"
         )
     if facts["words"]:
         lines.append(facts["words"])

@@ -24,8 +24,8 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.data.files.checksum import crc32
-from steepest.data.raw import SAMPLE_PARTS, SAMPLE_ROWS, joined_rows, rows_of, spread
-from steepest.data.source import as_targets, as_weights
+from steepest.data.raw import SAMPLE_PARTS, SAMPLE_ROWS, encoded, joined_rows, rows_of, spread, without_cache
+from steepest.data.source import Order, Source, as_targets, as_weights
 from steepest.data.tables.columns import (
     BETWEEN_VALUES,
     CATEGORY,
@@ -46,8 +46,9 @@ from steepest.data.tables.columns import (
 from steepest.errors import ColumnWarning, DataError, ParameterError
 from steepest.features import dates, words, written_numbers
 from steepest.features.bags import encode_bags, is_bag_column, looks_like_bags, rows_as_bags
+from steepest.features.collisions import PROBE_BITS, CollisionReport, count_collisions, report_collisions
 from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
-from steepest.features.names import NAMES_IN_A_ROW, CollisionReport, NameBook, hash_name, mix, report_collisions
+from steepest.features.names import NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
 from steepest.protocol import Estimator, not_fitted, parameter_names, store
 
@@ -804,20 +805,39 @@ class Hasher(Estimator):
         hashes = [hash_name(word, key) for word in kernels.split_words(rest, self.lowercase, 1)]
         return reduce(mix, hashes) if hashes else None
 
-    def collision_report(self, weights: Any = None) -> CollisionReport:
+    def collision_report(self, weights: Any = None, data: Any = None) -> CollisionReport:
         """How full the buckets are, and how much of a model's weight lies in buckets that several features share.
 
         Parameters
         ----------
         weights : array with one axis of length 2**n_bits, optional
             The weights of a model, `coef_` for example.
+        data : rows as for `transform`, or a source of raw rows, optional
+            Features are counted there, one by one, and the error of the hash kernel is measured; else the report is
+            estimated from the buckets that were used while learning.
         """
+        if data is not None:
+            return count_collisions(
+                self.n_bits, bool(self.signed), self._probe_rows(data), weights, getattr(self, "names_", None)
+            )
         book = getattr(self, "names_", None)
         if weights is None and (book is None or not book.n_rows):
             raise DataError(
                 "a collision report needs weights, or a hasher with names that has read data; give one of them"
             )
         return report_collisions(self.n_bits, weights, book)
+
+    def _probe_rows(self, data: Any) -> Iterable[Chunk]:
+        """The rows with features that hardly ever collide; under tf-idf, without the second factor."""
+        weighting = "log" if self._uses_counts else self.weighting
+        changes = {"n_bits": PROBE_BITS, "names": 0, "weighting": weighting}
+        probe = type(self)(**self.get_params(deep=False) | changes)
+        for name in ("columns_", "crosses_", "n_features_in_", "words_"):
+            if hasattr(self, name):
+                setattr(probe, name, getattr(self, name))
+        if not isinstance(data, Source):
+            return [probe.to_chunk(data)]
+        return encoded(without_cache(data), lambda batch: probe.to_chunk(batch.columns)).read(Order(), 0)
 
     # ---------------------------------------------------------------------------------------------------------- state
 

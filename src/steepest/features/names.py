@@ -1,15 +1,11 @@
-"""Names under hashing: which features live in a bucket, in fixed memory; and how crowded the buckets are.
+"""Names under hashing: which features live in a bucket, in fixed memory.
 
-n features thrown at m buckets leave m exp(-n / m) of them empty, so the share of used buckets gives n, the occupancy
-shows how many features share their bucket, and the names seen show how much of a model's weight that concerns. The
-book itself is native, see `native/text/names.h` for how it chooses what to keep.
+The book itself is native, see `native/text/names.h` for how it chooses what to keep.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +14,6 @@ from steepest import kernels
 from steepest.data.chunk import Array
 from steepest.errors import DataError
 
-# Accuracy stays flat until about two features in five share their bucket with another.
-TOLERABLE_SHARING = 0.4
 NAMES_IN_A_ROW = 1 << 14  # more than a long document has
 
 
@@ -121,64 +115,3 @@ class NameBook:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.size = state["size"]
         self.table = self.from_state(self.size, state).table
-
-
-@dataclass(frozen=True, slots=True)
-class CollisionReport:
-    """How crowded the buckets are. Shares are between 0 and 1; what needs weights is None without them."""
-
-    n_bits: int
-    occupancy: float  # buckets with a feature
-    n_distinct: float  # features, from m (1 - exp(-n / m)) = occupied buckets
-    sharing: float  # features that share their bucket with another
-    suggested_bits: int
-    named_weight: float | None  # of all |weight|: in buckets with a known name
-    shared_weight: float | None  # of the named |weight|: in buckets with more than one known name
-
-    def __str__(self) -> str:
-        lines = [
-            f"{1 << self.n_bits:,} buckets (n_bits={self.n_bits}), {self.occupancy:.1%} of them used",
-            f"about {self.n_distinct:,.0f} distinct features, {self.sharing:.1%} of them share a bucket",
-            f"suggested: n_bits={self.suggested_bits}",
-        ]
-        if self.named_weight is not None and self.shared_weight is not None:
-            lines.append(f"{self.named_weight:.1%} of the weight is named")
-            lines.append(f"{self.shared_weight:.1%} of the named weight lies in shared buckets")
-        return "\n".join(lines)
-
-
-def report_collisions(n_bits: int, weights: Any, book: NameBook | None) -> CollisionReport:
-    """From the weights of a model, the names known, and the buckets that they saw touched; None for what is missing."""
-    n_buckets = 1 << n_bits
-    importance = None if weights is None else _total_weight(weights, n_buckets)
-    occupancy, n_seen = (0.0, 0) if book is None else book.occupancy(n_bits)
-    if occupancy == 0:
-        n_seen = n_buckets  # only weights and names can show it
-    # A sample of the buckets may have missed the few that are used.
-    known = 0 if book is None else book.n_names
-    weighty = 0 if importance is None else int(np.count_nonzero(importance))
-    occupancy = max(occupancy, known / n_buckets, weighty / n_buckets)
-    # When every bucket is used, only a lower bound of the features is known: as if half a bucket were free.
-    load = -math.log1p(-min(occupancy, 1 - 0.5 / n_seen))
-    n_distinct = n_buckets * load
-    bits = math.ceil(math.log2(max(n_distinct, 1) / -math.log1p(-TOLERABLE_SHARING)))
-    named = shared = None
-    if importance is not None and book is not None:
-        buckets = book.buckets()
-        several = np.array([len(names) > 1 for names in book.names_of(buckets)], bool)
-        mass = float(importance[buckets].sum())
-        named = mass / max(float(importance.sum()), np.finfo(float).tiny)
-        shared = float(importance[buckets][several].sum()) / max(mass, np.finfo(float).tiny)
-    return CollisionReport(n_bits, occupancy, n_distinct, -math.expm1(-load), min(max(bits, 10), 30), named, shared)
-
-
-def _total_weight(weights: Any, n_buckets: int) -> Array:
-    """|weight| of each bucket, over all classes."""
-    weights = np.asarray(weights)
-    axes = [axis for axis, size in enumerate(weights.shape) if size == n_buckets]
-    if not axes:
-        raise DataError(
-            f"weights of shape {weights.shape} have no axis of length {n_buckets}; give a model of this hasher"
-        )
-    others = tuple(axis for axis in range(weights.ndim) if axis != axes[0])
-    return np.asarray(np.abs(weights).sum(axis=others, dtype=np.float64))
