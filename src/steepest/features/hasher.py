@@ -14,7 +14,7 @@ import os
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import Any, Self
@@ -24,7 +24,16 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.data.files.checksum import crc32
-from steepest.data.raw import SAMPLE_PARTS, SAMPLE_ROWS, encoded, joined_rows, rows_of, spread, without_cache
+from steepest.data.raw import (
+    SAMPLE_PARTS,
+    SAMPLE_ROWS,
+    encoded,
+    joined_rows,
+    rows_of,
+    spread,
+    taken_rows,
+    without_cache,
+)
 from steepest.data.source import Order, Source, as_targets, as_weights
 from steepest.data.tables.columns import (
     BETWEEN_VALUES,
@@ -46,7 +55,13 @@ from steepest.data.tables.columns import (
 from steepest.errors import ColumnWarning, DataError, ParameterError
 from steepest.features import dates, words, written_numbers
 from steepest.features.bags import encode_bags, is_bag_column, looks_like_bags, rows_as_bags
-from steepest.features.collisions import PROBE_BITS, CollisionReport, count_collisions, report_collisions
+from steepest.features.collisions import (
+    ALL_ROWS_NAMED,
+    PROBE_BITS,
+    CollisionReport,
+    count_collisions,
+    report_collisions,
+)
 from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
 from steepest.features.names import NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
@@ -756,12 +771,41 @@ class Hasher(Estimator):
                 break
         return 1
 
-    def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
-        """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
+    def _name_reader(self) -> Self:
+        """A hasher that makes the same rows and knows the names of the next few alone."""
         reader = type(self)(**{**self.get_params(deep=False), "names": NAMES_IN_A_ROW})
         for name in LEARNED:
             if name != "names_" and hasattr(self, name):
                 setattr(reader, name, getattr(self, name))
+        return reader
+
+    def find_names(self, X: Any, rows: Chunk, wanted: Array) -> None:
+        """Looks up the names of some buckets in the raw rows that were hashed to `rows`: one row is read for each."""
+        is_wanted = np.zeros(self.n_features, bool)
+        is_wanted[wanted] = True
+        entries = np.flatnonzero(is_wanted[rows.indices])
+        buckets, firsts = np.unique(rows.indices[entries], return_index=True)
+        places = np.unique(np.searchsorted(rows.indptr, entries[firsts], side="right") - 1)
+        for start in range(0, len(places), ALL_ROWS_NAMED):
+            reader = self._name_reader()
+            part = taken_rows(X, places[start : start + ALL_ROWS_NAMED])
+            reader._hash(reader._read(part), learn=True, only_names=True, weigh=False)
+            found = zip(buckets.tolist(), reader.names_of(buckets), strict=True)
+            self.names_.add({bucket: names[0] for bucket, names in found if names})
+
+    def name_heaviest(self, X: Any, rows: Chunk, heaviness: Callable[[Array], Array]) -> None:
+        """Makes sure that the heaviest features of rows just learned have their names, rare ones, too."""
+        if not hasattr(self, "names_"):
+            return
+        seen = np.zeros(self.n_features, bool)
+        seen[rows.indices] = True
+        buckets = np.flatnonzero(seen)
+        if len(wanted := self.names_.unnamed(buckets, heaviness(buckets))):
+            self.find_names(X, rows, wanted)
+
+    def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
+        """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
+        reader = self._name_reader()
         indptr, indices, values = reader._hash(reader._read([x]), learn=True, only_names=True)
         row = Chunk(indptr, indices, values, self.n_features)
         known = self.names_of(indices) if hasattr(self, "names_") else [[] for _ in indices]

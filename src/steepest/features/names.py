@@ -5,6 +5,7 @@ The book itself is native, see `native/text/names.h` for how it chooses what to 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from steepest import kernels
 from steepest.data.chunk import Array
 from steepest.errors import DataError
 
+MOST_ADDED = 1000
 NAMES_IN_A_ROW = 1 << 14  # more than a long document has
 
 
@@ -31,17 +33,29 @@ class NameBook:
     """Names of the buckets, in memory that is fixed when the book is made: room for 4 `size` buckets, two names each.
 
     Frequent features stay by themselves. After `prune`, the `size` known buckets with the heaviest weights stay, too,
-    whatever comes. Only a sample of rows is read: all of the first 256, in the end one in 64.
+    whatever comes. Only a sample of rows is read: all of the first 256, in the end one in 64. So a rare feature may
+    have no name; `add` takes names that were looked up afterwards, of at most MOST_ADDED heavy buckets.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.table = kernels.NameTable(size)
+        self.added: dict[int, str] = {}
+
+    def add(self, names: Mapping[int, str]) -> None:
+        """Names of buckets that were looked up because a model gives them weight; the newest stay."""
+        self.added = dict(list((self.added | dict(names)).items())[-MOST_ADDED:])
+
+    def unnamed(self, buckets: Array, heavy: Array) -> Array:
+        """Those among the MOST_ADDED heaviest of some buckets that have no name."""
+        order = np.argsort(-heavy, kind="stable")[:MOST_ADDED]
+        chosen = buckets[order[heavy[order] > 0]]
+        return chosen[[not names for names in self.names_of(chosen)]] if len(chosen) else chosen
 
     @property
     def n_names(self) -> int:
         """Buckets with a name."""
-        return len(self.table.buckets())
+        return len(self.buckets())
 
     @property
     def n_bytes(self) -> int:
@@ -55,15 +69,23 @@ class NameBook:
 
     def names_of(self, buckets: Any) -> list[list[str]]:
         """For each bucket the names seen in it, the most frequent first; empty if none was kept."""
-        return self.table.names_of(np.ascontiguousarray(buckets, np.int64).ravel())
+        wanted = np.ascontiguousarray(buckets, np.int64).ravel()
+        found = self.table.names_of(wanted)
+        if not self.added:
+            return found
+        more = ([self.added[b]] if b in self.added else [] for b in wanted.tolist())
+        return [names or other for names, other in zip(found, more, strict=True)]
 
     def buckets(self) -> Array:
         """The buckets with a name."""
-        return self.table.buckets()
+        known = self.table.buckets()
+        return (
+            np.concatenate([known, np.setdiff1d(np.array(list(self.added), np.int64), known)]) if self.added else known
+        )
 
     def prune(self, weights: Any) -> None:
         """Makes sure of the `size` heaviest buckets; `weights` has one axis over all buckets, others over classes."""
-        buckets = self.buckets()
+        buckets = self.table.buckets()
         weights = np.asarray(weights)
         axis = int(np.argmax(weights.shape))
         heavy = np.abs(np.take(weights, buckets, axis=axis)).astype(np.float64)
@@ -72,7 +94,7 @@ class NameBook:
 
     def keep_heaviest(self, heaviness: Callable[[Array], Array]) -> None:
         """Does the same from a function that gives the weight of buckets; nothing if no weight was learned yet."""
-        heavy = heaviness(self.buckets())
+        heavy = heaviness(self.table.buckets())
         if heavy.any():
             self.table.prune(np.ascontiguousarray(heavy, np.float64))
 
@@ -85,7 +107,9 @@ class NameBook:
     def state(self) -> dict[str, Array]:
         """The whole book as plain arrays."""
         numbers, texts, seen_once, touched, rows = self.table.state()
-        return {
+        text = json.dumps(list(self.added.items())).encode()
+        added = {"added": np.frombuffer(text, np.uint8)} if self.added else {}
+        return added | {
             "numbers": numbers,
             "texts": texts,
             "seen_once": seen_once,
@@ -105,7 +129,11 @@ class NameBook:
                 np.ascontiguousarray(state["touched"], np.uint64),
                 int(state["rows"][0]),
             )
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+            added = json.loads(np.asarray(state["added"], np.uint8).tobytes()) if "added" in state else []
+            book.add({int(bucket): str(name) for bucket, name in added})
+            if any(not 0 <= bucket < 1 << 30 for bucket in book.added):
+                raise ValueError("a bucket is not one")
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise DataError(f"the names of the hashed features cannot be read ({error}); the file is damaged") from None
         return book
 
@@ -114,4 +142,5 @@ class NameBook:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.size = state["size"]
-        self.table = self.from_state(self.size, state).table
+        book = self.from_state(self.size, state)
+        self.table, self.added = book.table, book.added
