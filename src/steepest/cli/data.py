@@ -30,7 +30,9 @@ OTHER_OPTIONS = {
 ELSEWHERE = ("with_labels", "seed", "crosses")  # options of readers that the verbs set themselves
 
 
-def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True, flag: str | None = None) -> None:
+def add_data_arguments(
+    parser: argparse.ArgumentParser, *, labels: bool = True, flag: str | None = None, nargs: str = "+"
+) -> None:
     """DATA and how to read it; `labels` is false for a verb that has a flag --labels of its own.
 
     `flag` names a flag in front of the data where they may be left out.
@@ -38,8 +40,8 @@ def add_data_arguments(parser: argparse.ArgumentParser, *, labels: bool = True, 
     if flag is None:
         parser.add_argument("data", nargs="+", metavar="DATA", help="files, globs, or - for standard input")
     else:
-        help = "labelled rows: files, globs, or - for standard input"
-        parser.add_argument(flag, dest="data", nargs="+", metavar="DATA", help=help)
+        help = "rows: files, globs, or - for standard input"
+        parser.add_argument(flag, dest="data", nargs=nargs, metavar="DATA", help=help)
     reading = parser.add_argument_group("reading data")
     help = "default: auto, by the name or the first lines"
     reading.add_argument("--format", default="auto", metavar="{auto," + ",".join(FORMATS) + "}", help=help)

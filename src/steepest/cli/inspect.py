@@ -13,6 +13,7 @@ import numpy as np
 
 import steepest as st
 from steepest.cli.columns import as_lines, facts_of
+from steepest.cli.data import add_data_arguments, open_data
 from steepest.engine.monitor import describe
 from steepest.metrics import plain
 from steepest.parameters import did_you_mean
@@ -23,7 +24,7 @@ MANY = 100_000  # weights among which those of a column are looked for
 
 EXAMPLES = (
     "steepest inspect reviews.steepest",
-    "steepest inspect reviews.steepest --top 30 --label 5",
+    "steepest inspect reviews.steepest --top 30 --class 5",
     "steepest inspect reviews.steepest --json",
 )
 
@@ -32,27 +33,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="how many weights of each sign (default: 10)")
-    parser.add_argument("--label", metavar="CLASS", help="weights of this class alone (default: of all classes)")
+    help = "weights of this class alone (default: of all classes)"
+    parser.add_argument("--class", dest="only", metavar="CLASS", help=help)
     parser.add_argument("--column", metavar="NAME", help="weights of this column alone (default: of all columns)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    add_data_arguments(parser, flag="--collisions", nargs="*")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the description."""
     model = st.load(options.model)
+    if options.data is not None:
+        report = _collisions(model, options)
+        print(json.dumps(asdict(report)) if options.json else report)
+        return 0
     facts = describe_model(model, options.model, options.top, options.column)
-    if options.label is not None:
-        _keep_label(facts, options.label)
+    if options.only is not None:
+        _keep_label(facts, options.only)
     in_words = factors_as_text if isinstance(model, st.MatrixFactorization) else as_text
     print(json.dumps(facts) if options.json else in_words(facts))
     return 0
+
+
+def _collisions(model: Any, options: argparse.Namespace) -> Any:
+    """The report on collisions, counted on the data if there are any."""
+    if not hasattr(model, "collision_report"):
+        raise st.ParameterError(f"--collisions has no meaning for a {type(model).__name__}; it is for linear models")
+    return model.collision_report(open_data(options, model.recipe_, with_labels=False) if options.data else None)
 
 
 def _keep_label(facts: dict[str, Any], label: str) -> None:
     """Leaves the weights of one class."""
     known = list(facts["top"]) if isinstance(facts["top"], dict) else []
     if label not in known:
-        raise st.ParameterError(f"--label {label} is not a class; {did_you_mean(label, known)}there are {known[:20]}")
+        raise st.ParameterError(f"--class {label} is unknown; {did_you_mean(label, known)}there are {known[:20]}")
     for part in ("top", "against", "shapes"):
         facts[part] = {name: value for name, value in facts[part].items() if name == label}
 
@@ -156,7 +170,8 @@ def as_text(facts: dict[str, Any]) -> str:
     if hashing is not None:
         lines.append(
             f"about {hashing['n_distinct']:,.0f} features in {1 << hashing['n_bits']:,} buckets, "
-            f"{hashing['sharing']:.1%} of them share one; {hashing['named_weight'] or 0:.1%} of the weight is named"
+            f"about {hashing['sharing']:.1%} of them share one; {hashing['named_weight'] or 0:.1%} of the weight is "
+            f"named, about {hashing['shared_weight'] or 0:.1%} is in shared buckets"
         )
     if facts["words"]:
         lines.append(facts["words"])

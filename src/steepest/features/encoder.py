@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from steepest.data.chunk import Array, Chunk
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ class RowEncoder:
         self.heaviness: Callable[[Array], Array] | None = None  # of a learner's weights, by bucket
         self._seen: set[int] = set()
         self._n_batches = 0
+        self._wanted: Array | None = None  # heavy buckets without a name
         self._start = hasher.state() if learn else None
 
     def start_over(self) -> None:
@@ -28,7 +31,7 @@ class RowEncoder:
         if self._start is not None and self._seen:
             self.hasher.restore(*self._start)
             self._seen.clear()
-            self._n_batches = 0
+            self._n_batches, self._wanted = 0, None
 
     def waits(self, batch: RawBatch) -> bool:
         """Whether the batch is to be encoded only when all before it were learned: batch 2, 4, 8, ... of new ones."""
@@ -41,13 +44,20 @@ class RowEncoder:
         """Makes sure of the names that the learner gives weight to; called in the place of a batch that waited."""
         if self.heaviness is not None and hasattr(self.hasher, "names_"):
             self.hasher.names_.keep_heaviest(self.heaviness)
+            if hasattr(self.hasher, "document_counts_"):  # which show the buckets in use
+                used = np.flatnonzero(self.hasher.document_counts_)
+                self._wanted = self.hasher.names_.unnamed(used, self.heaviness(used))
 
     def __call__(self, batch: RawBatch) -> Chunk:
         """The batch, hashed."""
         blocks = (batch.first_id,) if batch.ids is None else tuple(batch.ids.ids.tolist())
         new = self.learn and not self._seen.issuperset(blocks)
         self._seen.update(blocks)
-        return self.hasher.to_chunk(batch.columns, learn=new)
+        chunk = self.hasher.to_chunk(batch.columns, learn=new)
+        if new and self._wanted is not None and len(self._wanted):
+            self.hasher.find_names(batch.columns, chunk, self._wanted)
+            self._wanted = np.setdiff1d(self._wanted, chunk.indices)
+        return chunk
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The hasher with all that it has learned, for a cache of its rows."""

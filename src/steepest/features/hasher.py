@@ -14,7 +14,7 @@ import os
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import Any, Self
@@ -24,8 +24,17 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.data.files.checksum import crc32
-from steepest.data.raw import SAMPLE_PARTS, SAMPLE_ROWS, joined_rows, rows_of, spread
-from steepest.data.source import as_targets, as_weights
+from steepest.data.raw import (
+    SAMPLE_PARTS,
+    SAMPLE_ROWS,
+    encoded,
+    joined_rows,
+    rows_of,
+    spread,
+    taken_rows,
+    without_cache,
+)
+from steepest.data.source import Order, Source, as_targets, as_weights
 from steepest.data.tables.columns import (
     BETWEEN_VALUES,
     CATEGORY,
@@ -46,9 +55,16 @@ from steepest.data.tables.columns import (
 from steepest.errors import ColumnWarning, DataError, ParameterError
 from steepest.features import dates, words, written_numbers
 from steepest.features.bags import encode_bags, is_bag_column, looks_like_bags, rows_as_bags
+from steepest.features.collisions import (
+    ALL_ROWS_NAMED,
+    PROBE_BITS,
+    CollisionReport,
+    count_collisions,
+    report_collisions,
+)
 from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
 from steepest.features.hasher_check import check_columns, check_counts, check_misfits
-from steepest.features.names import NAMES_IN_A_ROW, CollisionReport, NameBook, hash_name, mix, report_collisions
+from steepest.features.names import NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
 from steepest.protocol import Estimator, not_fitted, parameter_names, store
 
@@ -769,12 +785,41 @@ class Hasher(Estimator):
                 break
         return 1
 
-    def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
-        """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
+    def _name_reader(self) -> Self:
+        """A hasher that makes the same rows and knows the names of the next few alone."""
         reader = type(self)(**{**self.get_params(deep=False), "names": NAMES_IN_A_ROW})
         for name in LEARNED:
             if name != "names_" and hasattr(self, name):
                 setattr(reader, name, getattr(self, name))
+        return reader
+
+    def find_names(self, X: Any, rows: Chunk, wanted: Array) -> None:
+        """Looks up the names of some buckets in the raw rows that were hashed to `rows`: one row is read for each."""
+        is_wanted = np.zeros(self.n_features, bool)
+        is_wanted[wanted] = True
+        entries = np.flatnonzero(is_wanted[rows.indices])
+        buckets, firsts = np.unique(rows.indices[entries], return_index=True)
+        places = np.unique(np.searchsorted(rows.indptr, entries[firsts], side="right") - 1)
+        for start in range(0, len(places), ALL_ROWS_NAMED):
+            reader = self._name_reader()
+            part = taken_rows(X, places[start : start + ALL_ROWS_NAMED])
+            reader._hash(reader._read(part), learn=True, only_names=True, weigh=False)
+            found = zip(buckets.tolist(), reader.names_of(buckets), strict=True)
+            self.names_.add({bucket: names[0] for bucket, names in found if names})
+
+    def name_heaviest(self, X: Any, rows: Chunk, heaviness: Callable[[Array], Array]) -> None:
+        """Makes sure that the heaviest features of rows just learned have their names, rare ones, too."""
+        if not hasattr(self, "names_"):
+            return
+        seen = np.zeros(self.n_features, bool)
+        seen[rows.indices] = True
+        buckets = np.flatnonzero(seen)
+        if len(wanted := self.names_.unnamed(buckets, heaviness(buckets))):
+            self.find_names(X, rows, wanted)
+
+    def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
+        """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
+        reader = self._name_reader()
         indptr, indices, values = reader._hash(reader._read([x]), learn=True, only_names=True)
         row = Chunk(indptr, indices, values, self.n_features)
         known = self.names_of(indices) if hasattr(self, "names_") else [[] for _ in indices]
@@ -818,20 +863,39 @@ class Hasher(Estimator):
         hashes = [hash_name(word, key) for word in kernels.split_words(rest, self.lowercase, 1)]
         return reduce(mix, hashes) if hashes else None
 
-    def collision_report(self, weights: Any = None) -> CollisionReport:
+    def collision_report(self, weights: Any = None, data: Any = None) -> CollisionReport:
         """How full the buckets are, and how much of a model's weight lies in buckets that several features share.
 
         Parameters
         ----------
         weights : array with one axis of length 2**n_bits, optional
             The weights of a model, `coef_` for example.
+        data : rows as for `transform`, or a source of raw rows, optional
+            Features are counted there, one by one, and the error of the hash kernel is measured; else the report is
+            estimated from the buckets that were used while learning.
         """
+        if data is not None:
+            return count_collisions(
+                self.n_bits, bool(self.signed), self._probe_rows(data), weights, getattr(self, "names_", None)
+            )
         book = getattr(self, "names_", None)
         if weights is None and (book is None or not book.n_rows):
             raise DataError(
                 "a collision report needs weights, or a hasher with names that has read data; give one of them"
             )
         return report_collisions(self.n_bits, weights, book)
+
+    def _probe_rows(self, data: Any) -> Iterable[Chunk]:
+        """The rows with features that hardly ever collide; under tf-idf, without the second factor."""
+        weighting = "log" if self._uses_counts else self.weighting
+        changes = {"n_bits": PROBE_BITS, "names": 0, "weighting": weighting}
+        probe = type(self)(**self.get_params(deep=False) | changes)
+        for name in ("columns_", "crosses_", "n_features_in_", "words_"):
+            if hasattr(self, name):
+                setattr(probe, name, getattr(self, name))
+        if not isinstance(data, Source):
+            return [probe.to_chunk(data)]
+        return encoded(without_cache(data), lambda batch: probe.to_chunk(batch.columns)).read(Order(), 0)
 
     # ---------------------------------------------------------------------------------------------------------- state
 

@@ -7,16 +7,18 @@ called a^x#b^y.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
-from steepest.data.readers.vw import VwSource
+from steepest.data.readers.vw import VwSource, with_bits
+from steepest.data.source import Order, Source
 from steepest.errors import DataError
-from steepest.features.names import NAMES_IN_A_ROW, CollisionReport, NameBook, hash_name, mix, report_collisions
+from steepest.features.collisions import PROBE_BITS, CollisionReport, count_collisions, report_collisions
+from steepest.features.names import NAMES_IN_A_ROW, NameBook, hash_name, mix
 
 
 class VwNames:
@@ -113,9 +115,15 @@ class VwNames:
         parts = [("", name), *((name[:place], name[place + 1 :]) for place in places)]
         return [mix(hash_name(space, key), hash_name(rest, key)) for space, rest in parts]
 
-    def collision_report(self, weights: Any) -> CollisionReport:
-        """How full the buckets are, as far as weights show, and how much of the weight is named or shared."""
-        return report_collisions(self.n_bits, weights, self.names_)
+    def collision_report(self, weights: Any, data: Any = None) -> CollisionReport:
+        """How full the buckets are, and how much of the weight is named or shared; counted on lines or a source."""
+        if data is None:
+            return report_collisions(self.n_bits, weights, self.names_)
+        if isinstance(data, Source):
+            rows: Iterable[Chunk] = with_bits(data, PROBE_BITS).read(Order(), 0)
+        else:
+            rows = [VwNames(1, PROBE_BITS, self.signed, self.seed, self.crosses).to_chunk(data)]
+        return count_collisions(self.n_bits, self.signed, rows, weights, self.names_)
 
     # ------------------------------------------------------------------------------------------------------- state
 

@@ -194,9 +194,14 @@ class Model:
         """
         vars(self).pop("hasher_", None)
         self._plan_for_arrays(X, y)
-        return self._fit(*self._sources_of(X, y, sample_weight))
+        source, validation = self._sources_of(X, y, sample_weight)
+        self._fit(source, validation)
+        hasher = getattr(self, "hasher_", None)
+        if hasher is not None and validation is None and hasattr(self.learner_, "heaviness"):
+            hasher.name_heaviest(X, source.block, self.learner_.heaviness)
+        return self
 
-    def _sources_of(self, X: Any, y: Any, sample_weight: Any) -> tuple[Source, Source | None]:
+    def _sources_of(self, X: Any, y: Any, sample_weight: Any) -> tuple[ArraySource, Source | None]:
         """(rows to learn, rows held out or None), apart before they are hashed if the hasher counts rows or words:
         what is held out must not shape the features of what is learned."""
         stopping = self._early_stopping()

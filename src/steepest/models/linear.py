@@ -704,13 +704,17 @@ class LinearModel(Model):
         names = getattr(self, "feature_names_in_", None)
         return explain_row(x, self._weights_by_output(), hasher, self._chunk, names)
 
-    def collision_report(self) -> Any:
-        """How crowded the buckets of the hasher are, and how much of the weight is named or shared."""
+    def collision_report(self, data: Any = None) -> Any:
+        """How crowded the buckets of the hasher are, and how much of the weight is named or shared.
+
+        With data (raw rows, or a source of them), features are counted one by one, and the error of the hash kernel is
+        measured for several numbers of bits; without, the report is estimated from the buckets in use.
+        """
         self._check_fitted()
         hasher = self._namer()
         if hasher is None:
             raise DataError("there is no hasher in this model, so no collisions either")
-        return hasher.collision_report(self.learner_.total_weights() if self.learner_.shared else self.coef_)
+        return hasher.collision_report(self.learner_.total_weights() if self.learner_.shared else self.coef_, data)
 
     def sparsify(self) -> Self:
         """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""

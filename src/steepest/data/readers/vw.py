@@ -20,7 +20,7 @@ from steepest.data.chunk import Chunk
 from steepest.data.files.blocks import Block, Paths, TextFile, open_files
 from steepest.data.readers.lines import SKIP, LineSource, Parsed, bad_lines
 from steepest.data.source import Limited, Selected, Source
-from steepest.errors import ColumnWarning, ParameterError
+from steepest.errors import ColumnWarning, DataError, ParameterError
 from steepest.kernels import NameLog, parse_vw
 
 HEAD_BYTES = 1 << 20
@@ -149,6 +149,20 @@ def recording_names(source: Source, make: Callable[[VwSource], NameRecorder]) ->
         source = copy.copy(source)
         source.recorder = make(source)
     return source
+
+
+def with_bits(source: Source, n_bits: int) -> Source:
+    """The same rows, read anew and hashed to another number of bits."""
+    if isinstance(source, VwSource):
+        source.prepare()
+    elif not isinstance(source, Limited | Selected):
+        raise DataError("the rows are not read from Vowpal Wabbit text, so their features have no names; give the text")
+    changed = copy.copy(source)
+    if isinstance(changed, VwSource):
+        changed.n_bits, changed.n_features, changed.recorder = n_bits, 1 << n_bits, None
+    elif isinstance(changed, Limited | Selected):
+        changed.parent = with_bits(changed.parent, n_bits)
+    return changed
 
 
 class VwSource(LineSource):
