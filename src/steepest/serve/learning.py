@@ -26,6 +26,7 @@ from typing import Any
 import orjson
 
 from steepest.errors import DataError, ParameterError
+from steepest.models.supervised import Classifier, Regressor
 from steepest.serve.answers import Refusal
 from steepest.serve.counters import Counters
 from steepest.serve.drift import Drift
@@ -363,11 +364,15 @@ class OnlineLearner:
 def learn_rows(
     model: Any, X: Any, y: Any, lock: AbstractContextManager[Any], learned: Callable[[], None] = lambda: None
 ) -> None:
-    """`partial_fit` by slices of a fixed size: predictions never wait long, and a replay makes the same calls."""
+    """`partial_fit` by slices of a fixed size: predictions never wait long, and a replay makes the same calls.
+
+    Each slice is predicted before it is learned, which keeps probabilities and intervals calibrated.
+    """
+    options = {"calibrate": True} if isinstance(model, Classifier | Regressor) else {}
     for at in range(0, len(y), SLICE):
         with lock:
             try:
-                model.partial_fit(X[at : at + SLICE], y[at : at + SLICE])
+                model.partial_fit(X[at : at + SLICE], y[at : at + SLICE], **options)
             finally:
                 learned()
 
