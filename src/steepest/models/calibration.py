@@ -3,9 +3,9 @@
 Two classes: P = 1 / (1 + exp(-(slope z + shift))) of the score z (Platt 1999), or with shift 0 (a temperature). More
 classes: P_k in proportion to p_k^slope of the model's own probabilities p. Which of these, or none, is decided by log
 loss on parts of the rows that the map was not fitted on; the model's own probabilities stay unless a map is better by
-more than the standard error of the difference, over rows and over stretches of them. Rows held back are those of early stopping, of a validation source, of
-alpha="auto", of `calibrate_on`, or (`Recent`) the last rows of a stream, each scored before it was learned. Intervals
-and sets are split conformal (Vovk, Gammerman and Shafer,
+more than the standard error of the difference, over rows and over stretches of them. Rows held back are those of early
+stopping, of a validation source, of alpha="auto", of `calibrate_on`, or (`Recent`) the last rows of a stream, each
+scored before it was learned. Intervals and sets are split conformal (Vovk, Gammerman and Shafer,
 2005): with n held-out residuals, the interval reaches as far as the ceil((n + 1) coverage)-th smallest of them.
 """
 

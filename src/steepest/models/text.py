@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from steepest import model_file
-from steepest.data.chunk import Array
+from steepest.data.chunk import Array, Chunk
 from steepest.data.source import SHUFFLES, ArraySource, Order, Source
 from steepest.data.store.row_store import store_rows
 from steepest.engine.history import History
