@@ -262,15 +262,15 @@ def test_a_stream_calibrates_itself_by_rows_scored_before_they_were_learned(tmp_
 
 def test_the_last_rows_of_a_stream_do_not_depend_on_how_they_are_cut():
     rng = np.random.default_rng(0)
-    rows = rng.normal(size=4321), rng.integers(0, 2, 4321), np.ones(4321)
+    rows = rng.normal(size=8765), rng.integers(0, 2, 8765), np.ones(8765)
     whole, cut, due = Recent(1), Recent(1), []
     whole.add(*rows)
-    for at in range(0, 4321, 77):
+    for at in range(0, 8765, 77):
         held = cut.add(*(part[at : at + 77] for part in rows))
         due += [] if held is None else [held]
     np.testing.assert_array_equal(whole.rows, cut.rows)
-    assert [len(held) for held in due] == [500, 1000, 1500, 2000, 2000, 2000, 2000, 2000]
-    np.testing.assert_array_equal(due[-1][:, 0], rows[0][2000:4000])
+    assert [len(held) for held in due] == [*range(500, 4000, 500), *[4000] * 10]
+    np.testing.assert_array_equal(due[-1][:, 0], rows[0][4500:8500])
 
 
 def test_intervals_of_a_stream_come_from_errors_before_learning():

@@ -25,7 +25,7 @@ FOLDS = 5
 STEPS = 50
 STORED = 2000  # residuals in a model file: coverage is off by less than 1 / 2000
 LEAST_ROWS = 20
-RECENT, EVERY = 2000, 500  # rows of a stream that are remembered; a new map is fitted after so many
+RECENT, EVERY = 4000, 500  # rows of a stream that are remembered; a new map is fitted after so many
 MOST_NUMBERS = 1 << 20  # scores that are remembered: with many classes, of fewer rows
 TINY = 1e-15
 

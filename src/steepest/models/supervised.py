@@ -98,7 +98,7 @@ class Classifier(Model):
         """Learns these rows once, in order, from where the model is.
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
-        `calibrate=True` scores the rows of the call before it learns them; the last 2,000 rows so scored calibrate
+        `calibrate=True` scores the rows of the call before it learns them; the last 4,000 rows so scored calibrate
         `predict_proba` and `predict_set`, which then depend on how a stream is cut into calls. Scores never do.
         """
         if not hasattr(self, "learner_"):
@@ -440,7 +440,7 @@ class Regressor(Model):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, calibrate: bool = False) -> Self:
         """Learns these rows once, in order, from where the model is; two calls learn the same as one.
 
-        `calibrate=True` predicts the rows of the call before it learns them: the last 2,000 errors give the intervals.
+        `calibrate=True` predicts the rows of the call before it learns them: the last 4,000 errors give the intervals.
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, more_to_come=True)

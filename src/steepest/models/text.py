@@ -221,7 +221,7 @@ class TextClassifier(Classifier):
         """Learns these texts once, in order, from where the model is.
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
-        `calibrate=True` predicts the texts of the call before it learns them: the last 2,000 give `predict_set`.
+        `calibrate=True` predicts the texts of the call before it learns them: the last 4,000 give `predict_set`.
         """
         source = self.source_of(X, y, sample_weight)
         if not hasattr(self, "learner_"):
