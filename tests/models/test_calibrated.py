@@ -6,7 +6,7 @@ from sklearn import metrics as sk
 
 import steepest as st
 from steepest.metrics import ProbabilityMetrics, RocMetrics
-from steepest.models.calibration import calibrate_two, fit_sigmoid, stored_residuals
+from steepest.models.calibration import Recent, calibrate_two, fit_sigmoid, stored_residuals
 
 
 def noisy(n_rows, seed, n_features=30, n_classes=2):
@@ -62,7 +62,7 @@ def test_rows_held_out_by_early_stopping_calibrate_and_cover():
     model = st.LinearClassifier("log", early_stopping=True, epochs=3, random_state=0).fit(X, y)
     assert model.calibration_.rows == pytest.approx(400, abs=80)
     assert model.predict_set(X[:5]).shape == (5, 2)
-    assert st.LinearClassifier("log", random_state=0).fit(X, y).calibration_ is None
+    assert st.LinearClassifier("log", solver="sgd", random_state=0).fit(X, y).calibration_ is None
 
 
 def test_hinge_loss_has_probabilities_once_it_is_calibrated():
@@ -140,7 +140,7 @@ def test_calibration_and_residuals_are_in_the_model_file(overfitted, tmp_path):
 
 def test_a_new_fit_forgets_what_was_held_out_before(overfitted):
     X, y = noisy(500, 17)
-    model = st.LinearClassifier("log", random_state=0).fit(X, y).calibrate_on(*noisy(500, 18))
+    model = st.LinearClassifier("log", solver="sgd", random_state=0).fit(X, y).calibrate_on(*noisy(500, 18))
     assert model.calibration_ is not None
     assert model.fit(X, y).calibration_ is None
 
@@ -166,11 +166,11 @@ def test_a_threshold_gives_the_precision_or_the_recall_that_was_asked_for():
 
 def test_nothing_is_claimed_without_rows_that_were_held_out(overfitted):
     X, y = noisy(300, 20)
-    model = st.LinearClassifier(random_state=0).fit(X, y)
+    model = st.LinearClassifier(solver="sgd", random_state=0).fit(X, y)
     with pytest.raises(st.DataError, match="calibrate_on"):
         model.predict_set(X)
     with pytest.raises(st.DataError, match="calibrate_on"):
-        st.LinearRegressor(random_state=0).fit(X, y).predict_interval(X)
+        st.LinearRegressor(solver="sgd", random_state=0).fit(X, y).predict_interval(X)
     overfitted.calibrate_on(X, y)
     for bad in (0.0, 1.0, 2.0):
         with pytest.raises(st.ParameterError, match="coverage"):
@@ -222,3 +222,74 @@ def test_many_residuals_are_stored_as_few():
     kept = stored_residuals(residuals)
     assert len(kept) == 2000
     assert kept[-1] == residuals.max()
+
+
+def test_rows_that_alpha_auto_held_back_calibrate_an_exact_model_and_cover():
+    X, y = noisy(3000, 30)
+    model = st.LinearClassifier(random_state=0).fit(X, y)
+    assert model.learner_.settings.solver == "newton_cg"
+    assert model.calibration_.rows == 3000
+    test, truth = noisy(20_000, 31)
+    held = model.predict_set(test, 0.8)[np.arange(len(truth)), np.searchsorted(model.classes_, truth)]
+    assert np.mean(held) == pytest.approx(0.8, abs=0.025)
+    numbers = X @ np.arange(X.shape[1]) + np.random.default_rng(0).normal(size=len(X))
+    regressor = st.LinearRegressor(random_state=0).fit(X, numbers)
+    low, high = regressor.predict_interval(X, 0.9).T
+    assert np.mean((low <= numbers) & (numbers <= high)) == pytest.approx(0.9, abs=0.02)
+
+
+def stream(model, n, seed, **options):
+    X, y = noisy(n, seed)
+    for at in range(0, n, 100):
+        model.partial_fit(X[at : at + 100], y[at : at + 100], **options)
+    return model
+
+
+def test_a_stream_calibrates_itself_by_rows_scored_before_they_were_learned(tmp_path):
+    plain = stream(st.LinearClassifier("hinge", solver="asgd", random_state=0), 3000, 40)
+    assert not hasattr(plain, "predict_proba")
+    model = stream(st.LinearClassifier("hinge", solver="asgd", random_state=0), 3000, 40, calibrate=True)
+    X, y = noisy(20_000, 41)
+    np.testing.assert_array_equal(model.decision_function(X), plain.decision_function(X))
+    assert model.calibration_.kind in ("temperature", "platt")
+    assert model.evaluate_stream(st.from_arrays(X, y))["ece"] < 0.03
+    model.save(tmp_path / "half")
+    back = stream(st.load(tmp_path / "half"), 1000, 42, calibrate=True)
+    stream(model, 1000, 42, calibrate=True)
+    np.testing.assert_array_equal(back.predict_proba(X), model.predict_proba(X))
+    assert back.calibration_ == model.calibration_
+
+
+def test_the_last_rows_of_a_stream_do_not_depend_on_how_they_are_cut():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=8765), rng.integers(0, 2, 8765), np.ones(8765)
+    whole, cut, due = Recent(1), Recent(1), []
+    whole.add(*rows)
+    for at in range(0, 8765, 77):
+        held = cut.add(*(part[at : at + 77] for part in rows))
+        due += [] if held is None else [held]
+    np.testing.assert_array_equal(whole.rows, cut.rows)
+    assert [len(held) for held in due] == [*range(500, 4000, 500), *[4000] * 10]
+    np.testing.assert_array_equal(due[-1][:, 0], rows[0][4500:8500])
+
+
+def test_intervals_of_a_stream_come_from_errors_before_learning():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(6000, 5))
+    y = X @ np.arange(5) + rng.normal(size=6000)
+    model = st.LinearRegressor(solver="asgd", random_state=0)
+    for at in range(0, 4000, 100):
+        model.partial_fit(X[at : at + 100], y[at : at + 100], calibrate=True)
+    low, high = model.predict_interval(X[4000:], 0.9).T
+    assert np.mean((low <= y[4000:]) & (y[4000:] <= high)) == pytest.approx(0.9, abs=0.02)
+
+
+def test_held_back_scores_and_final_labels_have_one_order_whichever_class_comes_first():
+    X, y = noisy(3000, 50)
+    for labels in (y, 1 - y):
+        for first in (0, 1):
+            rows = np.argsort(labels != first, kind="stable")
+            rows[1:] = np.random.default_rng(0).permutation(rows[1:])
+            model = st.LinearClassifier(random_state=0).fit_stream(st.from_arrays(X[rows], labels[rows]))
+            assert model.calibration_.loss_before < 0.65  # of scores in the wrong order: above log 2
+            assert model.calibration_.slope > 0.5

@@ -271,3 +271,24 @@ def test_predictions_while_classes_are_learned_have_the_names_of_their_columns(m
     assert faults == []
     assert server.call("/model")[1]["n_classes"] == 27
     server.kill()
+
+
+def test_probabilities_of_learned_rows_are_watched_and_calibrated_from_the_log_alike(models, start, tmp_path):
+    log, base = tmp_path / "log", models["text"]
+    server = start(base, "--learn", "--log", log)
+    rows, labels = texts(700, seed=9)
+    for at in range(0, 600, 50):
+        assert server.call("/learn", {"rows": rows[at : at + 50], "labels": labels[at : at + 50]})[0] == 200
+    assert 0 <= server.metric("steepest_progressive_calibration_error") < 0.2
+    assert server.metric('steepest_drift_alarms_total{signal="calibration"}') == 0
+    found = server.call("/predict", {"rows": rows[600:]})[1]
+    wrong = [{"pos": "neg", "neg": "pos"}[label] for label in labels]
+    for at in range(0, 400, 50):  # all that was right is wrong from now on
+        server.call("/learn", {"rows": rows[at : at + 50], "labels": wrong[at : at + 50]})
+    assert server.metric('steepest_drift_alarms_total{signal="calibration"}') >= 1
+    after = server.call("/predict", {"rows": rows[600:]})[1]
+    assert after != found
+    server.kill()
+    server = start(base, "--learn", "--log", log)
+    assert server.call("/predict", {"rows": rows[600:]})[1] == after
+    server.kill()

@@ -36,7 +36,7 @@ from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.target_learner import TargetLearner
 from steepest.learners.targets import refuse_bad_row
 from steepest.learners.waiting import finished
-from steepest.models.calibration import Calibration
+from steepest.models.calibration import Calibration, Recent
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
 from steepest.parameters import at_least, choice, inside, whole
 
@@ -112,6 +112,7 @@ class Model:
     n_iter_: int
     learner_: Any
     calibration_: Calibration | None = None  # what rows that were held out have shown
+    _recent: Recent | None = None  # rows of a stream, scored before they were learned
     _target_names: list[Any] | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -434,7 +435,7 @@ class Model:
     def adopt(self, learner: Any, history: History, source: Source) -> None:
         """Takes a learner that was fitted; names that follow from it are shown."""
         self._refuse_overflow(learner)
-        self.learner_, self.calibration_ = learner, None
+        self.learner_, self.calibration_, self._recent = learner, None, None
         self.recipe_ = source.recipe
         self._target_names = self._names_of_targets(source)
         self.history_ = history
@@ -614,6 +615,8 @@ class Model:
         }
         if self.calibration_ is not None:
             header["calibration"] = self.calibration_.as_dict()
+        if self._recent is not None:
+            header["recent"] = self._recent.as_dict()
         return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
 
     @classmethod
@@ -636,6 +639,8 @@ class Model:
             model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
         if header.get("calibration") is not None:
             model.calibration_ = Calibration.from_dict(header["calibration"])
+        if header.get("recent") is not None:
+            model._recent = Recent.from_dict(header["recent"])
         model._take_header(header)
         model._refresh()
         if model.kind == "regressor" and model._loss_name() not in LOSSES:

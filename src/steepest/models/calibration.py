@@ -3,7 +3,9 @@
 Two classes: P = 1 / (1 + exp(-(slope z + shift))) of the score z (Platt 1999), or with shift 0 (a temperature). More
 classes: P_k in proportion to p_k^slope of the model's own probabilities p. Which of these, or none, is decided by log
 loss on parts of the rows that the map was not fitted on; the model's own probabilities stay unless a map is better by
-more than the standard error of the difference. Intervals and sets are split conformal (Vovk, Gammerman and Shafer,
+more than the standard error of the difference, over rows and over stretches of them. Rows held back are those of early
+stopping, of a validation source, of alpha="auto", of `calibrate_on`, or (`Recent`) the last rows of a stream, each
+scored before it was learned. Intervals and sets are split conformal (Vovk, Gammerman and Shafer,
 2005): with n held-out residuals, the interval reaches as far as the ceil((n + 1) coverage)-th smallest of them.
 """
 
@@ -23,6 +25,8 @@ FOLDS = 5
 STEPS = 50
 STORED = 2000  # residuals in a model file: coverage is off by less than 1 / 2000
 LEAST_ROWS = 20
+RECENT, EVERY = 4000, 500  # rows of a stream that are remembered; a new map is fitted after so many
+MOST_NUMBERS = 1 << 20  # scores that are remembered: with many classes, of fewer rows
 TINY = 1e-15
 
 
@@ -71,6 +75,41 @@ class Calibration:
         return self.residuals[min(len(self.residuals), math.ceil(place * len(self.residuals) / self.rows)) - 1]
 
 
+class Recent:
+    """What a stream has shown: scores of the last rows before they were learned, and what was true of them.
+
+    Invariant: it depends on the rows added and their order, not on how they were cut into calls of `add`.
+    """
+
+    def __init__(self, n_scores: int, rows: Array | None = None, n_seen: int = 0) -> None:
+        self.rows = np.zeros((0, n_scores + 2)) if rows is None else rows  # scores, truth, weight
+        self.n_seen = n_seen
+
+    def add(self, scores: Array, true: Array, weight: Array) -> Array | None:
+        """Takes rows in; the remembered ones, if a new map is due."""
+        new = np.column_stack([scores, true, weight])
+        if new.shape[1] != self.rows.shape[1]:  # a class came: scores of before have no place for it
+            self.rows, self.n_seen = np.zeros((0, new.shape[1])), 0
+        due = (self.n_seen + len(new)) // EVERY * EVERY - self.n_seen
+        self.n_seen += len(new)
+        most = min(RECENT, MOST_NUMBERS // self.rows.shape[1])
+        at_due = np.concatenate([self.rows, new[:due]])[-most:] if due > 0 else None
+        self.rows = np.concatenate([self.rows, new])[-most:]
+        return at_due
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a model file."""
+        return {"rows": self.rows.tolist(), "width": self.rows.shape[1], "n_seen": self.n_seen}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Recent:
+        """What `as_dict` gave."""
+        rows = np.array(values["rows"], np.float64).reshape(-1, int(values["width"]))
+        if rows.shape[1] < 3 or len(rows) > RECENT or not np.isfinite(rows).all():
+            raise ValueError("the last rows of a stream are not what they should be")
+        return cls(rows.shape[1] - 2, rows, int(values["n_seen"]))
+
+
 def stored_residuals(residuals: Array) -> tuple[float, ...]:
     """Residuals in ascending order, at most `STORED` of them."""
     ordered = np.sort(np.asarray(residuals, np.float64))
@@ -88,7 +127,7 @@ def calibrate_two(scores: Array, positive: Array, own: Array | None, weight: Arr
     def losses(shifted: bool) -> Array:
         found = np.empty(len(y))
         for fold in range(FOLDS):
-            held = np.arange(len(y)) % FOLDS == fold
+            held = _folds(len(y)) == fold
             slope, shift = fit_sigmoid(scores[~held], y[~held], weight[~held], shifted)
             found[held] = _two_losses(_sigmoid(slope * scores[held] + shift), y[held])
         return found
@@ -105,7 +144,7 @@ def calibrate_many(own: Array, true: Array, weight: Array) -> Calibration:
     before = -np.log(np.maximum(own[rows, true], TINY))
     found = np.empty(len(true))
     for fold in range(FOLDS):
-        held = rows % FOLDS == fold
+        held = _folds(len(rows)) == fold
         slope = fit_power(logs[~held], true[~held], weight[~held])
         found[held] = -np.log(np.maximum(_powers(logs[held], slope)[np.arange(held.sum()), true[held]], TINY))
     kind, after = _choose(before, {"temperature": found}, weight)
@@ -166,9 +205,16 @@ def _choose(before: Array | None, maps: Mapping[str, Array], weight: Array) -> t
         gain = before - maps[name]
         mean = float(np.average(gain, weights=weight))
         noise = math.sqrt(float(np.average((gain - mean) ** 2, weights=weight)) / max(1, len(gain)))
-        if mean <= noise:
+        folds = _folds(len(gain))
+        means = [np.average(gain[folds == k], weights=weight[folds == k] + TINY) for k in range(FOLDS)]
+        if mean <= max(noise, float(np.std(means)) / math.sqrt(FOLDS)):
             return "none", _mean(before, weight)
     return name, _mean(maps[name], weight)
+
+
+def _folds(n: int) -> Array:
+    """Which fifth each row is in: stretches, since neighbours are often alike, and one stretch unlike the next."""
+    return np.arange(n) * FOLDS // n
 
 
 def _mean(losses: Array | None, weight: Array) -> float | None:

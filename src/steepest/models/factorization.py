@@ -252,13 +252,13 @@ class MatrixFactorization(Model):
         self._own_arrays()
         known = self._users.ids, self._items.ids
         try:
-            self._learn_more(gather(source, self._users, self._items))
+            self._learn_entries(gather(source, self._users, self._items))
         except DataError:  # ids of rows that were not learned must not stay
             self._users, self._items = map(IdBook, known)
             raise
         return self
 
-    def _learn_more(self, entries: Entries) -> None:
+    def _learn_entries(self, entries: Entries) -> None:
         if len(entries.users) == 0:
             return
         self.check_targets(entries.values)

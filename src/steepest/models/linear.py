@@ -109,6 +109,7 @@ class LinearModel(Model):
     _choice: Choice | None = None  # what solver="auto" led to
     _strength: Any = None  # what alpha="auto" led to: a learners.batch.strength.Strength
     _shape: Any = None  # a features.shape.Shape
+    calibration_: Any = None  # what rows held back show; see `models.calibration`
     _softmax: bool = False  # whether multi_class="auto" led to it
     _parallel: tuple[str, str | None] = ("serial", None)  # how the last fit learned in parallel, and why
     voters_: Sequence[LinearLearner] = ()  # the shards' own learners, if they vote
@@ -269,7 +270,14 @@ class LinearModel(Model):
         super()._fit(source, validation, run)
         place = 0 if self._memory is None else 1  # behind the reason of the memory plan
         self.history_.events[place:place] = self._choices_made(self.learner_.settings.solver)
+        if self._strength is not None:
+            if self.calibration_ is None:
+                self._take_held_back(self._strength.held)
+            self._strength = replace(self._strength, held=None)  # scores are not needed again
         return self
+
+    def _take_held_back(self, held: Any) -> None:
+        """What rows that alpha="auto" held back say of this model: a `learners.batch.strength.HeldBack`."""
 
     def _named(self, source: Source) -> Source:
         """If the rows are parsed from named features, this model will know their names."""

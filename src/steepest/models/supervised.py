@@ -22,7 +22,14 @@ from steepest.learners.losses import LOSSES
 from steepest.learners.targets import balanced_weights
 from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, ProbabilityMetrics, RegressionMetrics, RocMetrics
 from steepest.models.base import Model
-from steepest.models.calibration import LEAST_ROWS, Calibration, calibrate_many, calibrate_two, stored_residuals
+from steepest.models.calibration import (
+    LEAST_ROWS,
+    Calibration,
+    Recent,
+    calibrate_many,
+    calibrate_two,
+    stored_residuals,
+)
 from steepest.models.options import Option
 
 COVERAGE = 0.9  # of uncertainty=True
@@ -82,17 +89,40 @@ class Classifier(Model):
             settings = replace(settings, class_weight=balanced(source, labels))
         return settings, labels.tolist()
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, calibrate: bool = False
+    ) -> Self:
         """Learns these rows once, in order, from where the model is.
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
+        `calibrate=True` scores the rows of the call before it learns them; the last 4,000 rows so scored calibrate
+        `predict_proba` and `predict_set`, which then depend on how a stream is cut into calls. Scores never do.
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, classes, more_to_come=True)
         source = self.source_of(X, y, sample_weight)
         source.labels = None
         self._check_width(source)
+        if calibrate and hasattr(self, "classes_"):
+            self._add_recent(source)
         return self._learn_more(source, classes)
+
+    def _add_recent(self, source: ArraySource) -> None:
+        """Scores rows that are about to be learned; those of classes that are still unknown say nothing."""
+        chunk = source.block
+        if self.learner_.several_targets or len(self.classes_) < 2 or chunk.y is None or chunk.y.ndim > 1:
+            return
+        known = self.learner_.book.codes(chunk.y) >= 0
+        if not known.any():
+            return
+        rows = chunk if known.all() else chunk.visit(np.flatnonzero(known))
+        decisions = self._decisions(self._scores(rows))
+        true, weight = self._truth(rows)
+        self._recent = self._recent or Recent(1 if decisions.ndim == 1 else decisions.shape[1])
+        held = self._recent.add(decisions, true, weight)
+        if held is not None:
+            scores = held[:, 0] if decisions.ndim == 1 else held[:, :-2]
+            self._fit_map(scores, held[:, -2].astype(np.int64), held[:, -1])
 
     def _refresh(self) -> None:
         super()._refresh()
@@ -165,9 +195,9 @@ class Classifier(Model):
     def predict_proba(self) -> Callable[..., Array]:
         """Probabilities of the classes, shape (n, classes); only losses that have them have this method.
 
-        They are calibrated once rows were held out (by early stopping, a validation source or `calibrate_on`) and
-        showed that this helps; `predict_proba(X, calibrated=False)` gives the model's own. A calibrated hinge loss has
-        probabilities, too.
+        They are calibrated once rows were held back (by alpha="auto" of an exact solver, early stopping, a validation
+        source, `calibrate_on`, or `partial_fit(..., calibrate=True)`) and showed that this helps;
+        `predict_proba(X, calibrated=False)` gives the model's own. A calibrated hinge loss has probabilities, too.
         """
         if not self._has_link() and not self._is_mapped():
             raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'squared_hinge'")
@@ -206,7 +236,22 @@ class Classifier(Model):
         parts = [(self._decisions(scores), *self._truth(chunk)) for chunk, scores in self._known_rows(rows)]
         if not parts or sum(len(true) for _, true, _ in parts) < LEAST_ROWS:
             return
-        decisions, true, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
+        self._fit_map(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+    def _take_held_back(self, held: Any) -> None:
+        """Scores of rows that the choice of a strength held back, of models like this one."""
+        if self.learner_.several_targets or len(held.y) < LEAST_ROWS:
+            return
+        true = np.argsort(self._label_order)[self.learner_.book.codes(held.y).astype(np.int64)]
+        scores = (
+            held.scores
+        )  # by labels in their own order, as `classes_`; the final learner may have met them in another
+        self._fit_map(scores[:, 0] if scores.shape[1] == 1 else scores, true, held.weight)
+
+    def _fit_map(self, decisions: Array, true: Array, weight: Array) -> None:
+        """A map from what the decision function said of rows before they were learned, and their true classes."""
+        if not weight.sum() > 0:
+            return
         own = self.probabilities_of(decisions, calibrated=False) if self._has_link() else None
         if decisions.ndim == 1:
             self.calibration_ = calibrate_two(decisions, true == 1, None if own is None else own[:, 1], weight)
@@ -370,12 +415,17 @@ class Regressor(Model):
             raise no_targets(self)
         return super().source_of(X, _real_targets(y), sample_weight)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learns these rows once, in order, from where the model is; two calls learn the same as one."""
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, calibrate: bool = False) -> Self:
+        """Learns these rows once, in order, from where the model is; two calls learn the same as one.
+
+        `calibrate=True` predicts the rows of the call before it learns them: the last 4,000 errors give the intervals.
+        """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, more_to_come=True)
         source = self.source_of(X, y, sample_weight)
         self._check_width(source)
+        if calibrate and hasattr(self, "n_features_in_"):
+            self._add_recent(source)
         return self._learn_more(source)
 
     def _loss_name(self) -> str:
@@ -412,7 +462,24 @@ class Regressor(Model):
             for chunk, scores in self._stream_scores(rows)
             if chunk.y is not None
         ]
-        residuals = np.concatenate(parts) if parts else np.zeros(0)
+        self._take_residuals(np.concatenate(parts) if parts else np.zeros(0))
+
+    def _add_recent(self, source: ArraySource) -> None:
+        """How far predictions of rows that are about to be learned are off."""
+        chunk = source.block
+        if self.learner_.several_targets or chunk.y is None or chunk.y.ndim > 1:
+            return
+        self._recent = self._recent or Recent(1)
+        held = self._recent.add(self._means(self._scores(chunk)), chunk.visited(chunk.y), np.ones(chunk.n_rows))
+        if held is not None:
+            self._take_residuals(np.abs(held[:, 0] - held[:, 1]))
+
+    def _take_held_back(self, held: Any) -> None:
+        """Scores of rows that the choice of a strength held back, of models like this one."""
+        if not self.learner_.several_targets:
+            self._take_residuals(np.abs(self._means(held.scores) - held.y.reshape(-1)))
+
+    def _take_residuals(self, residuals: Array) -> None:
         if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
             self.calibration_ = Calibration(rows=len(residuals), residuals=stored_residuals(residuals))
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from steepest import model_file
-from steepest.data.chunk import Array
+from steepest.data.chunk import Array, Chunk
 from steepest.data.source import SHUFFLES, ArraySource, Source
 from steepest.data.store.row_store import store_rows
 from steepest.engine.history import History
@@ -34,7 +34,7 @@ from steepest.learners.embedding.quantized import bytes_of_rows, pack_rows, rows
 from steepest.learners.embedding.temperature import best_sharpness
 from steepest.metrics import ClassificationMetrics, ProbabilityMetrics, RocMetrics
 from steepest.models.base import HASHER, NAMES, Run, load, target_names
-from steepest.models.calibration import LEAST_ROWS, Calibration, stored_residuals
+from steepest.models.calibration import LEAST_ROWS, Calibration, Recent, stored_residuals
 from steepest.models.memory import parse_bytes, shown
 from steepest.models.options import Option, Replicas
 from steepest.models.supervised import Classifier, class_targets
@@ -219,10 +219,13 @@ class TextClassifier(Classifier):
 
     # -------------------------------------------------------------------------------------------------- learning
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, calibrate: bool = False
+    ) -> Self:
         """Learns these texts once, in order, from where the model is.
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
+        `calibrate=True` predicts the texts of the call before it learns them: the last 4,000 give `predict_set`.
         """
         source = self.source_of(X, y, sample_weight)
         if not hasattr(self, "learner_"):
@@ -235,6 +238,8 @@ class TextClassifier(Classifier):
             learner = EmbeddingLearner(settings, source.n_features or 0, labels, several_targets=targets.ndim == 2)
             self._use_pretrained(learner)
             self.adopt(learner, History(events=events), source)
+        elif calibrate:
+            self._add_recent(source)
         self.learner_.go_on()
         self.learner_.n_threads = self.n_threads if self.parallel == "hogwild" else 1
         return self._learn_more(source)
@@ -407,14 +412,28 @@ class TextClassifier(Classifier):
 
     def _use_held_out(self, rows: Source) -> None:
         """How often the model is wrong, for `predict_set`."""
-        if self.learner_.several_targets:
+        if not self.learner_.several_targets:
+            parts = [self._doubts(chunk, scores) for chunk, scores in self._known_rows(rows)]
+            self._take_doubts(np.concatenate(parts) if parts else np.zeros(0))
+
+    def _add_recent(self, source: ArraySource) -> None:
+        """How sure the model is of the labels of texts that are about to be learned."""
+        chunk = source.block
+        if self.learner_.several_targets or chunk.y is None or len(self.classes_) < 2:
             return
-        parts = []
-        for chunk, scores in self._known_rows(rows):
-            assert chunk.y is not None
-            place = self._places[self.learner_.book.codes(chunk.visited(chunk.y)).astype(np.int64)]
-            parts.append(1 - self.probabilities_of(self._ordered(scores))[np.arange(len(place)), place])
-        residuals = np.concatenate(parts) if parts else np.zeros(0)
+        rows = chunk.visit(np.flatnonzero(self.learner_.book.codes(chunk.y) >= 0))
+        self._recent = self._recent or Recent(1)
+        doubts = self._doubts(rows, self._scores(rows)) if rows.n_rows else np.zeros(0)
+        if (held := self._recent.add(doubts, np.zeros(len(doubts)), np.ones(len(doubts)))) is not None:
+            self._take_doubts(held[:, 0])
+
+    def _doubts(self, chunk: Chunk, scores: Array) -> Array:
+        """1 - P of the true label of each row."""
+        assert chunk.y is not None
+        place = self._places[self.learner_.book.codes(chunk.visited(chunk.y)).astype(np.int64)]
+        return np.asarray(1 - self.probabilities_of(self._ordered(scores))[np.arange(len(place)), place])
+
+    def _take_doubts(self, residuals: Array) -> None:
         if len(residuals) >= LEAST_ROWS:
             self.calibration_ = Calibration(rows=len(residuals), residuals=stored_residuals(residuals))
 

@@ -23,13 +23,14 @@ STATUSES = tuple(REASONS)
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper ends of the latency histogram
 LABELS = 64  # labels that are counted by name; the last place is for all others
 OTHER = "(other)"
-SIGNALS = ("loss", "unseen_features", "unseen_features_learned", "predicted_labels", "learned_labels")
+SIGNALS = ("loss", "calibration", "unseen_features", "unseen_features_learned", "predicted_labels", "learned_labels")
 PLAIN = (
     "rows_predicted",
     "rows_learned",
     "loss_sum",
     "loss_rows",
     "errors",
+    "calibration_error",
     "features",
     "unseen",
     "features_learned",
@@ -189,6 +190,9 @@ class Counters:
         if rows:
             yield from _head("progressive_loss", "gauge", "Mean loss of rows before they were learned.")
             yield f'steepest_progressive_loss{{loss="{loss}"}} {_number(self.total("loss_sum") / rows)}'
+        if rows and loss == "log":
+            yield from _head("progressive_calibration_error", "gauge", "Calibration error before learning.")
+            yield f"steepest_progressive_calibration_error {_number(self.total('calibration_error'))}"
         yield from _head("unseen_feature_share", "gauge", "Share of features that training had not seen.")
         for source, features, unseen in (
             ("predict", "features", "unseen"),

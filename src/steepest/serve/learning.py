@@ -23,9 +23,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import orjson
 
+from steepest.data.chunk import Array
 from steepest.errors import DataError, ParameterError
+from steepest.metrics import ProbabilityMetrics
+from steepest.models.supervised import Classifier, Regressor
 from steepest.serve.answers import Refusal
 from steepest.serve.counters import Counters
 from steepest.serve.drift import Drift
@@ -107,7 +111,8 @@ class OnlineLearner:
         self.predictor: Predictor
         self.curve = Curve()
         self.loss_name = ""
-        self._drift = {name: Drift() for name in ("loss", "unseen_features_learned")}
+        self._drift = {name: Drift() for name in ("loss", "calibration", "unseen_features_learned")}
+        self._calibration = ProbabilityMetrics()
         self._label_drift: dict[Any, Drift] = {}
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self.n_waiting = 0
@@ -256,11 +261,27 @@ class OnlineLearner:
         if self.predictor.classes and not self.predictor.several:
             counters.learned(places.get(truth, -1) for truth in truths)
             self._watch_labels(truths)
+            if probabilities is not None:
+                self._watch_calibration(np.array([places.get(truth, -1) for truth in truths]), probabilities)
         if unseen is not None:
             counters.add("features_learned", unseen[0])
             counters.add("unseen_learned", unseen[1])
             if unseen[0] and self._drift["unseen_features_learned"].add(unseen[1] / unseen[0]):
                 counters.alarm("unseen_features_learned")
+
+    def _watch_calibration(self, true: Array, probabilities: Array) -> None:
+        """How far probabilities are from what then came: over all rows, and whether that has changed."""
+        known = true >= 0
+        true, probabilities = true[known], np.asarray(probabilities)[known]
+        if not len(true):
+            return
+        self._calibration.add(true, probabilities, np.ones(len(true)))
+        self._counters.set("calibration_error", self._calibration.result()["ece"])
+        best = probabilities.argmax(axis=1)
+        surprises = (1.0 + (best == true) - probabilities[np.arange(len(best)), best]) / 2  # 0.5 if calibrated
+        for surprise in surprises.tolist():
+            if self._drift["calibration"].add(surprise):
+                self._counters.alarm("calibration")
 
     def _watch_labels(self, truths: list[Any]) -> None:
         for label in self.predictor.classes[:WATCHED_LABELS]:
@@ -363,11 +384,15 @@ class OnlineLearner:
 def learn_rows(
     model: Any, X: Any, y: Any, lock: AbstractContextManager[Any], learned: Callable[[], None] = lambda: None
 ) -> None:
-    """`partial_fit` by slices of a fixed size: predictions never wait long, and a replay makes the same calls."""
+    """`partial_fit` by slices of a fixed size: predictions never wait long, and a replay makes the same calls.
+
+    Each slice is predicted before it is learned, which keeps probabilities and intervals calibrated.
+    """
+    options = {"calibrate": True} if isinstance(model, Classifier | Regressor) else {}
     for at in range(0, len(y), SLICE):
         with lock:
             try:
-                model.partial_fit(X[at : at + SLICE], y[at : at + SLICE])
+                model.partial_fit(X[at : at + SLICE], y[at : at + SLICE], **options)
             finally:
                 learned()
 

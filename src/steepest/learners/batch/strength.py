@@ -6,13 +6,16 @@ is like all of it: files in the order of time mislead by the latter, files sorte
 rows that is done for five parts in turn. The path ends when the loss has risen twice. Alpha counts for a mean over
 rows: what is best for a part of them is scaled to all of them by the numbers of rows.
 
+The scores of rows held back under the best strength are kept: they show how far the model can be trusted on rows that
+it has not learned.
+
 Invariant: what is chosen depends on the rows and their order only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,11 +44,26 @@ NewLearner = Callable[[ArraySource], LinearLearner]
 
 
 @dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Rows that were held back: raw scores, targets as given, weights."""
+
+    scores: Array
+    y: Array
+    weight: Array
+
+    @classmethod
+    def joined(cls, parts: Sequence[HeldBack]) -> HeldBack:
+        """All of them."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
 class Strength:
     """What was tried, and what was best."""
 
     alpha: float
     tried: tuple[tuple[float, float], ...]  # alpha for all rows, mean loss on rows held back
+    held: HeldBack | None  # under the best alpha, until the model has taken them in
 
     def sentence(self) -> str:
         """For `history_.events`."""
@@ -103,6 +121,7 @@ def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n
     n_rows = source.n_rows or 0
     sums = np.zeros(len(STRENGTHS))
     n_held, n_learned, tried = 0, 0, len(STRENGTHS)
+    folds: list[list[HeldBack]] = []
     numbers = np.arange(n_rows) if source.rows is None else source.rows
     y = None if source.block.y is None else source.block.y[numbers]
     for held in held_out_parts(n_rows, y):
@@ -111,7 +130,8 @@ def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n
         learn.n_rows, score.n_rows = len(learn.rows), len(score.rows)
         if not learn.n_rows or not score.n_rows:
             continue
-        losses = list(_path(learn, score, solver, new_learner, n_threads))
+        losses, held_back = zip(*_path(learn, score, solver, new_learner, n_threads), strict=True)
+        folds.append(list(held_back))
         tried = min(tried, len(losses))
         sums[: len(losses)] += np.array(losses) * score.n_rows
         n_held, n_learned = n_held + score.n_rows, max(n_learned, learn.n_rows)
@@ -123,7 +143,7 @@ def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n
     least = np.nanmin(np.where(np.isfinite(means), means, np.nan))
     best = int(np.flatnonzero(means <= least + LEAST_GAIN * abs(least))[0])
     pairs = zip((alpha * share for alpha in STRENGTHS), means.tolist(), strict=False)
-    return Strength(STRENGTHS[best] * share, tuple(pairs))
+    return Strength(STRENGTHS[best] * share, tuple(pairs), HeldBack.joined([fold[best] for fold in folds]))
 
 
 def _some_stretches(source: ArraySource) -> ArraySource:
@@ -141,8 +161,8 @@ def _some_stretches(source: ArraySource) -> ArraySource:
 
 def _path(
     learn: ArraySource, score: ArraySource, solver: str, new_learner: NewLearner, n_threads: int
-) -> Iterator[float]:
-    """Mean losses on the rows held back, from strong to weak."""
+) -> Iterator[tuple[float, HeldBack]]:
+    """Mean losses on the rows held back, and their scores, from strong to weak."""
     learner = new_learner(learn)
     learner.measure_sizes(learn)
     data = BatchData(learn, learner)
@@ -155,10 +175,19 @@ def _path(
         objective.warm = warm
         warm = solve(objective, solver)
         data.take_weights(warm)
-        losses, weights = zip(*(learner.losses(code(rows)) for rows in score), strict=True)
+        losses, weights, held = [], [], []
+        for rows in score:
+            coded = code(rows)
+            z = learner.scores(coded)
+            part, counted = learner.losses(coded, z)
+            losses.append(part)
+            weights.append(counted)
+            assert rows.y is not None
+            weight = np.ones(len(z)) if rows.weight is None else np.asarray(rows.visited(rows.weight), np.float64)
+            held.append(HeldBack(z, rows.visited(rows.y), weight))
         weight = np.concatenate(weights)
         loss = float((np.concatenate(losses) * weight).sum() / max(weight.sum(), 1e-300))
-        yield loss
+        yield loss, HeldBack.joined(held)
         rises = 0 if loss < best else rises + 1
         best = min(best, loss)
         if rises >= RISES:
