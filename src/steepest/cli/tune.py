@@ -146,7 +146,13 @@ def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
         del reading_flags["task"]
     given = {name: value for name, value in given.items() if value is not None or name not in UNSET}
     values = {**given, **reading_flags, **best}
-    words = ["steepest", "train", *options.data, "-m", options.model or "MODEL"]
+    words = [
+        "steepest",
+        "train",
+        *options.data,
+        "-m",
+        options.model or "MODEL",
+    ]
     for name, value in values.items():
         words += _flag(name, value)
     return shlex.join(words)
