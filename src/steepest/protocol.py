@@ -81,6 +81,33 @@ def tags(kind: str) -> Any:
     )
 
 
+def metadata_request(self: Any) -> Any:
+    """What scikit-learn may route to the methods of an estimator: weights of rows, and groups of rows to rank."""
+    known = getattr(self, "_metadata_request", None)
+    if known is not None:
+        return known
+    from sklearn.utils.metadata_routing import MetadataRequest
+
+    found = MetadataRequest(owner=self)
+    for method in ("fit", "partial_fit", "score"):
+        names = inspect.signature(getattr(self, method)).parameters if hasattr(self, method) else ()
+        for name in ("sample_weight", "groups"):
+            if name in names:
+                getattr(found, method).add_request(param=name, alias=None)
+    return found
+
+
+def set_request(self: Any, method: str, requests: dict[str, Any]) -> None:
+    """Notes what a method requests; scikit-learn's `clone` keeps it."""
+    found = metadata_request(self)
+    known = getattr(found, method).requests
+    for name, value in requests.items():
+        if name not in known:
+            raise TypeError(f"{method} of {type(self).__name__} takes no {name!r}; it may request {', '.join(known)}")
+        getattr(found, method).add_request(param=name, alias=value)
+    self._metadata_request = found
+
+
 def not_fitted(self: Any, way_out: str) -> Exception:
     """An error that callers from scikit-learn know, if it is installed."""
     message = f"This {type(self).__name__} is not fitted yet; {way_out}"

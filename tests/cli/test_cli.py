@@ -37,10 +37,21 @@ def run(*arguments, **more):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **more)
 
 
-def test_train_is_silent_for_scripts(files):
-    done = run("train", files / "train.svm", "-m", files / "silent.steepest")
+def test_quiet_training_is_silent(files):
+    done = run("train", files / "train.svm", "-m", files / "silent.steepest", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert st.load(files / "silent.steepest").n_features_in_ == 200
+
+
+def test_a_summary_follows_training(files):
+    done = run("train", files / "train.svm", "-m", files / "told.steepest", "--holdout", "0.2")
+    lines = dict(line.split(maxsplit=1) for line in done.stderr.splitlines())
+    assert done.stdout == ""
+    assert re.fullmatch(r"[\d,]+ learned, [\d,]+ held out", lines["rows"])
+    assert lines["classes"] == "2: -1, 1"
+    assert re.match(r"\w+: .+", lines["solver"])
+    assert "accuracy 0." in lines["held"]
+    assert f"told.steepest, {(files / 'told.steepest').stat().st_size:,} bytes" in lines["file"]
 
 
 def test_train_twice_gives_the_same_file(files, capsys):
@@ -270,9 +281,11 @@ def test_a_report_shows_losses_measures_and_weights(files, tmp_path, holdout):
     assert done.returncode == 0
     text = page.read_text()
     assert "Training of &lt;b&gt;" in text
-    assert ("accuracy" in text) == holdout
+    assert ("macro_f1" in text) == holdout
     assert ("--holdout 0.1" in text) != holdout
-    assert text.count("<polyline") == 2 + holdout
+    assert (
+        text.count("<polyline") == 2 + 6 * holdout
+    )  # losses; then one more, ROC, its chance, PR, reliability, its ideal
     assert "Heaviest for" in text
 
 
@@ -292,9 +305,9 @@ def test_a_report_that_cannot_be_written_is_told_before_training(files, tmp_path
 
 
 def test_help_tells_of_the_parameters_of_the_task():
-    classify, rate = (" ".join(run("train", *task, "--help").stdout.split()) for task in ([], ["--task", "rate"]))
-    assert "--alpha VALUE Strength of the penalty (default: auto)" in classify
-    assert "softmax, hashed: More than two classes" in classify
+    classify, rate = (" ".join(run("train", *task, "--help-all").stdout.split()) for task in ([], ["--task", "rate"]))
+    assert "--alpha NUMBER|auto strength of the penalty (default: auto)" in classify
+    assert "--multi-class {auto,ovr,softmax,hashed} more than two classes" in classify
     assert "--n-factors" in rate
     assert "--n-factors" not in classify
     assert "--multi-class" not in rate
@@ -338,11 +351,12 @@ def test_debug_shows_the_traceback():
     assert "Traceback" in done.stderr
 
 
-def test_a_person_sees_a_line_an_epoch(files):
+def test_a_person_sees_one_line_that_changes(files):
     import pty
 
     parent, child = pty.openpty()
     command = [sys.executable, "-m", "steepest", "train", str(files / "train.svm"), "-m", str(files / "tty")]
+    command += ["--solver", "sgd"]
     process = subprocess.Popen(command, stderr=child, stdout=subprocess.DEVNULL)
     os.close(child)
     seen = b""
@@ -355,7 +369,10 @@ def test_a_person_sees_a_line_an_epoch(files):
             break
         seen += piece
     assert process.wait() == 0
-    assert b"epoch 5, 2,500 rows, loss" in seen
+    drawn = [piece for piece in seen.split(b"\r\x1b[K") if piece.startswith(b"epoch ")]
+    assert drawn
+    assert all(b"\n" not in piece and re.match(rb"epoch \d of 5  loss ", piece) for piece in drawn)
+    assert b"0:00 left" in drawn[-1]
     assert b"non-zero weights" in seen
 
 
@@ -379,9 +396,8 @@ def test_probabilities_of_a_loss_without_them_are_refused_by_its_name(files, cap
 
 def test_help_of_train_says_that_linear_models_use_all_cores(capsys):
     for verb, task, default in (("train", "classify", "all"), ("train", "cluster", "1"), ("cv", "classify", "1")):
-        with pytest.raises(SystemExit):
-            main([verb, "--task", task, "--help"])
-        told = " ".join(capsys.readouterr().out.split()).partition("--jobs VALUE")[2]
+        assert main([verb, "--task", task, "--help"]) == 0
+        told = " ".join(capsys.readouterr().out.split()).partition("--jobs N")[2]
         assert re.search(r"\(default: (\w+)\)", told)[1] == default
 
 
@@ -448,8 +464,10 @@ def test_numbers_taken_for_classes_lead_to_regression(tmp_path, capsys):
     prices = [f"{text},{k + 0.5}" for k, text in enumerate(SENTENCES * 50)]
     (tmp_path / "rows.csv").write_text("\n".join(["words,price", *prices]))
     rows = ["train", tmp_path / "rows.csv", "-m", tmp_path / "m", "--text", "words", "--label", "price"]
-    assert "learn a regression (--task regress)" in told(capsys, *rows, status=2)
-    told(capsys, *rows, "--task", "regress")
+    assert main(list(map(str, rows))) == 0
+    assert "so a regression is learned (--task classify: classes)" in capsys.readouterr().err
+    assert isinstance(st.load(tmp_path / "m"), st.LinearRegressor)
+    assert "learn a regression (--task regress)" in told(capsys, *rows, "--task", "classify", status=2)
 
 
 def test_large_losses_of_folds_stay_apart(tmp_path, capsys):
@@ -464,13 +482,15 @@ def test_several_labels_are_predicted_by_name(tmp_path, capsys):
     marks = {"fine": "__label__good", "bad": "__label__bad", "day": "__label__time"}
     rows = [" ".join([*(marks[word] for word in text.split() if word in marks), text]) for text in SENTENCES]
     (tmp_path / "rows.txt").write_text("\n".join(rows))
-    told(capsys, "train", tmp_path / "rows.txt", "-m", tmp_path / "m", "--epochs", "20")
+    told(capsys, "train", tmp_path / "rows.txt", "-m", tmp_path / "m", "--epochs", "20", "--task", "classify")
     predicted = told(capsys, "predict", tmp_path / "m", tmp_path / "rows.txt", "--limit", "4")
     assert predicted.splitlines() == ["good\ttime", "bad\ttime", "good", "bad"]
     shares = told(capsys, "predict", tmp_path / "m", tmp_path / "rows.txt", "--limit", "4", "--proba")
     assert shares.splitlines()[0] == "bad\tgood\ttime"
     why = told(capsys, "explain", tmp_path / "m", "fine day", "--top", "1").splitlines()
-    assert [(line.split()[-1]) for line in why] == ["good:", "fine", "time:", "day"]
+    assert [line.split()[1] for line in why if line.startswith("for ") or line.endswith(("fine", "day"))] == [
+        *("good:", "fine", "time:", "day")
+    ]
     assert told(capsys, "explain", tmp_path / "m", "unheard of").count("for ") == 1
 
 

@@ -24,7 +24,9 @@ def test_columns_are_shown_after_training_and_by_inspect(table, tmp_path, capsys
     assert main(["train", table, "-m", model]) == 0
     shown = capsys.readouterr().err
     assert "steepest: column 'id' is different in almost every row, so it was left out" in shown
-    rows = {line.split()[0]: line for line in shown.splitlines() if not line.startswith("steepest")}
+    table, _, summary = shown.partition("\n\n")
+    assert "left out  id (is different in almost every row)" in summary
+    rows = {line.split()[0]: line for line in table.splitlines() if not line.startswith("steepest")}
     assert rows["column"].split() == ["column", "kind", "distinct", "missing", "example", "note"]
     assert rows["id"].split()[1] == "id"
     assert rows["price"].split()[1] == "number"

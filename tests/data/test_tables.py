@@ -360,8 +360,12 @@ def test_delimiters_headers_and_names(tmp_path):
     assert column(scan_csv(path, header=False, columns=["a", "b", "y"]), "a") == [1, 4]
     with pytest.raises(DataError, match="the first row has 3 values, but columns= names 2"):
         targets(scan_csv(path, header=False, columns=["a", "y"]))
-    with pytest.raises(ParameterError, match="pass header=False too"):
-        scan_csv(path, columns=["a"])
+    with pytest.raises(DataError, match="has none of the columns 'a'; if the file has no header, pass header=False"):
+        targets(scan_csv(path, columns=["a"]))
+    assert column(scan_csv(path, header=False, columns=["a", "b", "c", "y"], label="y", with_labels=False), "c") == [
+        3,
+        6,
+    ]
     with pytest.raises(DataError, match="has more than one column 'a'"):
         targets(scan_csv(write(tmp_path / "c.csv", b"a,a,y\n1,2,3\n")))
     with pytest.raises(ParameterError, match="delimiter"):

@@ -110,7 +110,7 @@ def test_the_command_line_tells_the_choice_as_an_event(tmp_path, capsys):
     first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert first["event"].startswith("solver='auto' chose 'newton_cg'")
     assert main(["train", str(data), "-m", str(tmp_path / "m")]) == 0
-    assert capsys.readouterr().err == ""  # nobody watches
+    assert "solver    newton_cg: " in capsys.readouterr().err
 
 
 # ------------------------------------------------------------------------------------------------------- stopping
@@ -159,7 +159,7 @@ def test_refit_and_a_validation_source_contradict_each_other(binary):
 def test_the_command_line_knows_refit(tmp_path):
     data = tmp_path / "d.svm"
     data.write_text("".join(f"{i % 2} {1 + i % 2}:1 3:{i % 7}\n" for i in range(60)))
-    assert main(["train", str(data), "-m", str(tmp_path / "m"), "--early-stopping-refit", "--quiet"]) == 0
+    assert main(["train", str(data), "-m", str(tmp_path / "m"), "--refit", "--quiet"]) == 0
     assert st.load(tmp_path / "m").early_stopping == st.EarlyStopping(refit=True)
 
 

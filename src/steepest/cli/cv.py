@@ -7,8 +7,9 @@ import json
 
 import steepest as st
 from steepest.cli.data import open_data, tell_skipped
-from steepest.cli.train import add_model_arguments, new_estimator, open_rows
+from steepest.cli.train import about_run, add_model_arguments, check_writable, choose_task, new_estimator, open_rows
 from steepest.data.folds import survey_rows
+from steepest.report.choosing import save_folds
 
 COMMON = (
     "folds",
@@ -43,7 +44,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--folds", type=int, default=5, metavar="N", help="how many parts (default: 5)")
     parser.add_argument("--groups", metavar="COLUMN", help="rows with one value there are never on both sides")
     parser.add_argument(
         "--stratified",
@@ -54,12 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics", metavar="NAMES", help="with commas between; default: loss, and accuracy, rmse or ndcg"
     )
+    parser.add_argument("--report", metavar="FILE.html", help="write a page: measures of every fold, with charts")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     add_model_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints a line a fold, the means and the standard deviations; --jobs folds at once."""
+    check_writable(options.report)
+    choose_task(options)
     estimator = new_estimator(options)
     source = open_rows(estimator, options)
     jobs, estimator.n_jobs = estimator.n_jobs, 1
@@ -74,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
         random_state=int(estimator.random_state or 0),
     )
     tell_skipped(source)
+    if options.report is not None:
+        save_folds(options.report, repr(estimator), result.folds, result.metrics, about_run(options))
     print(json.dumps(result.as_dict()) if options.json else result)
     return 0
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
+import json
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -11,9 +14,11 @@ import steepest as st
 from steepest.cli import flags
 from steepest.data.files.blocks import open_files
 from steepest.data.raw import is_raw, stored_encoder
-from steepest.data.scan import FORMATS, adapt_recipe, format_of, reader_options
+from steepest.data.readers.raw_arrays import RawArrays
+from steepest.data.scan import FORMATS, HEAD_BYTES, adapt_recipe, format_of, reader_options
 from steepest.data.source import Source
 from steepest.data.store.cache import CachedSource
+from steepest.parameters import did_you_mean
 
 KINDS = ("text", "categorical", "numeric")  # also flags of a hasher, and None if not given
 CSV = ("columns", "header", "delimiter", "newlines_in_values")
@@ -30,18 +35,25 @@ OTHER_OPTIONS = {
 ELSEWHERE = ("with_labels", "seed", "crosses")  # options of readers that the verbs set themselves
 
 
+FILES = "files, globs, or - for standard input"
+
+
 def add_data_arguments(
-    parser: argparse.ArgumentParser, *, labels: bool = True, flag: str | None = None, nargs: str = "+"
+    parser: argparse.ArgumentParser,
+    *,
+    labels: bool = True,
+    flag: str | None = None,
+    nargs: str = "+",
+    help: str = FILES,
 ) -> None:
     """DATA and how to read it; `labels` is false for a verb that has a flag --labels of its own.
 
     `flag` names a flag in front of the data where they may be left out.
     """
     if flag is None:
-        parser.add_argument("data", nargs="+", metavar="DATA", help="files, globs, or - for standard input")
+        parser.add_argument("data", nargs="+", metavar="DATA", help=help)
     else:
-        help = "rows: files, globs, or - for standard input"
-        parser.add_argument(flag, dest="data", nargs=nargs, metavar="DATA", help=help)
+        parser.add_argument(flag, dest="data", nargs=nargs, metavar="DATA", help=f"rows: {FILES}")
     reading = parser.add_argument_group("reading data")
     help = "default: auto, by the name or the first lines"
     reading.add_argument("--format", default="auto", metavar="{auto," + ",".join(FORMATS) + "}", help=help)
@@ -132,6 +144,80 @@ def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None,
     if options.cache is not None:
         source = open_cache(source, options.cache)
     return source if options.limit is None else source.limit(options.limit)
+
+
+def open_for(model: Any, options: argparse.Namespace, **extra: Any) -> Source:
+    """The rows that a fitted model is to read: files, standard input, or one row written in the command itself."""
+    if len(options.data) == 1 and (row := written_row(options.data[0])) is not None:
+        return rows_from(model, row)
+    name = _only_text(model)
+    if name is not None and options.format == "auto" and len(options.data) == 1:
+        files = open_files(options.data[0])
+        if files[0].once and _is_plain_text(files[0].head(HEAD_BYTES), model.recipe_):
+            return st.scan(files, format="txt", style="plain", with_labels=False)
+        options = argparse.Namespace(**{**vars(options), "data": files})
+    return open_data(options, model.recipe_, **extra)
+
+
+def written_row(text: str) -> str | dict[str, Any] | None:
+    """A row instead of a file: a text of several words, or a JSON object; None for the name of a file."""
+    is_object = text.lstrip().startswith("{")
+    if text == "-" or os.path.exists(text) or not (is_object or len(text.split()) > 1):
+        return None
+    return json_row(text) if is_object else text
+
+
+def json_row(text: str) -> dict[str, Any]:
+    """A row from a JSON object."""
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise st.DataError(f"{text[:60]!r} is not a JSON object ({error}); quote it for the shell") from None
+    if not isinstance(row, dict):
+        raise st.DataError(f"{text[:60]!r} is not a JSON object; give one, such as '{{\"column\": 1}}'")
+    return row
+
+
+def rows_from(model: Any, row: str | dict[str, Any]) -> Source:
+    """One row that is written out, as the model reads it."""
+    hasher = getattr(model, "hasher_", None)
+    if hasher is None:
+        if isinstance(row, dict):
+            raise st.DataError(
+                f"this {type(model).__name__} was trained on numbered features; give a row as its file has it"
+            )
+        recipe = {**model.recipe_, "with_labels": False}
+        return st.scan(io.StringIO(row + "\n"), **recipe)
+    if isinstance(row, str) and _only_text(model) is None:
+        names = [column.origin for column in hasher.used_columns]
+        example = json.dumps(dict.fromkeys(names[:3], "..."))
+        raise st.DataError(f"the model reads the columns {', '.join(names[:20])}; write the row as JSON: '{example}'")
+    if isinstance(row, dict):
+        known = {column.origin for column in hasher.columns_}
+        for name in row:
+            if name not in known and name != model.recipe_.get("label"):
+                near = did_you_mean(name, known)
+                raise st.DataError(
+                    f"the model has no column {name!r}; {near}its columns are {', '.join(sorted(known))}"
+                )
+    return RawArrays([row])
+
+
+def _only_text(model: Any) -> str | None:
+    """The column of a model that reads one text and nothing else."""
+    columns = getattr(getattr(model, "hasher_", None), "columns_", ())
+    return columns[0].name if len(columns) == 1 and columns[0].kind == "text" else None
+
+
+def _is_plain_text(head: bytes, recipe: dict[str, Any]) -> bool:
+    """Whether lines are texts as they are, where a table was learned: neither JSON nor the header or columns of it."""
+    if not head or head.lstrip()[:1] == b"{" or "delimiter" not in recipe:
+        return False
+    first = head.lstrip(b"\r\n").split(b"\n", 1)[0].decode("utf-8", "replace").strip().split(recipe["delimiter"])
+    known = recipe.get("columns") or []
+    if recipe.get("header", True):
+        return not {name.strip('" ') for name in first} & set(known)
+    return len(first) not in (len(known), len(known) - 1) or len(first) == 1
 
 
 def hasher_options(options: argparse.Namespace) -> dict[str, Any]:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
+from pathlib import Path
 from typing import Any
 
 import steepest as st
 from steepest.cli.data import add_data_arguments, open_data, tell_skipped
+from steepest.cli.inspect import describe_model
+from steepest.cli.train import about_run, check_writable
+from steepest.report.training import MOST_IN_MATRIX, save_evaluation
+
+CORNER = "true \\ predicted"
+MOST_SHOWN = 12  # classes of a confusion matrix in a terminal
 
 COMMON = ("format", "label", "on_bad_line", "limit", "header", "weight", "json", "report", "k", "jobs")
 EXAMPLES = (
@@ -22,18 +30,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL")
     add_data_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--k", type=int, metavar="N", help="length of ranked lists that are measured; default: 10")
-    parser.add_argument("--jobs", type=int, default=1, help="threads")
+    parser.add_argument("--report", metavar="FILE.html", help="write a page: measures, curves, heaviest weights")
+    parser.add_argument("--k", type=int, metavar="N", help="length of ranked lists that are measured (default: 10)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="threads (default: 1)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the measures."""
+    if options.report is not None:
+        check_writable(options.report)
     model = st.load(options.model)
     model.n_jobs = options.jobs
     clusters = isinstance(model, st.KMeans)
     source = open_data(options, model.recipe_, **({"with_labels": False} if clusters and not options.weight else {}))
     result = _measured(model, source, options.k)
     tell_skipped(source)
+    if options.report is not None:
+        facts = describe_model(model, options.model, 20)
+        save_evaluation(options.report, Path(options.model).name, facts, result, about_run(options))
+    curves = result.pop("curves", {})
+    if "confusion" in curves and len(curves["confusion"]["classes"]) <= MOST_IN_MATRIX:
+        result["confusion"] = curves["confusion"]
     print(json.dumps(result) if options.json else as_text(result))
     return 0
 
@@ -41,7 +58,8 @@ def run(options: argparse.Namespace) -> int:
 def _measured(model: Any, source: st.Source, k: int | None) -> dict[str, Any]:
     """What the model measures; lists of k are ranked by rankers and factor models only."""
     if k is None:
-        return dict(model.evaluate_stream(source))
+        curves = {"curves": True} if "curves" in inspect.signature(model.evaluate_stream).parameters else {}
+        return dict(model.evaluate_stream(source, **curves))
     if not isinstance(model, st.LinearRanker | st.MatrixFactorization):
         raise st.ParameterError(
             f"--k {k} is the length of ranked lists, and {type(model).__name__} ranks none; omit it"
@@ -51,10 +69,10 @@ def _measured(model: Any, source: st.Source, k: int | None) -> dict[str, Any]:
 
 def as_text(result: dict[str, Any]) -> str:
     """Aligned lines for a person; a table of classes if they are few."""
-    lines = []
-    for name, value in result.items():
-        if name != "classes":
-            lines.append(f"{name:<16}{value:>14,.5f}" if isinstance(value, float) else f"{name:<16}{value:>14,}")
+    plain = {name: value for name, value in result.items() if name not in ("classes", "confusion")}
+    shown = {name: _number(value) for name, value in plain.items()}
+    width = max((len(text) for text in shown.values()), default=0)
+    lines = [f"{name:<16}{text:>{max(width, 14)}}" for name, text in shown.items()]
     classes = result.get("classes", [])
     if classes:
         lines.append("")
@@ -64,4 +82,24 @@ def as_text(result: dict[str, Any]) -> str:
         lines.append(f"{row['class']!s:<24}{row['rows']:>10,.0f}{precision:>12}{recall:>10}")
     if len(classes) > 50:
         lines.append(f"... and {len(classes) - 50} more classes (all with --json)")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_matrix(result.get("confusion"))])
+
+
+def _number(value: Any) -> str:
+    """Five decimals where they say something, and none behind large numbers."""
+    if not isinstance(value, float):
+        return f"{value:,}"
+    return f"{value:,.5f}" if abs(value) < 1000 else f"{value:,.1f}"
+
+
+def _matrix(confusion: dict[str, Any] | None) -> list[str]:
+    """The confusion matrix of a few classes: true ones down, predicted ones across."""
+    if confusion is None or not 1 < len(confusion["classes"]) <= MOST_SHOWN:
+        return []
+    names = [str(name)[:12] for name in confusion["classes"]]
+    cells = [[f"{n:,.0f}" for n in row] for row in confusion["rows"]]
+    width = max(6, *(len(text) for row in (names, *cells) for text in row)) + 2
+    lines = ["", f"{CORNER:<24}" + "".join(f"{name:>{width}}" for name in names)]
+    return lines + [
+        f"{name:<24}" + "".join(f"{n:>{width}}" for n in row) for name, row in zip(names, cells, strict=True)
+    ]

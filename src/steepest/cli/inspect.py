@@ -121,7 +121,7 @@ def _heaviest(model: Any, top: int, column: str | None) -> tuple[dict[Any, Any],
     found = model.top_features(many), model.top_features(many, against=True) if both and not two else {}
     if column is None:
         return found
-    marks = tuple(column + mark for mark in ("=", "~", "#")) + (f"#{column}=", f"#{column}~")
+    marks = (f"{column}=", f"{column}~", f"{column}#", f"#{column}=", f"#{column}~")
     heavy, light = ({k: [p for p in v if _is_of(p[0], column, marks)][:top] for k, v in part.items()} for part in found)
     return heavy, light
 

@@ -1,4 +1,4 @@
-"""steepest predict MODEL DATA: one prediction a line."""
+"""steepest predict MODEL DATA: one prediction per line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import steepest as st
 from steepest import atomic
-from steepest.cli.data import add_data_arguments, open_data, tell_skipped
+from steepest.cli.data import add_data_arguments, open_for, tell_skipped
 from steepest.data.chunk import Array
 
 COMMON = ("format", "label", "on_bad_line", "limit", "header", "proba", "output", "jobs")
@@ -25,10 +25,10 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     parser.add_argument("model", metavar="MODEL")
-    add_data_arguments(parser)
+    add_data_arguments(parser, help='files, globs, - for standard input, or one row: "some text", {"column": 1}')
     parser.add_argument("--proba", action="store_true", help="a column of probability for each class, with a header")
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
-    parser.add_argument("--jobs", type=int, default=1, help="threads")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="threads (default: 1)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         loss = f" with loss {model.loss!r}" if hasattr(model, "loss") else ""
         known = f"{options.model} is a {type(model).__name__}{loss}"
         raise st.ParameterError(f"--proba needs a classifier with loss 'log' or 'squared_hinge', and {known}")
-    source = open_data(options, model.recipe_, with_labels=False)
+    source = open_for(model, options, with_labels=False)
     with open_output(options.output) as out:
         if options.proba:
             print("\t".join(map(str, model.classes_)), file=out)

@@ -8,7 +8,8 @@ import sys
 
 import steepest as st
 from steepest.cli.data import open_data, tell_skipped
-from steepest.cli.train import add_model_arguments, check_writable, new_estimator, open_rows
+from steepest.cli.train import about_run, add_model_arguments, check_writable, choose_task, new_estimator, open_rows
+from steepest.report.choosing import save_race
 from steepest.report.picture import check_picture
 from steepest.select.race import Point
 
@@ -50,11 +51,14 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     parser.add_argument("--solvers", metavar="NAMES", help="with commas between; default: all that can take part")
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each solver; default: 10")
-    parser.add_argument("--test", type=float, default=0.2, metavar="SHARE", help="share of rows to measure on")
+    help = "time for each solver (default: 10)"
+    parser.add_argument("--seconds", type=float, default=10.0, metavar="SECONDS", help=help)
+    help = "share of rows to measure on (default: 0.2)"
+    parser.add_argument("--test", type=float, default=0.2, metavar="SHARE", help=help)
     parser.add_argument("--test-data", metavar="FILE", help="other rows to measure on")
     parser.add_argument("--png", metavar="FILE", help="draw the charts there (also .svg or .pdf)")
-    parser.add_argument("--html", metavar="FILE", help="write a page there that needs no other file")
+    help = "write a page there that needs no other file"
+    parser.add_argument("--report", "--html", metavar="FILE.html", help=help)
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_model_arguments(parser)
@@ -62,13 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the table."""
+    choose_task(options)
     if options.task not in RACED_TASKS:
         raise st.ParameterError(f"--task {options.task} has no solvers to race; choose one of {', '.join(RACED_TASKS)}")
     estimator = new_estimator(options)
     if options.png is not None:
         check_picture(options.png)
-    if options.html is not None:
-        check_writable(options.html)
+    check_writable(options.report)
     source, test = open_rows(estimator, options), options.test
     if options.test_data is not None:
         other = {"data": [options.test_data], "cache": None, "limit": None}
@@ -85,8 +89,16 @@ def run(options: argparse.Namespace) -> int:
     tell_skipped(source)
     if options.png is not None:
         result.plot(options.png)
-    if options.html is not None:
-        result.html(options.html)
+    if options.report is not None:
+        save_race(
+            options.report,
+            result.title,
+            result.remarks(),
+            result.header,
+            result.rows(),
+            result.charts(),
+            about_run(options),
+        )
     print(json.dumps(result.as_dict()) if options.json else result)
     return 0
 

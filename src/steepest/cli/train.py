@@ -203,23 +203,23 @@ def choose_task(options: argparse.Namespace) -> None:
     if options.task != "auto":
         return
     options.task = "classify"
-    why = ""
-    if options.data != ["-"] and vars(options).get("spark") is None:
-        why = _other_task(options)
-    if why and not options.quiet and not options.json:
+    why = "" if vars(options).get("spark") is not None else _other_task(options)
+    if why and not vars(options).get("quiet") and not options.json:
         print(f"steepest: {why}", file=sys.stderr)
 
 
 def _other_task(options: argparse.Namespace) -> str:
     """Sets the task that the first rows show, if it is not to classify; returns why."""
     files = open_files(options.data[0] if len(options.data) == 1 else options.data)
+    if files[0].once:  # a pipe comes by only once
+        return ""
     if format_of(files[0], options.format) == "txt" and files[0].head(len(PREFIX)) == PREFIX:
         if flags.foreign_arguments(options, st.TextClassifier, [st.LinearClassifier, st.Hasher]):
             return ""
         options.task = "text"
         return "the lines start with __label__, so a text classifier is trained (--task classify: a linear one)"
     source = open_data(options)
-    if files[0].once or not is_raw(source) or (sample := sample_columns(source)) is None or sample[1] is None:
+    if not is_raw(source) or (sample := sample_columns(source)) is None or sample[1] is None:
         return ""
     y = sample[1]
     if y.dtype.kind != "f" or y.ndim != 1 or not len(y):

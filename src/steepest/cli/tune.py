@@ -14,8 +14,17 @@ from typing import Any
 import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import RATINGS, READING, tell_skipped
-from steepest.cli.train import add_model_arguments, check_writable, estimator_of, new_estimator, open_rows
+from steepest.cli.train import (
+    about_run,
+    add_model_arguments,
+    check_writable,
+    choose_task,
+    estimator_of,
+    new_estimator,
+    open_rows,
+)
 from steepest.data.raw import is_raw
+from steepest.report.choosing import save_trials
 from steepest.select.tune import DEFAULT_TRIALS, Trial, default_space, shown
 
 TUNED_TASKS = ("classify", "regress", "rank")
@@ -58,10 +67,14 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     parser.add_argument("-m", "--model", help="where the best model is saved")
-    parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="default: 60")
-    parser.add_argument("--trials", type=int, default=DEFAULT_TRIALS, help=f"default: {DEFAULT_TRIALS}")
-    parser.add_argument("--holdout", type=float, default=0.2, metavar="SHARE", help="share of rows to measure on")
-    parser.add_argument("--metric", default="auto", help="loss, accuracy, rmse, ndcg or map")
+    parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="how long at most (default: 60)")
+    help = f"settings that are tried (default: {DEFAULT_TRIALS})"
+    parser.add_argument("--trials", type=int, default=DEFAULT_TRIALS, metavar="N", help=help)
+    help = "share of rows to measure on (default: 0.2)"
+    parser.add_argument("--holdout", type=float, default=0.2, metavar="SHARE", help=help)
+    help = "what trials are compared by (default: auto)"
+    parser.add_argument("--metric", default="auto", metavar="{auto,loss,accuracy,rmse,ndcg,map}", help=help)
+    parser.add_argument("--report", metavar="FILE.html", help="write a page: all trials, with charts, and the best")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_model_arguments(parser)
@@ -69,6 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the table of trials and the best command."""
+    check_writable(options.report)
+    choose_task(options)
     if options.task not in TUNED_TASKS:
         raise st.ParameterError(f"--task {options.task} cannot be tuned; choose one of {', '.join(TUNED_TASKS)}")
     several = {name: value for name in SEVERAL if isinstance(value := vars(options).get(name), tuple)}
@@ -94,6 +109,8 @@ def run(options: argparse.Namespace) -> int:
         result.best_estimator.save(options.model)
     tell_skipped(source)
     command = best_command(options, result.best.changes)
+    if options.report is not None:
+        save_trials(options.report, result.as_dict(), command, about_run(options, result.seconds))
     if options.json:
         print(json.dumps({**result.as_dict(), "command": command}))
         return 0
@@ -129,7 +146,13 @@ def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
         del reading_flags["task"]
     given = {name: value for name, value in given.items() if value is not None or name not in UNSET}
     values = {**given, **reading_flags, **best}
-    words = ["steepest", "train", *options.data, "-m", options.model or "MODEL"]
+    words = [
+        "steepest",
+        "train",
+        *options.data,
+        "-m",
+        options.model or "MODEL",
+    ]
     for name, value in values.items():
         words += _flag(name, value)
     return shlex.join(words)

@@ -498,7 +498,7 @@ def _from_dense(X: Any) -> tuple[Array, Array, Array, int]:
         try:
             matrix = matrix.astype(np.float64)
         except (TypeError, ValueError) as error:
-            message = f"X holds a value that is not a number ({error}); encode or hash it first"
+            message = f"X holds a value that is not a number ({error}); encode it, or hash it with hasher=st.Hasher()"
             raise (NotANumberError if isinstance(error, TypeError) else DataError)(message) from None
     if matrix.ndim != 2:
         raise DataError(

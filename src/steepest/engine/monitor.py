@@ -10,16 +10,20 @@ from steepest.engine.loop import Monitor
 
 def describe(record: Record) -> str:
     """One epoch in a line."""
-    parts = [f"epoch {record['epoch']}", f"{record['rows']:,} rows", f"loss {record['loss']:.5f}"]
+    parts = [f"epoch {record['epoch']}", f"{record['rows']:,} rows", f"loss {_shown(record['loss'])}"]
     if "holdout_loss" in record:
-        parts.append(f"holdout {record['holdout_loss']:.5f}")
+        parts.append(f"holdout {_shown(record['holdout_loss'])}")
     parts += [
-        f"objective {record['objective']:.5f}",
+        f"objective {_shown(record['objective'])}",
         f"step {record['eta']:.3g}",
         f"{record['nonzeros']:,} non-zeros",
         f"{record['rows_per_second']:,.0f} rows/s",
     ]
     return ", ".join(parts)
+
+
+def _shown(value: float) -> str:
+    return f"{value:.5f}" if abs(value) < 1e5 else f"{value:.6g}"
 
 
 class PrintMonitor(Monitor):

@@ -21,9 +21,10 @@ import numpy as np
 
 from steepest import model_file, protocol, registry
 from steepest.data.chunk import Array, Chunk
-from steepest.data.raw import cache_of, encoded, is_raw, sample_columns, stored_encoder, taken_rows
+from steepest.data.raw import cache_of, encoded, is_raw, joined_rows, sample_columns, stored_encoder, taken_rows
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.data.store.row_store import store_rows
+from steepest.data.tables.columns import as_arrow, is_raw_rows
 from steepest.engine.checkpoint import EVERY, Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Epochs, Executor, Monitor, train
@@ -139,6 +140,32 @@ class Model:
     def __sklearn_tags__(self) -> Any:
         return protocol.tags(self.kind)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the parameters and, of a fitted model, losses and heaviest weights."""
+        html: str = importlib.import_module("steepest.report.notebook").estimator_html(self)
+        return html
+
+    # scikit-learn's routing of metadata: which of `sample_weight` and `groups` a search or a pipeline passes on.
+
+    def get_metadata_routing(self) -> Any:
+        """The requests of this estimator, as scikit-learn reads them."""
+        return protocol.metadata_request(self)
+
+    def set_fit_request(self, **requests: bool | str | None) -> Self:
+        """Requests that `fit` gets `sample_weight` from a meta-estimator of scikit-learn."""
+        protocol.set_request(self, "fit", requests)
+        return self
+
+    def set_partial_fit_request(self, **requests: bool | str | None) -> Self:
+        """The same for `partial_fit`."""
+        protocol.set_request(self, "partial_fit", requests)
+        return self
+
+    def set_score_request(self, **requests: bool | str | None) -> Self:
+        """The same for `score`."""
+        protocol.set_request(self, "score", requests)
+        return self
+
     def __sklearn_is_fitted__(self) -> bool:
         return "learner_" in self.__dict__
 
@@ -188,15 +215,17 @@ class Model:
     # -------------------------------------------------------------------------------------------------- learning
 
     @_alone
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, monitor: Monitor | None = None) -> Self:
         """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
 
-        With a hasher, X may be raw: texts, dicts, a DataFrame or an Arrow table.
+        X may also be raw: texts, dicts, or a table (pandas, polars, Arrow, a dataset of Hugging Face) with columns that
+        are not numbers. Then it is hashed by `hasher`, or by a plain one if there is none. `monitor` follows the fit.
         """
         vars(self).pop("hasher_", None)
+        X = in_memory(X)
         self._plan_for_arrays(X, y)
         source, validation = self._sources_of(X, y, sample_weight)
-        self._fit(source, validation)
+        self._fit(source, validation, None if monitor is None else Run(monitor))
         hasher = getattr(self, "hasher_", None)
         if hasher is not None and validation is None and hasattr(self.learner_, "heaviness"):
             hasher.name_heaviest(X, source.block, self.learner_.heaviness)
@@ -459,7 +488,10 @@ class Model:
 
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory, hashed if they are raw."""
-        if self.hasher is not None:
+        X = in_memory(X)
+        takes_hasher = "hasher" in protocol.parameter_names(type(self))
+        raw = self.hasher is not None or (takes_hasher and is_raw_rows(X))
+        if raw or (takes_hasher and getattr(self, "hasher_", None) is not None):
             hasher = self.own_hasher()
             if not hasattr(hasher, "columns_"):
                 hasher.survey(X, None if y is None else np.asarray(y))
@@ -532,7 +564,7 @@ class Model:
             self.hasher_ = stored
 
     def _note_names(self, X: Any) -> None:
-        names = getattr(X, "columns", None)
+        names = getattr(X, "column_names", None) or getattr(X, "columns", None)  # Arrow has the first one
         if names is not None and all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(list(names), dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -541,6 +573,7 @@ class Model:
     def _chunk(self, X: Any) -> Chunk:
         """Rows to predict for."""
         self._check_fitted()
+        X = in_memory(X)
         if getattr(self, "hasher_", None) is not None:
             chunk: Chunk = self.hasher_.to_chunk(X)
             return chunk
@@ -749,6 +782,24 @@ def threads(n_jobs: int | None) -> int:
 def target_names(source: Source) -> list[Any] | None:
     """What the columns of a multi-label target stand for, where the source knows."""
     return None if source.label_names is None else [str(name) for name in source.label_names]
+
+
+def in_memory(X: Any) -> Any:
+    """X itself; what an iterator gives, or a table of another library, as a list or an Arrow table."""
+    if isinstance(X, Iterator):
+        parts = list(X)
+        return joined_rows([in_memory(part) for part in parts]) if parts and _is_batch(parts[0]) else parts
+    if isinstance(X, list | np.ndarray) or hasattr(X, "iloc") or hasattr(X, "tocsr"):
+        return X
+    table = as_arrow(X)
+    return X if table is None else table
+
+
+def _is_batch(part: Any) -> bool:
+    """Whether what an iterator gives is several rows at a time."""
+    if isinstance(part, list):
+        return bool(part) and isinstance(part[0], str | bytes | dict | list)
+    return hasattr(part, "iloc") or hasattr(part, "schema") or (isinstance(part, np.ndarray) and part.ndim == 2)
 
 
 def _share_a_cache(a: Source, b: Source) -> bool:

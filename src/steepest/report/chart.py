@@ -32,6 +32,7 @@ class Chart:
     log_x: bool = True
     log_y: bool = True
     floor: float | None = None  # smaller values are drawn there: zero has no logarithm
+    joined: bool = True  # whether a line joins the points
     ceiling: float = math.inf  # larger values are not drawn, so that the others can be distinguished
 
     def points(self, line: Line) -> list[tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: sections of tables, sentences and charts as SVG, without scripts or other files.
+"""One HTML page that needs nothing else: sections of tables, sentences and charts as SVG, no scripts, no other files.
 
 Light or dark as the reader's system is, and as narrow as a phone: charts shrink, and wide tables scroll by themselves.
 """
@@ -23,8 +23,8 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --soft: #9aa4af; --page: #0d1117; --card: #161b22;
   --line: #30363d; --good: #56b4e9; --bad: #f0883e; --shade: 86, 180, 233 } }
 * { box-sizing: border-box }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 78em; padding: 1.5em 1em 4em; color: var(--text);
-  background: var(--page) }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 78em; padding: 1.5em 1em 4em;
+  color: var(--text); background: var(--page) }
 h1 { font-size: 1.6em; margin: 0 0 .3em; overflow-wrap: anywhere } h2 { font-size: 1.15em; margin: 2em 0 .6em }
 p { margin: .4em 0; overflow-wrap: anywhere }
 section > div.parts { display: flex; flex-wrap: wrap; gap: 1em; align-items: flex-start }
@@ -34,15 +34,19 @@ figure { flex: 1 1 26em; max-width: 40em } .table { overflow-x: auto }
 svg.chart { width: 100%; height: auto; display: block; fill: var(--text) } svg .grid { stroke: var(--line) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 caption { text-align: left; font-weight: 600; padding-bottom: .4em }
-td, th { padding: .2em .7em; text-align: right; white-space: nowrap } td:first-child, th:first-child { text-align: left }
+td, th { padding: .2em .7em; text-align: right; white-space: nowrap }
+td:first-child, th:first-child { text-align: left }
 td.words { text-align: left; white-space: normal; min-width: 12em } th { color: var(--soft); font-weight: 600 }
 tr + tr td { border-top: 1px solid var(--line) }
-.facts { display: flex; flex-wrap: wrap; gap: .8em } .facts div { background: var(--card); border: 1px solid var(--line);
-  border-radius: 8px; padding: .5em .9em } .facts b { display: block; font-size: 1.25em } .facts span { color: var(--soft) }
+.facts { display: flex; flex-wrap: wrap; gap: .8em }
+.facts div { background: var(--card); border: 1px solid var(--line);
+  border-radius: 8px; padding: .5em .9em }
+.facts b { display: block; font-size: 1.25em } .facts span { color: var(--soft) }
 .legend span { margin-right: 1.2em; white-space: nowrap } pre { background: var(--card); border: 1px solid var(--line);
-  border-radius: 8px; padding: .7em; overflow-x: auto } .soft { color: var(--soft) }
-.bar { display: inline-block; height: .7em; border-radius: 2px; background: var(--good) } .bar.low { background: var(--bad) }
-td.bars { text-align: left; min-width: 9em }
+  border-radius: 8px; padding: .7em; white-space: pre-wrap; overflow-wrap: anywhere } .soft { color: var(--soft) }
+.bar { display: inline-block; height: .7em; border-radius: 2px; background: var(--good) }
+.bar.low { background: var(--bad) }
+td.bars { text-align: left; min-width: 5em } td.name { white-space: normal; overflow-wrap: anywhere; min-width: 9em }
 """
 
 
@@ -172,10 +176,10 @@ def _bars(bars: Bars) -> str:
     largest = max((abs(value) for _, value in bars.pairs), default=0.0) or 1.0
     rows = []
     for name, value in bars.pairs:
-        width = f"{9 * abs(value) / largest:.2f}em"
+        width = f"{5 * abs(value) / largest:.2f}em"
         bar = f'<span class="bar{" low" if value < 0 else ""}" style="width: {width}"></span>'
         shown = f"{value:+,.4f}" if abs(value) < 1000 else f"{value:+,.0f}"
-        rows.append(f"<tr><td>{escape(name)}</td><td>{shown}</td><td class=bars>{bar}</td></tr>")
+        rows.append(f"<tr><td class=name>{escape(name)}</td><td>{shown}</td><td class=bars>{bar}</td></tr>")
     return f"<div class=table><table><caption>{escape(bars.title)}</caption>{''.join(rows)}</table></div>"
 
 
@@ -223,9 +227,10 @@ def as_svg(chart: Chart, names: Sequence[str] | None = None) -> str:
         colour, dashes, _ = style(list(names).index(name))
         path = " ".join(f"{xs.place(x):.1f},{ys.place(y):.1f}" for x, y in pairs)
         stroke = f'stroke="{_colour(colour)}" stroke-width="2" stroke-dasharray="{_dashes(dashes)}"'
-        parts.append(f'<polyline points="{path}" fill="none" {stroke}><title>{escape(name)}</title></polyline>')
+        if chart.joined:
+            parts.append(f'<polyline points="{path}" fill="none" {stroke}><title>{escape(name)}</title></polyline>')
         fill = f'r="3" fill="{_colour(colour)}"'
-        dots = pairs if len(pairs) < 40 else ()
+        dots = pairs if len(pairs) < 40 or not chart.joined else ()
         parts += [f'<circle cx="{xs.place(x):.1f}" cy="{ys.place(y):.1f}" {fill}/>' for x, y in dots]
     return "".join(parts) + "</svg>"
 

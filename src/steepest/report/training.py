@@ -93,7 +93,7 @@ def _plain(title: str, x: str, y: str, lines: Sequence[Line]) -> Chart:
 
 def _large(measures: Mapping[str, Any]) -> dict[str, str]:
     known = [name for name in LARGE if isinstance(measures.get(name), float)][:FEW]
-    rows = {"rows": f"{measures['rows']:,}"} if isinstance(measures.get("rows"), int) else {}
+    rows = {"rows measured": f"{measures['rows']:,}"} if isinstance(measures.get("rows"), int) else {}
     return {**rows, **{name: _number(measures[name]) for name in known}}
 
 

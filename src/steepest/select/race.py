@@ -144,9 +144,10 @@ class Race:
         lines = [self.title]
         for cells in (self.header, *self.rows()):
             lines.append(f"{cells[0]:<25}" + "".join(f"{cell:>13}" for cell in cells[1:]))
-        return "\n".join(lines + self._remarks())
+        return "\n".join(lines + self.remarks())
 
-    def _remarks(self) -> list[str]:
+    def remarks(self) -> list[str]:
+        """How near to the optimum the reference is for certain, and who took no part."""
         found = [] if self.optimum is None else [str(self.optimum)]
         return found + [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
 
@@ -196,7 +197,7 @@ class Race:
 
     def html(self, path: str | os.PathLike[str]) -> None:
         """Table and charts as one page that needs no other file."""
-        sentences = [self.title, *self._remarks()]
+        sentences = [self.title, *self.remarks()]
         save_page(path, "A race of solvers", sentences, [Table("", self.header, self.rows())], self.charts())
 
 

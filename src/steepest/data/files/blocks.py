@@ -256,7 +256,9 @@ def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
 
     Files that were opened before (to read the head of a pipe, say) are taken as they are.
     """
-    listed: list[Any] = [paths] if isinstance(paths, str | os.PathLike) or hasattr(paths, "read") else list(paths)
+    listed: list[Any] = (
+        [paths] if isinstance(paths, str | os.PathLike | TextFile) or hasattr(paths, "read") else list(paths)
+    )
     if listed and all(isinstance(item, TextFile) for item in listed):
         return listed
     found: list[tuple[str, Any]] = []

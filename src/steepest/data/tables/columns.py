@@ -63,15 +63,45 @@ def read_table(X: Any) -> Table:
         return _from_columns({str(name): _plain(column) for name, column in X.items()})
     if _is_arrow(X):
         return _from_arrow(X)
-    if hasattr(X, "columns") and hasattr(X, "iloc"):
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
         return _from_pandas(X)
-    if hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns"):
-        import pyarrow
-
-        return _from_arrow(pyarrow.table(X))
+    if (table := as_arrow(X)) is not None:
+        return _from_arrow(table)
     if isinstance(X, np.ndarray) or hasattr(X, "__array__"):
         return _from_array(X)
     return _from_list(list(X))
+
+
+def as_arrow(X: Any) -> Any:
+    """An Arrow table of a frame of another library: polars, eager or lazy, a dataset of Hugging Face, or whatever else
+    gives a stream of Arrow's C interface; None if X is none of these."""
+    if hasattr(X, "collect") and hasattr(X, "collect_schema"):  # a lazy frame of polars
+        X = X.collect()
+    if hasattr(X, "column_names") and hasattr(X, "with_format"):  # a dataset of Hugging Face
+        return X.with_format("arrow")[:]
+    is_column = hasattr(X, "dtype") or hasattr(X, "type")
+    if not hasattr(X, "__arrow_c_stream__") or is_column:
+        return None
+    import pyarrow
+
+    return pyarrow.table(X)
+
+
+def is_raw_rows(X: Any) -> bool:
+    """Whether X holds texts, dicts or a table with columns that are not numbers, so that only a hasher can take it."""
+    if type(X) is list:
+        return bool(X) and isinstance(X[0], str | bytes | dict)
+    if isinstance(X, np.ndarray):
+        return X.ndim == 1 and X.dtype.kind == "U"
+    if isinstance(X, Mapping):
+        return True
+    if hasattr(X, "iloc") and hasattr(X, "dtypes"):
+        kinds = np.atleast_1d(np.asarray(X.dtypes, object))
+        return any(getattr(kind, "kind", "O") not in "biuf" for kind in kinds)
+    if _is_arrow(X) or (X := as_arrow(X)) is not None:
+        types = getattr(getattr(X, "schema", None), "types", [])
+        return any(not arrow_arrays.is_number(str(kind)) for kind in types)
+    return False
 
 
 def _is_arrow(X: Any) -> bool:

@@ -1,0 +1,96 @@
+"""Pages on comparing: folds of a cross-validation, trials of a search, solvers of a race."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from steepest import atomic
+from steepest.report.chart import Chart, Line
+from steepest.report.page import Section, Table, page
+
+Path = str | os.PathLike[str]
+
+
+def save_folds(
+    path: Path, model: str, folds: Sequence[Mapping[str, Any]], metrics: Sequence[str], about: Mapping[str, str]
+) -> None:
+    """Every fold of a cross-validation."""
+    names = ("fold", "rows", *metrics, "seconds")
+    table = Table("", names, [[_cell(fold[name]) for name in names] for fold in folds])
+    numbers = [float(fold["fold"]) for fold in folds]
+    charts = [
+        Chart(name, "fold", name, [Line(name, numbers, [float(f[name]) for f in folds])], log_x=False, log_y=False)
+        for name in metrics
+    ]
+    means = {f"mean {name}": _cell(sum(float(f[name]) for f in folds) / len(folds)) for name in metrics}
+    sections = [Section("Folds", [table]), Section("By fold", charts)]
+    text = page("Cross-validation", {"folds": str(len(folds)), **means}, sections, about, [model])
+    atomic.write_text(path, text)
+
+
+def save_trials(path: Path, found: Mapping[str, Any], command: str, about: Mapping[str, str]) -> None:
+    """Every trial of a search, and the command that trains with the best parameters."""
+    trials: Sequence[Mapping[str, Any]] = found["trials"]
+    names = list(dict.fromkeys(name for trial in trials for name in trial["parameters"]))
+    rest = [n for n in dict.fromkeys(n for t in trials for n in t) if n not in ("trial", "rows", "parameters", "note")]
+    rows = [
+        [
+            _cell(trial["trial"]),
+            _cell(trial["rows"]),
+            *(_cell(trial["parameters"].get(name)) for name in names),
+            *(_cell(trial.get(name)) for name in rest),
+        ]
+        for trial in trials
+    ]
+    metric, charts = found["metric"], []
+    for name in names:
+        points = [(t["parameters"].get(name), t.get(metric), t["rows"]) for t in trials]
+        sizes = sorted({rows for _, _, rows in points})
+        lines = []
+        for size in sizes:
+            at = sorted((x, y) for x, y, n in points if n == size and _is_number(x) and _is_number(y))
+            if len({x for x, _ in at}) > 1:
+                lines.append(Line(f"{size:,} rows", [float(x) for x, _ in at], [float(y) for _, y in at]))
+        positive = all(x > 0 for line in lines for x in line.x)
+        if lines:
+            charts.append(Chart(f"{metric} by {name}", name, metric, lines, log_x=positive, log_y=False, joined=False))
+    best = found["best"]
+    facts = {name: _cell(value) for name, value in best.items() if name not in ("trial", "parameters")}
+    sections = [
+        Section("What helped", charts, "Each point is a trial; all other parameters differ, too."),
+        Section("Trials", [Table("", ("trial", "rows", *names, *rest), rows)]),
+    ]
+    sentences = [f"The best, number {best['trial']}: {command}", *found["notes"]]
+    text = page("Search of parameters", {"trials": str(len(trials)), **facts}, sections, about, sentences)
+    atomic.write_text(path, text)
+
+
+def save_race(
+    path: Path,
+    title: str,
+    remarks: Sequence[str],
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    charts: Sequence[Chart],
+    about: Mapping[str, str],
+) -> None:
+    """Solvers side by side."""
+    sections = [Section("Against the clock", charts), Section("Solvers", [Table("", header, rows)])]
+    quickest = {"quickest to 1 %": rows[0][0], "solvers": str(len(rows))} if rows else {}
+    atomic.write_text(path, page("A race of solvers", quickest, sections, about, [title, *remarks]))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    if isinstance(value, list | tuple):
+        return ",".join(map(_cell, value))
+    return (
+        "" if value is None else f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    )

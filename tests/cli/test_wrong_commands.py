@@ -1,0 +1,187 @@
+"""Wrong commands: each is answered by one sentence that holds the way out, with status 2, and never by a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from steepest.cli import main
+
+ROWS = "colour,size,label\n" + "red,1.5,yes\nblue,2.5,no\n" * 30
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wrong")
+    (folder / "rows.csv").write_text(ROWS)
+    (folder / "headerless.csv").write_text(ROWS.partition("\n")[2])
+    (folder / "texts.tsv").write_text("label\ttext\n" + "a\tfine day\nb\tbad day\n" * 30)
+    (folder / "empty.csv").write_text("")
+    (folder / "header.csv").write_text("colour,size,label\n")
+    (folder / "broken.csv").write_text(ROWS + "red\n")
+    (folder / "gap.csv").write_text(ROWS + "red,2.0,\n")
+    (folder / "one.csv").write_text("colour,label\n" + "red,yes\nblue,yes\n" * 9)
+    (folder / "picture").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\0")
+    (folder / "notes").write_text("just some words\nand no labels at all\n")
+    (folder / "rows.svm").write_text("1 1:1\n-1 2:1\n" * 30)
+    (folder / "bad.svm").write_text("1 1:1\nmaybe 2:1\n")
+    (folder / "cut.csv.gz").write_bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\x03abc")
+    for data, model in (("rows.csv", "rows.steepest"), ("texts.tsv", "texts.steepest"), ("rows.svm", "svm.steepest")):
+        assert main(["train", str(folder / data), "-m", str(folder / model), "--quiet"]) == 0
+    return folder
+
+
+WRONG = [
+    ("trian rows.csv -m m", "did you mean 'train'?"),
+    ("eval rows.steepest rows.csv", "did you mean 'evaluate'?"),
+    ("--speed", "name a verb first"),
+    ("train rows.csv", "train needs -m FILE"),
+    ("train -m m", "train needs DATA"),
+    ("train rows.csv -m m --lable label", "did you mean '--label'?"),
+    ("train rows.csv -m m --epoch 3", "did you mean '--epochs'?"),
+    ("train rows.csv -m m --task clasify", "did you mean 'classify'?"),
+    ("train rows.csv -m m --format cvs", "did you mean 'csv'?"),
+    ("train rows.csv -m m --loss hinje", "did you mean 'hinge'?"),
+    ("train rows.csv -m m --penalty l3", "choose one of none, l2, l1"),
+    ("train rows.csv -m m --label lable", "did you mean 'label'?"),
+    ("train rows.csv -m m --label colour --text szie", "did you mean 'size'?"),
+    ("train row.csv -m m", "did you mean 'rows.csv'?"),
+    ("train nowhere/rows.csv -m m", "there is no directory 'nowhere'"),
+    ("train *.xyz -m m", "check the pattern"),
+    ("train . -m m", "is a directory; name its files"),
+    ("train empty.csv -m m", "give a file with data"),
+    ("train header.csv -m m", "there is no row in it"),
+    ("train picture -m m", "--format"),
+    ("train notes -m m", "--format"),
+    ("train headerless.csv -m m", "give --no-header"),
+    ("train broken.csv -m m", "give --on-bad-line skip"),
+    ("train gap.csv -m m", "the label in column 'label' is missing"),
+    ("train one.csv -m m", "a classifier needs at least two classes"),
+    ("train bad.svm -m m", "the label 'maybe' is not a number"),
+    ("train cut.csv.gz -m m", "fetch or write the file again"),
+    ("train rows.csv -m nowhere/m", "make it first"),
+    ("train rows.csv -m .", "give the name of a file"),
+    ("train rows.csv -m m --report nowhere/page.html", "make it first"),
+    ("train rows.csv -m m --holdout 2", "must lie between 0 and 1"),
+    ("train rows.csv -m m --epochs many", "epochs='many' is not a number"),
+    ("train rows.csv -m m --char-ngrams 3", "write --char-ngrams 1,3 or --char-ngrams 3,3"),
+    ("train rows.csv -m m --resume", "--resume needs --checkpoint DIR"),
+    ("train rows.svm -m m --ngrams 2", "leave it out"),
+    ("predict rows.csv rows.csv", "not a steepest model"),
+    ("predict rows.steepset rows.csv", "did you mean 'rows.steepest'?"),
+    ("predict rows.steepest headerless.csv", "give --no-header"),
+    ("predict rows.steepest texts.tsv", "has none of the columns"),
+    ("predict rows.steepest 'red and large'", "write the row as JSON"),
+    ("predict rows.steepest '{\"color\": 1}'", "did you mean 'colour'?"),
+    ("predict rows.steepest '{colour: 1}'", "quote it for the shell"),
+    ("predict svm.steepest rows.csv", "line 1"),
+    ("evaluate rows.steepest rows.csv --k 5", "omit it"),
+    ("explain rows.steepest", "explain needs a row"),
+    ("explain rows.steepest rows.csv --number 999", "beyond its end"),
+    ("inspect rows.steepest --label maybe", "there are ['no', 'yes']"),
+    ("inspect rows.steepest --column color", "did you mean 'colour'?"),
+    ("recommend rows.steepest --user 1", "recommend needs a MatrixFactorization"),
+    ("completion powershell", "choose one of bash, zsh, fish"),
+    ("export rows.steepest --to java", "choose one of"),
+]
+
+
+@pytest.mark.parametrize(("command", "way_out"), WRONG, ids=[command for command, _ in WRONG])
+def test_a_wrong_command_is_answered_by_a_sentence_with_the_fix(command, way_out, place, monkeypatch, capsys):
+    import shlex
+
+    monkeypatch.chdir(place)
+    before = sorted(file.name for file in place.iterdir())
+    assert main(shlex.split(command)) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert way_out in told.err
+    assert told.err.startswith("steepest: ")
+    assert told.err.count("\n") == 1
+    assert sorted(file.name for file in place.iterdir()) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written_is_told_before_training(place, tmp_path, capsys):
+    tmp_path.chmod(0o500)
+    assert main(["train", str(place / "rows.csv"), "-m", str(tmp_path / "m")]) == 2
+    assert "permission" in capsys.readouterr().err.lower()
+
+
+@pytest.mark.parametrize("keep", [[], ["--on-interrupt", "save"]])
+def test_ctrl_c_says_what_was_saved(place, tmp_path, keep):
+    model = tmp_path / "m"
+    command = [sys.executable, "-m", "steepest", "train", place / "rows.svm", "-m", model]
+    command += ["--solver", "sgd", "--epochs", "100000000", "--json", *keep]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert said.splitlines()[-1].startswith("steepest: interrupted; ")
+    assert ("nothing was saved" in said) == (not keep)
+    assert model.exists() == bool(keep)
+
+
+def test_steepest_alone_and_help_show_the_verbs(capsys):
+    for arguments in ([], ["--help"], ["-h"]):
+        assert main(arguments) == 0
+        told = capsys.readouterr()
+        assert "train" in told.out
+        assert "completion" in told.out
+        assert told.err == ""
+    assert main(["help", "predict"]) == 0
+    assert capsys.readouterr().out.startswith("usage: steepest predict MODEL DATA [flags]")
+
+
+@pytest.mark.parametrize("verb", ["train", "predict", "evaluate", "cv", "tune", "race", "convert", "export"])
+def test_help_is_short_and_help_all_is_not(verb, capsys):
+    assert main([verb, "--help"]) == 0
+    short = capsys.readouterr().out
+    assert main([verb, "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    assert len(short.splitlines()) < 80
+    assert short.count("\n  steepest ") == 3  # examples
+    assert len(whole.splitlines()) > len(short.splitlines())
+    assert " VALUE" not in short
+    for odd in ("--parameter ", "--choice ", "--flat ", "--early-stopping-refit"):
+        assert odd not in whole
+
+
+def test_every_example_of_the_help_parses():
+    import shlex
+
+    from steepest.cli import EXAMPLES, VERBS, parser_of
+    from steepest.cli.parser import UsageError
+
+    examples = list(EXAMPLES)
+    for verb in VERBS:
+        examples += parser_of(verb, every_flag=False).examples
+    for example in examples:
+        words = shlex.split(example.split(" > ")[0].split(" | ")[-1])[1:]
+        try:
+            _, rest = parser_of(words[0], words[1:], every_flag=True).parse_known_args(words[1:])
+        except UsageError as error:
+            raise AssertionError(f"{example}: {error}") from None
+        assert rest == [], example
+
+
+def test_version_names_build_and_processor_path(capsys):
+    assert main(["--version"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("steepest ")
+    assert any(f"; {path} kernels;" in told for path in ("avx2", "baseline", "neon"))
+    assert "built by" in told
+
+
+def test_help_of_all_verbs_starts_without_numpy():
+    code = "import sys; from steepest.cli import main; main(['--help']); print('numpy' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "False\n"
