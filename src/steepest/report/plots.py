@@ -181,7 +181,8 @@ def race(result: Any) -> Any:
     --------
     >>> import numpy as np, steepest as st
     >>> X = np.random.default_rng(0).standard_normal((80, 4))
-    >>> found = st.race(st.LinearClassifier("log"), X, X[:, 0] > 0, solvers=["lbfgs"])
+    >>> y = X[:, 0] + X[:, 1] ** 2 > 1
+    >>> found = st.race(st.LinearClassifier("log", alpha=0.1), X, y, solvers=["lbfgs"])
     >>> st.plot.race(found).axes[0].get_xlabel()
     'seconds of training'
     """
