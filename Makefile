@@ -6,10 +6,10 @@ STUB := src/steepest/_native.pyi
 NATIVE := $(shell find native -name "*.h" -o -name "*.cpp")
 SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 
-.PHONY: demo test quick bench coverage sanitize tsan fuzz audit lint size format docs wheel clean
+.PHONY: demo test quick bench coverage sanitize tsan fuzz audit lint size format docs wheel notebooks clean
 
 demo: $(VENV)/.installed
-	$(BIN)/steepest demo
+	@$(BIN)/steepest demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist loadgroup
@@ -54,26 +54,30 @@ docs: $(VENV)/.docs
 
 wheel: $(BIN)/python
 	$(BIN)/python -m pip wheel --no-deps -w dist .
+	@echo "a wheel for this kind of machine is in dist/; pip install dist/steepest-*.whl needs no compiler"
+
+notebooks: $(VENV)/.installed
+	$(BIN)/python tools/notebooks.py build/notebooks
 
 clean:
 	rm -rf $(VENV) build dist site
 
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	@echo "making the environment $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
 
 # The package itself is built anew when a native file or the build changes.
 $(VENV)/.installed: $(SOURCES) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -e .
-	touch $@
+	@$(BIN)/python tools/install.py
+	@touch $@
 
 # The types of the native module as mypy sees them beside the sources; a wheel gets the same from CMake.
 $(STUB): $(VENV)/.lint
 	$(BIN)/python -m nanobind.stubgen -q -m steepest._native -o $@
 
 $(VENV)/.%: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet -e '.[$*]'
-	touch $@
+	@$(BIN)/python tools/install.py $*
+	@touch $@
 
 # The native module under a sanitizer (address also checks undefined behaviour), in an environment that borrows all other
 # packages from .venv, and the tests that reach native code, with both instruction sets. TESTS=tests/kernels runs a part.

@@ -67,3 +67,37 @@ def test_without_matplotlib_one_sentence_names_the_extra(monkeypatch):
 def test_the_module_does_not_import_matplotlib():
     check = "import sys, steepest as st; st.plot.losses, st.losses; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_the_history_is_drawn_over_whole_epochs(binary):
+    model = st.LinearClassifier("log", solver="sgd", epochs=4, random_state=0).fit(*binary)
+    axes = st.plot.history(model).axes[0]
+    np.testing.assert_allclose(lines(axes)["loss"][:, 1], model.history_.column("loss"))
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
+    with pytest.raises(st.ParameterError, match="none of speed; its records have epoch"):
+        st.plot.history(model, ["speed"])
+
+
+def test_a_path_and_a_race_are_drawn_as_they_are(binary):
+    found = st.regularization_path(st.LinearClassifier("log", penalty="l1"), *binary, n_alphas=3)
+    np.testing.assert_allclose(lines(st.plot.path(found).axes[1])["train"][:, 1], found.column("train_loss"))
+    raced = st.race(st.LinearClassifier("log"), *binary, solvers=["lbfgs", "sgd"])
+    for points in lines(st.plot.race(raced).axes[0]).values():
+        assert (np.diff(points[:, 0]) >= 0).all()  # never backwards in time
+
+
+def test_perfect_probabilities_are_on_the_diagonal():
+    rng = np.random.default_rng(0)
+    p = rng.random(20_000)
+    drawn = lines(st.plot.calibration(rng.random(20_000) < p, p).axes[0])["rows"]
+    np.testing.assert_allclose(drawn[:, 0], drawn[:, 1], atol=0.04)
+    with pytest.raises(st.ParameterError, match="y must be 0 or 1"):
+        st.plot.calibration([1, 2], [0.5, 0.5])
+
+
+def test_signs_keep_the_error_of_collisions_small():
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{j}" for j in rng.integers(0, 50_000, 300)) for _ in range(40)]
+    drawn = lines(st.plot.collisions(texts, bits=(10, 14)).axes[0])
+    assert drawn["random signs"][1, 1] < drawn["random signs"][0, 1] / 2
+    assert drawn["random signs"][0, 1] < drawn["no signs"][0, 1]

@@ -30,7 +30,17 @@ def check_picture(path: str | os.PathLike[str]) -> None:
 def save_picture(charts: Sequence[Chart], path: str | os.PathLike[str], *, one_legend: bool = True) -> None:
     """Draws the charts side by side, with one legend for all or one for each."""
     check_picture(path)
+    figure = draw(charts, one_legend=one_legend)
+    try:
+        figure.savefig(path, metadata={"Software": None} if str(path).lower().endswith(".png") else None)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror})") from None
+
+
+def draw(charts: Sequence[Chart], *, one_legend: bool = True) -> Any:
+    """A figure of matplotlib's with the charts side by side; whole numbers, as epochs are, get whole ticks."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(5.6 * len(charts), 4.4), dpi=110, layout="constrained")
     names: dict[str, int] = {}
@@ -57,13 +67,12 @@ def save_picture(charts: Sequence[Chart], path: str | os.PathLike[str], *, one_l
         axes.set_title(chart.title, fontsize=11)
         axes.set_xscale("log" if chart.log_x else "linear")
         axes.set_yscale("log" if chart.log_y else "linear")
+        if not chart.log_x and all(float(x).is_integer() for line in chart.lines for x in line.x):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
         if not one_legend and len(chart.lines) > 1:
             axes.legend(fontsize=8, frameon=False)
     if len(names) > 1:
         columns = min(len(names), 4 * len(charts))
         figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False)
-    try:
-        figure.savefig(path, metadata={"Software": None} if str(path).lower().endswith(".png") else None)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror})") from None
+    return figure

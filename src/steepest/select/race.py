@@ -68,6 +68,14 @@ class Racer:
     unit: str
     points: list[Point] = field(default_factory=list)
 
+    def times(self) -> list[float]:
+        """Seconds of each point, never more than those of a larger effort: each is a run of its own, timed apart."""
+        least, found = math.inf, []
+        for point in reversed(self.points):
+            least = min(least, point.seconds)
+            found.append(least)
+        return found[::-1]
+
     def seconds_to(self, objective: float) -> float | None:
         """Seconds of the quickest run that reached this objective."""
         return min((point.seconds for point in self.points if point.objective <= objective), default=None)
@@ -173,8 +181,8 @@ class Race:
 
     def charts(self) -> list[Chart]:
         """Gap and test error against seconds."""
-        gaps = [Line(r.name, [p.seconds for p in r.points], [self.gap(p) for p in r.points]) for r in self.racers]
-        errors = [Line(r.name, [p.seconds for p in r.points], [p.test_error for p in r.points]) for r in self.racers]
+        gaps = [Line(r.name, r.times(), [self.gap(p) for p in r.points]) for r in self.racers]
+        errors = [Line(r.name, r.times(), [p.test_error for p in r.points]) for r in self.racers]
         least = min((error for line in errors for error in line.y if math.isfinite(error)), default=1.0)
         name = "share of test rows that are wrong" if self.error_name == "error" else "test rmse"
         return [
