@@ -272,13 +272,9 @@ class Model:
         """
         vars(self).pop("hasher_", None)
         self._plan_for_stream(source)
-        return self._fit(
-            source,
-            validation,
-            Run(
-                monitor or self.monitor(), checkpoint, resume, checkpoint_every, choice("keep", keep, ("best", "last"))
-            ),
-        )
+        keep = choice("keep", keep, ("best", "last"))
+        run = Run(monitor or self.monitor(), checkpoint, resume, checkpoint_every, keep=keep)
+        return self._fit(source, validation, run)
 
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
         """THE way from an estimator to a fitted learner: rows are hashed, held out, ordered, stored and learned."""
