@@ -34,10 +34,10 @@ def test_the_two_samples_are_disjoint_and_have_their_sizes(rows):
     seen = []
 
     class Watched(st.LinearClassifier):
-        def _learn(self, settings, source, validation, run, seed, rounds=None):
+        def _learn(self, settings, source, validation, run, seed):
             ids = [np.concatenate([c.row_ids for c in s]) for s in (source, validation) if s is not None]
             seen.append(ids)
-            super()._learn(settings, source, validation, run, seed, rounds)
+            super()._learn(settings, source, validation, run, seed)
 
     for source, slack in ((st.from_arrays(X, y), 1), (stream(X, y), 150)):
         seen.clear()
