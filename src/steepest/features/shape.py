@@ -10,8 +10,8 @@ rank pairs alike). The best pairs are taken if the whole model with them is bett
 A number that stays the same over a long stretch of the file, and varies elsewhere, has changed its meaning there: bends
 or crosses would learn the stretch, so it stays a line. So does one that rises or falls along the whole file, such as a
 date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. Half of the rows held
-back are neighbours in stretches, half are scattered; what is taken must be better on both. Left out: texts, which have
-words enough, and models of many classes.
+back are neighbours in stretches, half are scattered; what is taken must not be worse on either. Left out: texts,
+which have words enough, and models of many classes.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ MOST_CLASSES = 12
 RIDGE = 5.0
 LEAST_GAIN = 1e-3  # of a pair, as a share of the loss
 LEAST_CERTAINTY = 2.5  # of a pair's gain, in standard errors; more where the best of many pairs would have it by chance
+TOLERATED = 0.01  # share of the loss by which rows in stretches, or scattered ones, may be worse where all are better
 LEAST_BETTER = 5e-4  # of the whole model with pairs, as a share of the loss
 
 
@@ -74,10 +75,11 @@ class _Losses:
         return float(self.rows.mean())
 
     def better_than(self, other: _Losses, least: float = 0.0) -> bool:
-        """Whether they are less on both kinds of rows, by a share of the other's and by a standard error."""
+        """Whether they are less by a share and half a standard error, and not clearly more on either kind."""
         gains = (1 - least) * other.rows - self.rows
-        certain = gains.mean() > gains.std() / np.sqrt(len(gains))
-        return bool(certain and gains[self.stretches].mean() > 0 and gains[self.scattered].mean() > 0)
+        certain = gains.mean() > 0.5 * gains.std() / np.sqrt(len(gains))
+        least_gain = -TOLERATED * other.mean
+        return bool(certain and min(gains[self.stretches].mean(), gains[self.scattered].mean()) > least_gain)
 
 
 @dataclass(slots=True)
@@ -217,7 +219,7 @@ def _add_pairs(
         codes = {name: codes[name] for name in sorted(codes, key=lambda name: -alone[name])[:MOST_CROSSED]}
     origins = {column.name: column.origin for column in columns}
     found = []
-    certainty = max(LEAST_CERTAINTY, math.sqrt(2 * math.log(max(len(codes) * (len(codes) - 1) / 2, 1))))
+    certainty = max(LEAST_CERTAINTY, _largest_of(len(codes) * (len(codes) - 1) // 2))
     for a, b in combinations(codes, 2):
         if origins[a] == origins[b]:
             continue  # parts of one date
@@ -234,6 +236,14 @@ def _add_pairs(
             names = ", ".join(f"{a} x {b}" for a, b in some)
             shape.events.append(f"crossed {names}: loss on rows held back {crossed.mean:.5g}, {loss.mean:.5g} without")
             return
+
+
+def _largest_of(n: int) -> float:
+    """About the largest of n standard normal numbers, as chance alone would bring it."""
+    if n < 3:
+        return 0.0
+    root = math.sqrt(2 * math.log(n))
+    return root - (math.log(math.log(n)) + math.log(4 * math.pi)) / (2 * root)
 
 
 def _codes(sample: _Sample, column: Column) -> tuple[Array, int]:
