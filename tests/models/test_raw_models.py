@@ -451,7 +451,7 @@ def test_inspect_says_how_crowded_the_buckets_are(jsonl, tmp_path, capsys):
     assert facts["hashing"]["n_distinct"] == pytest.approx(facts["nonzeros"], rel=0.01)
     assert main(["inspect", model]) == 0
     shown = capsys.readouterr().out
-    assert f"about {facts['nonzeros']} features in 4,194,304 buckets, 0.0% of them share one" in shown
+    assert f"about {facts['nonzeros']} features in 4,194,304 buckets, about 0.0% of them share one" in shown
     assert "100.0% of the weight is named" in shown
 
 

@@ -64,8 +64,9 @@ def encode_bags(rows: Sequence[Any], name: str) -> tuple[list[str], Array, Array
 
 
 def _count(value: Any, word: Any, place: str) -> float:
-    if isinstance(value, int | float | np.number | np.bool_) and math.isfinite(value) and abs(value) < 1e38:
-        return float(value)
+    number = float(value) if isinstance(value, int | float | np.number | np.bool_) else math.nan
+    if abs(number) < 1e38:
+        return number
     raise DataError(
         f"{place} has {value!r:.60} as the count of {word!r:.60}; give finite numbers, or bags=False for tables"
     )

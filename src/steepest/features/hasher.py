@@ -633,7 +633,7 @@ class Hasher(Estimator):
     def _encode(self, table: Table, plan: _Plan, count: bool) -> list[Any]:
         """The columns as the kernel takes them; values that do not fit their column are counted while learning."""
         times: dict[str, Array] = {}  # of dates, which several columns are made from
-        columns = []
+        columns: list[Any] = []
         for column in plan.columns:
             values = table.column(column.origin)
             misfits = 0

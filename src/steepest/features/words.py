@@ -114,17 +114,15 @@ class KeptWords:
         """What `state` described."""
         try:
             keeps_listed, *facts = (int(fact) for fact in state["facts"])
-            arrays = (np.array(state["listed"], np.uint64), *(np.array(state[k], np.uint8) for k in BITS))
-            found = cls(arrays[0], bool(keeps_listed), arrays[1], arrays[2], *facts)
-            if len(facts) != 4 or min(facts) < 0 or any(array.ndim != 1 for array in arrays):
+            listed: Array = np.array(state["listed"], np.uint64)
+            enough, too_many = (np.array(state[name], np.uint8) for name in ("enough", "too_many"))
+            found = cls(listed, bool(keeps_listed), enough, too_many, *facts)
+            if len(facts) != 4 or min(facts) < 0 or listed.ndim + enough.ndim + too_many.ndim != 3:
                 raise ValueError("its numbers do not fit together")
             found.as_filter()
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"the words that the model keeps cannot be read ({error}); the file is damaged") from None
         return found
-
-
-BITS = ("enough", "too_many")
 
 
 def _bits(cells: Array) -> Array:
