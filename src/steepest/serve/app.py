@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -34,7 +35,7 @@ from steepest.serve.drift import Drift
 from steepest.serve.learning import OnlineLearner, loss_name
 from steepest.serve.line_stream import LineStream
 from steepest.serve.options import LOCAL_NAMES, ServeOptions
-from steepest.serve.predictor import Predictor
+from steepest.serve.predictor import Predictor, named
 
 Handler = Callable[[Request], "Answer | asyncio.Future[Answer]"]
 
@@ -193,7 +194,7 @@ class App:
         if not predictor.has_probabilities:
             return {"predictions": labels}
         values = [] if probabilities is None else probabilities.tolist()
-        return {"predictions": labels, "probabilities": [dict(zip(names, row, strict=True)) for row in values]}
+        return {"predictions": labels, "probabilities": named(names, values)}
 
     def predict_rows(self, rows: list[Any]) -> list[dict[str, Any]]:
         """One answer for each row, as a stream of lines has them."""
@@ -245,7 +246,7 @@ class App:
                 counters.add("prediction_rows", len(labels))
         elif not predictor.several:
             places = predictor.places
-            counters.predicted(places.get(label, 0) for label in labels)
+            counters.predicted((places.get(label, 0), n) for label, n in Counter(labels).items())
         now = time.monotonic()
         if now >= self._sample_at and self._watch.acquire(blocking=False):
             try:

@@ -98,10 +98,10 @@ class Counters:
         own[place] += 1
         own[-1] += seconds
 
-    def predicted(self, places: Iterable[int]) -> None:
-        """Predicted labels by their place among the classes."""
-        for place in places:
-            self._predicted[place if place < LABELS - 1 else LABELS - 1] += 1
+    def predicted(self, places: Iterable[tuple[int, int]]) -> None:
+        """Predicted labels: (place among the classes, how often)."""
+        for place, n in places:
+            self._predicted[place if place < LABELS - 1 else LABELS - 1] += n
 
     def learned(self, places: Iterable[int]) -> None:
         """The same of labels that were learned; -1 for one that was new."""

