@@ -1,8 +1,8 @@
 """A model checker: learn, save, load, pickle, look, clone and start over in any order, for every estimator.
 
 After any sequence the model holds, bit for bit, what a plain replay has learned: a new estimator that was given the
-same rows by the same calls, and nothing else between them. Runs that are stopped at any checkpoint, any number of times,
-end as one that was not. CI takes a few sequences; `HYPOTHESIS_EXAMPLES=1000 pytest tests/promises/test_machine.py` more.
+same rows by the same calls, and nothing else between them. Runs that are stopped at checkpoints, any number of times,
+end as one that was not. CI takes a few sequences; HYPOTHESIS_EXAMPLES=1000 in the environment takes more.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Checkpoints:
         except (DataError, ParameterError, ModelFileError, MemoryError):
             raise
         except Exception as error:  # as for a model file: checks come first, this is the net below them
-            said = f"{type(error).__name__}: {error}"[:300]
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             raise ModelFileError(
                 f"{self.path} is not a complete checkpoint ({said}); remove it to start anew"
             ) from None
