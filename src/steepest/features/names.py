@@ -114,8 +114,8 @@ class NameBook:
                 int(state["rows"][0]),
             )
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise DataError(f"the names of the hashed features cannot be read ({reason}); the file is damaged") from None
+            why = str(error).partition("\n")[0]
+            raise DataError(f"the names of the hashed features cannot be read ({why}); the file is damaged") from None
         return book
 
     def __getstate__(self) -> dict[str, Any]:
