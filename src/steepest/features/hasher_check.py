@@ -70,6 +70,12 @@ def check_counts(counts: Any, n_documents: Any, n_features: int) -> None:
         raise ValueError("document_counts are larger than the number of rows")
 
 
+def check_buckets(buckets: Array, n_features: int) -> None:
+    """Names belong to features that there are."""
+    if len(buckets) and int(buckets.max()) >= n_features:
+        raise ValueError(f"a name belongs to feature {int(buckets.max())} of {n_features}")
+
+
 def check_misfits(misfits: Any) -> None:
     """Values that did not fit their column are counted by its name."""
     if not isinstance(misfits, Mapping):
