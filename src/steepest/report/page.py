@@ -31,7 +31,8 @@ section > div.parts { display: flex; flex-wrap: wrap; gap: 1em; align-items: fle
 figure, .table { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8em;
   max-width: 100% }
 figure { flex: 1 1 26em; max-width: 40em } .table { overflow-x: auto }
-svg.chart { width: 100%; height: auto; display: block; fill: var(--text); font-size: 13px } svg .grid { stroke: var(--line) }
+svg.chart { width: 100%; height: auto; display: block; fill: var(--text); font-size: 13px }
+svg .grid { stroke: var(--line) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 caption { text-align: left; font-weight: 600; padding-bottom: .4em }
 td, th { padding: .2em .7em; text-align: right; white-space: nowrap }
