@@ -22,7 +22,7 @@ MOST_COLUMNS = 1 << 20
 MOST_KNOTS = 1 << 10
 MOST_ROWS = 1 << 53
 LARGEST = 1e300
-TYPES = {"str": str, "int": int, "float": (int, float), "bool": bool, "tuple[float, ...]": tuple}
+TYPES: dict[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool, "tuple[float, ...]": tuple}
 
 
 def check_columns(columns: Sequence[Column], n_inputs: Any, crosses: Any) -> None:
