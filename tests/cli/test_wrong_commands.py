@@ -83,7 +83,7 @@ WRONG = [
     ("evaluate rows.steepest rows.csv --k 5", "omit it"),
     ("explain rows.steepest", "explain needs a row"),
     ("explain rows.steepest rows.csv --number 999", "beyond its end"),
-    ("inspect rows.steepest --label maybe", "there are ['no', 'yes']"),
+    ("inspect rows.steepest --class maybe", "there are ['no', 'yes']"),
     ("inspect rows.steepest --column color", "did you mean 'colour'?"),
     ("recommend rows.steepest --user 1", "recommend needs a MatrixFactorization"),
     ("completion powershell", "choose one of bash, zsh, fish"),

@@ -47,7 +47,7 @@ tr + tr td { border-top: 1px solid var(--line) }
   border-radius: 8px; padding: .7em; white-space: pre-wrap; overflow-wrap: anywhere } .soft { color: var(--soft) }
 .bar { display: inline-block; height: .7em; border-radius: 2px; background: var(--good) }
 .bar.low { background: var(--bad) }
-@media (max-width: 600px) { svg.chart { font-size: 19px } }
+@media (max-width: 600px) { svg.chart { font-size: 15px } }
 td.bars { text-align: left; min-width: 5em } td.name { white-space: normal; overflow-wrap: anywhere; min-width: 9em }
 """
 
