@@ -518,5 +518,6 @@ def summary(estimator: Any, facts: list[dict[str, Any]], measures: Mapping[str, 
 def _learned(estimator: Model) -> str:
     if isinstance(estimator, st.MatrixFactorization):
         return f"{len(estimator.user_ids_):,} users, {len(estimator.item_ids_):,} items"
-    what = "columns" if getattr(estimator, "hasher_", None) is not None else "features"
-    return f"{estimator.n_features_in_:,} {what}, {estimator.n_nonzero_:,} non-zero weights"
+    what = "column" if getattr(estimator, "hasher_", None) is not None else "feature"
+    n = estimator.n_features_in_
+    return f"{n:,} {what}{'' if n == 1 else 's'}, {estimator.n_nonzero_:,} non-zero weights"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -25,7 +26,7 @@ from steepest.data.folds import refuse_reading_once
 from steepest.data.source import ArraySource, Source
 from steepest.engine.history import History
 from steepest.engine.loop import mean_loss
-from steepest.errors import DataError, ParameterError
+from steepest.errors import DataError, NotConverged, ParameterError
 from steepest.learners.batch.solvers import BATCH_SOLVERS, refusal
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.losses import loss_for
@@ -381,7 +382,9 @@ class _Course:
                 rows.labels = train.labels
             model = self._model(name, effort)
             started = time.perf_counter()
-            model.fit_stream(rows)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NotConverged)  # short efforts fall short by intention
+                model.fit_stream(rows)
             seconds = time.perf_counter() - started
             yield effort, seconds, model.learner_, name == "closed_form" or (batch and model.n_iter_ < effort)
 

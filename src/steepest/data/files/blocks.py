@@ -248,7 +248,7 @@ def near_file(path: str) -> str:
         names = [entry.name for entry in itertools.islice(os.scandir(directory or "."), 10_000)]
     except OSError:
         return f"there is no directory {directory!r}; "
-    return did_you_mean(os.path.basename(path), names, 0.7)
+    return did_you_mean(os.path.basename(path), names, 0.8)
 
 
 def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
