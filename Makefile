@@ -85,17 +85,28 @@ SANITIZED ?= tests/kernels tests/data tests/features tests/learners tests/models
 THREADED := threads or jobs or parallel or replicas or mixing or blocks or seed or threaded
 SANITIZER = -fsanitize=$(1) -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
 RUNTIME = $(shell $(CXX) -print-file-name=lib$(1).so) $(shell $(CXX) -print-file-name=libstdc++.so)
+# A sanitizer keeps freed memory for a while, so that the tests of memory say nothing under it.
 # Python keeps memory for its own lifetime, which is not a leak of ours; leaks are searched for by the fuzz targets.
 FOR_ADDRESS := ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 LD_PRELOAD="$(call RUNTIME,asan)"
-FOR_THREADS := TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.txt:halt_on_error=1:report_signal_unsafe=0 LD_PRELOAD="$(call RUNTIME,tsan)"
+FOR_THREADS := TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.txt:halt_on_error=1:report_signal_unsafe=0:die_after_fork=0 LD_PRELOAD="$(call RUNTIME,tsan)"
 
 sanitize: build/address/.installed
 	for isa in baseline v3; do $(FOR_ADDRESS) STEEPEST_ISA=$$isa build/address/venv/bin/python -m pytest -n auto \
-	  --dist loadgroup -m 'not build' $(or $(filter-out tests,$(TESTS)),$(SANITIZED)) || exit 1; done
+	  --dist loadgroup -m 'not build' -k 'not memory and not stay_within' $(or $(filter-out tests,$(TESTS)),$(SANITIZED)) || exit 1; done
 
 tsan: build/thread/.installed
 	$(FOR_THREADS) build/thread/venv/bin/python -m pytest -n auto --dist loadgroup -m 'not build' -k '$(THREADED)' \
 	  $(or $(filter-out tests,$(TESTS)),$(SANITIZED))
+
+# Mutated files into every reader and loader, and random arguments into every native function, SECONDS each.
+SECONDS ?= 60
+fuzz: $(VENV)/.test
+	cd tests && ../$(BIN)/python -m fuzz $(SECONDS)
+
+# Known faults of the packages that are installed, from a public database.
+audit: $(BIN)/python
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/python -m pip_audit --skip-editable
 
 build/address/.installed: FLAGS = $(call SANITIZER,address$(COMMA)undefined)
 build/thread/.installed: FLAGS = $(call SANITIZER,thread)

@@ -15,10 +15,12 @@ import numpy as np
 
 import steepest as st
 from steepest.learners.penalties import Penalty
+from steepest.report.chart import COLOURS
 
 IMAGES = Path(__file__).parent / "img"
 # The same bytes whenever nothing has changed: no date, no random names; letters stay letters.
 mpl.rcParams.update({"svg.hashsalt": "steepest", "svg.fonttype": "none", "font.size": 9, "legend.frameon": False})
+mpl.rcParams["axes.prop_cycle"] = mpl.cycler(color=COLOURS)  # distinct for colour-blind readers too
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))
 
 

@@ -40,7 +40,8 @@ def main(folder: Any = None) -> None:
             for centre, gamma, vote in zip(model.centers_, model.gamma_, model.votes_, strict=True):
                 axes.plot(line, vote * np.exp(-gamma * (line - centre) ** 2), color="tab:blue", alpha=0.4)
         axes.plot(line, model.predict(line), color="black")
-        axes.set(title=name, ylim=(-2.5, 2.5))
+        axes.set(title=name, xlabel="x", ylim=(-2.5, 2.5))
+    columns[0].set_ylabel("y")
     save(figure, "bumps.svg", folder)
 
 

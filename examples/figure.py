@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from steepest.report.chart import COLOURS
+
 IMAGES = Path(__file__).parents[1] / "docs" / "img"
 
 
@@ -16,6 +18,7 @@ def new_figure(columns: int = 1, **options: Any) -> tuple[Any, Any] | None:
         print("matplotlib is not installed: no picture")
         return None
     mpl.use("Agg")
+    mpl.rcParams.update({"axes.prop_cycle": mpl.cycler(color=COLOURS)})  # distinct for colour-blind readers too
     mpl.rcParams.update({"svg.hashsalt": "steepest", "svg.fonttype": "none", "font.size": 9, "legend.frameon": False})
     import matplotlib.pyplot as plt
 

@@ -42,6 +42,8 @@ def main(folder: Any = None) -> None:
     axes.semilogx(SIZES, [pair[1] for pair in found.values()], marker="o", label="test")
     axes.axhline(0.4, color="gray", linestyle=":", label="noise")
     axes.set(xlabel="units in each of two layers", ylabel="root mean squared error", title="40 rows")
+    axes.set_xticks(list(SIZES), [str(size) for size in SIZES])
+    axes.minorticks_off()
     axes.legend()
     save(figure, "overfitting.svg", folder)
 

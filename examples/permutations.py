@@ -52,6 +52,8 @@ def main(folder: Any = None) -> dict[str, Any]:
         for name, gap in found.items():
             axes.loglog(EPOCHS, gap, marker="o", label=name)
         axes.set(xlabel="epochs", ylabel="objective above its minimum", title="Rows sorted by class")
+        axes.set_xticks(EPOCHS, [str(epochs) for epochs in EPOCHS])
+        axes.minorticks_off()
         axes.legend()
         save(figure, "permutations.svg", folder)
     return found

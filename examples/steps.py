@@ -46,7 +46,7 @@ def main(folder: Any = None) -> dict[float, tuple[float, float]]:
             axes.plot(*chosen[scale], mark, color=line.get_color(), ms=9)
         axes.set(ylim=(0.15, 0.8), xlabel="first step, eta0", ylabel="progressive loss of one epoch")
         axes.set_title("Grids (lines) and calibrated steps (marks)")
-        axes.legend()
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
         save(figure, "steps.svg", folder)
     return found
 

@@ -31,12 +31,12 @@ struct OwnedRows {
 // not for each that could be. slot[j] is the slot of feature j plus one, or 0; a feature without a slot takes
 // the next one, and n_slots grows. An index out of range stays out of range: it is -1.
 inline void number_features(const int32_t* indices, int64_t n, int32_t* slot, int64_t n_features,
-                            int32_t* owners, int64_t& n_slots, int32_t* placed) {
+                            int32_t* owners, int64_t n_owners, int64_t& n_slots, int32_t* placed) {
   constexpr int64_t kAhead = 16;  // slots may be anywhere in memory
   const auto fits = [&](int64_t k) { return indices[k] >= 0 && indices[k] < n_features; };
   for (int64_t k = 0; k < n; ++k) {
     if (k + kAhead < n && fits(k + kAhead)) PREFETCH(slot + indices[k + kAhead]);
-    if (!fits(k)) {
+    if (!fits(k) || (slot[indices[k]] == 0 && n_slots >= n_owners)) {
       placed[k] = -1;
       continue;
     }

@@ -124,6 +124,7 @@ int64_t add_rows(const RowArrays& rows, const In<double>& amount, const Out<doub
 }
 
 NumpyArray<double> row_squares(const RowArrays& rows) {
+  require(!rows.view(0).order, "squares are of all rows, in no order");
   std::unique_ptr<double[]> squares(new double[rows.n_rows()]);
   batch_kernels().row_squares(rows.view(0), squares.get());
   return numpy_array(std::move(squares), rows.n_rows());

@@ -50,7 +50,8 @@ std::pair<NumpyArray<int32_t>, int64_t> number_by_slots(const In<int32_t>& indic
   require(n_slots >= 0 && size_of(owners) >= std::min(size_of(slots), n_slots + n), "owners is too short");
   std::unique_ptr<int32_t[]> placed(new int32_t[n + 1]);
   released([&] {
-    number_features(indices.data(), n, slots.data(), size_of(slots), owners.data(), n_slots, placed.get());
+    number_features(indices.data(), n, slots.data(), size_of(slots), owners.data(), size_of(owners), n_slots,
+                    placed.get());
     return 0;
   });
   return {numpy_array(std::move(placed), n), n_slots};
@@ -78,8 +79,9 @@ std::variant<int64_t, Arrays<>> from_dense(
 
 Arrays<> columns_of(const RowArrays& block, int64_t n_features) {
   const Rows rows = block.view(n_features);
-  require(n_features >= 0 && rows.n <= std::numeric_limits<int32_t>::max(),
-          "there are more than 2 billion rows");
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  require(0 <= n_features && n_features <= kMost && rows.n <= kMost,
+          "there are more than 2 billion rows or features");
   return arrays_of(released([&] {
     for (int64_t q = 0; q < rows.n; ++q)
       require(indices_fit(row_in_turn(rows, q), n_features), "a column index is out of range");

@@ -155,6 +155,7 @@ nb::ndarray<nb::numpy> class_weights(const ConstFloatTable& table, const In<int6
 AverageTable average_table(const ConstFloatTable& v, const std::optional<ConstFloatTable>& average,
                            int64_t run, double sum_of_scales, double total) {
   const int type = float_type(v);
+  require(v.ndim() > 0, "the weights have no columns");
   require(average ? float_type(*average) == type && average->size() == v.size()
                   : v.ndim() == 3 && v.shape(1) == 2,
           "the average does not fit");
@@ -169,7 +170,7 @@ AverageTable average_table(const ConstFloatTable& v, const std::optional<ConstFl
 void mean_weights(const ConstFloatTable& v, const std::optional<ConstFloatTable>& average,
                   double sum_of_scales, double total, const FloatTable& out) {
   if (v.size() == 0 && out.size() == 0) return;
-  const int64_t width = static_cast<int64_t>(v.shape(v.ndim() - 1));
+  const int64_t width = v.ndim() ? static_cast<int64_t>(v.shape(v.ndim() - 1)) : 0;
   const AverageTable table = average_table(v, average, width, sum_of_scales, total);
   require(float_type(out) == table.type && size_of(out) == table.n_rows * width,
           "the means do not fit the weights");

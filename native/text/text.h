@@ -63,7 +63,7 @@ struct Field {
   int64_t n_bags = 0;
 
   int64_t n_rows() const { return kind == kNumber ? n_numbers : kind == kBag ? n_bags : texts.n; }
-  // About how many bytes a row has.
+  // About how many bytes the row has.
   int64_t size(int64_t row) const {
     if (kind == kBag) return 16 * (starts[row + 1] - starts[row]);
     return kind == kNumber ? 0 : texts.at(row).size;

@@ -137,7 +137,7 @@ class RocMetrics:
             keys = np.arange(1 << 16, dtype=np.int64) << 16
             bits = np.where(keys >= 0x80000000, keys - 0x80000000, 0xFFFFFFFF - keys).astype(np.uint32)
             used = (negative + positive) > 0
-            scores, negative, positive = bits.view(np.float32).astype(np.float64)[used], negative[used], positive[used]
+            scores, negative, positive = bits[used].view(np.float32).astype(np.float64), negative[used], positive[used]
         elif self._parts:
             true, values, weight = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
             scores, place = np.unique(values, return_inverse=True)

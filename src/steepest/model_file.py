@@ -27,6 +27,7 @@ import numpy as np
 
 from steepest import atomic, kernels
 from steepest.data.chunk import Array
+from steepest.data.files.blocks import near_file
 from steepest.data.files.checksum import crc32
 from steepest.errors import ModelFileError
 
@@ -272,7 +273,7 @@ def _map(name: str) -> mmap.mmap:
     try:
         mode = os.stat(name).st_mode
     except FileNotFoundError:
-        raise _RefusedError("does not exist: check the path") from None
+        raise _RefusedError(f"does not exist; {near_file(name)}check the name") from None
     if not stat.S_ISREG(mode):  # to open a pipe would wait for ever
         raise _RefusedError("is not a file, so it is not a steepest model: give the path of a file that steepest saved")
     with open(name, "rb") as file:

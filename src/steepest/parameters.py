@@ -26,13 +26,13 @@ def unknown(name: str, value: Any, choices: Iterable[str]) -> ParameterError:
     )
 
 
-def did_you_mean(word: Any, known: Iterable[Any]) -> str:
+def did_you_mean(word: Any, known: Iterable[Any], least: float = 0.6) -> str:
     """ "did you mean 'x'? " with the known word nearest to this one, in whatever case, or nothing if none is near."""
     from difflib import get_close_matches
 
     given = str(word)[:100].lower()
     by_lower = {str(other).lower(): str(other) for other in known if len(str(other)) <= 200}
-    near = get_close_matches(given, by_lower, n=1, cutoff=0.6)
+    near = get_close_matches(given, by_lower, n=1, cutoff=least)
     near = near or [other for other in by_lower if len(given) > 2 and (other.startswith(given) or given in other)][:1]
     return f"did you mean {by_lower[near[0]]!r}? " if near and by_lower[near[0]] != str(word) else ""
 

@@ -59,7 +59,7 @@ def test_kinds_and_ignored_columns_by_flags(table, tmp_path):
     ("flags", "message"),
     [
         (["--kind", "colour=words"], "'colour': 'words'"),
-        (["--kind", "size=number"], "names the column 'size', but X has 'id', 'colour'"),
+        (["--kind", "size=number"], "names the column 'size', but these rows have 'id', 'colour'"),
         (["--ignore", "size"], "names the column 'size'"),
     ],
 )

@@ -135,7 +135,7 @@ def test_the_shell_counts_collisions(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    run("train", path, "-m", tmp_path / "m", "--bits", 12, "--epochs", 1, "--quiet")
+    run("train", path, "-m", tmp_path / "m", "--task", "classify", "--bits", 12, "--epochs", 1, "--quiet")
     model = st.load(tmp_path / "m")
     shown = run("inspect", tmp_path / "m", "--collisions", path)
     assert "counted on the data given" in shown

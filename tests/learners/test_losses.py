@@ -276,7 +276,9 @@ def test_a_loss_survives_pickling_and_plotting(name):
 
 
 def test_unknown_loss():
-    with pytest.raises(ParameterError, match=r"loss='logit' is unknown; choose one of hinge, .*, poisson"):
+    with pytest.raises(
+        ParameterError, match=r"loss='logit' is unknown; did you mean 'log'\? choose one of hinge, .*, poisson"
+    ):
         get_loss("logit")
 
 

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold
@@ -190,3 +191,30 @@ def test_the_history_says_what_the_defaults_led_to():
     first, second, *_ = st.LinearClassifier().fit(X, y).history_.events
     assert first == "solver='auto' chose 'newton_cg': 2,314 non-zeros are few, so the minimum itself is found"
     assert second.startswith("alpha='auto' chose ")
+
+
+# ------------------------------------------------------------------------------------------- many sparse rows: a race
+
+
+def documents(unit):
+    """Counts of words in documents of very different lengths; the class depends on the rare ones."""
+    rng = np.random.default_rng(0)
+    share = 1 / np.arange(1, 1501)
+    lengths = rng.geometric(1 / 400, 12_000) + 5
+    X = sparse.csr_matrix(np.array([rng.multinomial(n, share / share.sum()) for n in lengths], np.float32))
+    rows = X.multiply(1 / np.sqrt(X.multiply(X).sum(axis=1))).tocsr().astype(np.float32)
+    score = rows @ (rng.standard_normal(1500) * np.log(np.arange(2, 1502)))
+    return (rows if unit else X), (score > np.median(score)).astype(int)
+
+
+@pytest.mark.parametrize("unit", [True, False])
+def test_many_sparse_rows_are_learned_by_the_solver_that_wins_on_some_of_them(unit):
+    X, y = documents(unit)
+    learn, test = slice(0, 9000), slice(9000, None)
+    scores = {}
+    for solver in ("auto", "asgd", "adagrad"):
+        model = st.LinearClassifier(solver=solver, random_state=0).fit(X[learn], y[learn])
+        scores[solver] = model.score(X[test], y[test])
+        if solver == "auto":
+            assert any("on the next of 8,192 rows (asgd" in event for event in model.history_.events)
+    assert scores["auto"] >= max(scores["asgd"], scores["adagrad"]) - 0.03

@@ -36,7 +36,7 @@ def test_sizes_are_numbers_or_words(given, n_bytes):
 
 @pytest.mark.parametrize("given", ["", "much", "-1MB", "5XB", "MB", 0, -3, None, True, float("nan"), float("inf")])
 def test_what_is_no_size_is_refused(given):
-    with pytest.raises(st.ParameterError, match=r"memory_budget=.* is no size; give"):
+    with pytest.raises(st.ParameterError, match=r"memory_budget=.* is not a size; give"):
         parse_bytes(given)
 
 

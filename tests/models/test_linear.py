@@ -294,7 +294,7 @@ def test_the_step_size_is_calibrated_to_the_scale_of_the_data():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(loss="hinje"), "loss='hinje' is unknown; choose one of auto, hinge"),
+        (dict(loss="hinje"), "loss='hinje' is unknown; did you mean 'hinge'? choose one of auto, hinge"),
         (dict(loss="huber"), "loss='huber' is unknown"),
         (dict(loss="zero_one"), "loss='zero_one' is unknown"),
         (dict(penalty="max", solver="sgd"), "penalty='max' couples all weights"),

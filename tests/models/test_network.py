@@ -445,7 +445,7 @@ def test_golden_network_loads_and_predicts_the_stored_numbers():
         (dict(hidden=()), "leaves a linear model"),
         (dict(hidden="large"), "hidden='large' is unknown; choose one of auto"),
         (dict(link="swish"), "link='swish' is unknown; choose one of tanh, sigmoid"),
-        (dict(loss="squared"), "loss='squared' is unknown; choose one of softmax"),
+        (dict(loss="squared"), "loss='squared' is unknown; did you mean 'squared_hinge'. choose one of softmax"),
         (dict(solver="ftrl"), "solver='ftrl' is unknown; choose one of sgd, momentum"),
         (dict(hidden=st.Layers(init="ones")), "init='ones' is unknown"),
         (dict(solver=st.Adam(momentum=1.0)), "momentum=1.0 must be below 1"),

@@ -250,8 +250,8 @@ def test_words_of_one_topic_are_nearest_and_vectors_travel(tmp_path):
     [
         ("1 8\nbread " + "1 " * 8, "vectors of 8 numbers, but dim=16"),
         ("2 16\nbread" + " 1" * 16 + "\n", "1 words of 2"),
-        ("1 16\nbread" + " 1" * 11 + "\n", "line 2: 'bread' has 11 numbers, not 16"),
-        ("1 16\nbread" + " 1" * 15 + " x\n", "no number"),
+        ("1 16\nbread" + " 1.00" * 11 + "\n", "line 2: 'bread' has 11 numbers, not 16"),
+        ("1 16\nbread" + " 1" * 15 + " x\n", "not a number"),
         ("bread 1 2 3\n", "line 1"),
         ("1 16\nbread" + " nan" * 16 + "\n", "not finite"),
     ],
@@ -391,7 +391,7 @@ def test_the_command_line_tells_what_a_small_file_costs(tmp_path, capsys, held):
 
 
 def test_a_small_file_is_refused_to_other_tasks(tmp_path, capsys):
-    assert main(["train", "missing.svm", "-m", str(tmp_path / "m"), "--quantize"]) == 2
+    assert main(["train", "missing.svm", "-m", str(tmp_path / "m"), "--task", "classify", "--quantize"]) == 2
     assert "--quantize has no meaning with --task classify" in capsys.readouterr().err
 
 

@@ -83,7 +83,7 @@ def test_the_page_needs_no_other_file(rows, tmp_path):
     result.html(tmp_path / "race.html")
     page = (tmp_path / "race.html").read_text()
     assert not re.search(r"https?://|<script|<link|src=", page)
-    assert page.count("<svg viewBox") == 2
+    assert page.count("<svg class=chart") == 2
     assert "lbfgs" in page
 
 

@@ -54,6 +54,9 @@ IN_THE_SHELL = {
     "pass labels=[...]": "give --labels with commas between",
     "pass newlines_in_values=True": "give --newlines-in-values",
     "pass header=False": "give --no-header",
+    "the hasher was made for": "the model was trained on",
+    "but X has": "but these rows have",
+    "give X the same form as at first": "give rows with the columns that the model was trained on",
     ", or with_labels=False": "",
     ", or pass with_labels=False": "",
 }

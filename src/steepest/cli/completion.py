@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     from steepest.cli import VERBS, parser_of
 
     verbs = {verb: flags_of(parser_of(verb, every_flag=True)) for verb in VERBS}
-    arguments = {"completion": SHELLS}
+    arguments: dict[str, tuple[str, ...]] = {"completion": SHELLS}
     write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell]
     print(write(dict(VERBS), verbs, arguments))
     return 0

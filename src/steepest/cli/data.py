@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import steepest as st
@@ -205,7 +205,7 @@ def rows_from(model: Any, row: str | dict[str, Any]) -> Source:
 
 def _only_text(model: Any) -> str | None:
     """The column of a model that reads one text and nothing else."""
-    columns = getattr(getattr(model, "hasher_", None), "columns_", ())
+    columns: Sequence[Any] = getattr(getattr(model, "hasher_", None), "columns_", ())
     return columns[0].name if len(columns) == 1 and columns[0].kind == "text" else None
 
 

@@ -33,7 +33,7 @@ from steepest.cli.interrupt import interruptible
 from steepest.cli.progress import choose_monitor
 from steepest.data.files.blocks import open_files
 from steepest.data.groups import holdout_groups
-from steepest.data.raw import is_raw, sample_columns
+from steepest.data.raw import cache_of, is_raw, sample_columns
 from steepest.data.readers.text import PREFIX
 from steepest.data.scan import format_of
 from steepest.data.source import Source
@@ -238,8 +238,8 @@ def _other_task(options: argparse.Namespace) -> str:
 
 def measured(estimator: Any, rows: Source) -> dict[str, Any]:
     """What `evaluate` measures on rows that were held out, with curves where the model can give them."""
-    if rows.read_once is not None:
-        return {}
+    if rows.read_once is not None or (is_raw(rows) and cache_of(rows) is not None):
+        return {}  # the cache holds rows as they were while learning; reading them for another use would rebuild it
     curves = {"curves": True} if "curves" in inspect.signature(estimator.evaluate_stream).parameters else {}
     return dict(estimator.evaluate_stream(rows, **curves))
 

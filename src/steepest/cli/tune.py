@@ -162,4 +162,6 @@ def _flag(name: str, value: Any) -> list[str]:
     flag = flags.ALIASES.get(name, "--" + name.replace("_", "-"))
     if isinstance(value, bool):
         return [flag if value else "--no-" + flag[2:]]
+    if name in flags.REPEATED:
+        return [word for pair in value for word in (flag, ",".join(pair))]
     return [flag, ",".join(value) if isinstance(value, list) else shown(value)]

@@ -115,6 +115,17 @@ class Checkpoints:
                 f"{self.path} belongs to a run with other data or parameters; "
                 "remove it, give another --checkpoint directory, or resume with the same command"
             )
+        try:
+            return self._rebuild(header, arrays)
+        except (DataError, ParameterError, ModelFileError, MemoryError):
+            raise
+        except Exception as error:  # as for a model file: checks come first, this is the net below them
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            raise ModelFileError(
+                f"{self.path} is not a complete checkpoint ({said}); remove it to start anew"
+            ) from None
+
+    def _rebuild(self, header: dict[str, Any], arrays: dict[str, Array]) -> tuple[Any, History, Place, Watch]:
         if (learned := header.get("encoder")) is not None and (encoder := rereading_encoder(self.source)) is not None:
             encoder.go_on_from(learned, {name.removeprefix(ENCODER): array for name, array in arrays.items()})
         state = join_words(header["words"], arrays)
@@ -122,6 +133,9 @@ class Checkpoints:
         watch = Watch.from_dict(header["watch"], self.restore(best) if best else None)
         progress = Progress(**header["place"].pop("progress"))
         place = Place(**header["place"], progress=progress)
+        counts = (place.epoch, place.chunks, place.rows)
+        if not all(type(count) is int and 0 <= count < 1 << 53 for count in counts):
+            raise ValueError(f"the place is {counts}")
         return self.restore(state), History.from_dict(header["history"]), place, watch
 
     def _read(self) -> tuple[dict[str, Any], dict[str, Array]]:

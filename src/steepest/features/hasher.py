@@ -63,7 +63,7 @@ from steepest.features.collisions import (
     report_collisions,
 )
 from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
-from steepest.features.hasher_check import check_columns, check_counts, check_misfits
+from steepest.features.hasher_check import check_buckets, check_columns, check_counts, check_misfits
 from steepest.features.names import NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
 from steepest.protocol import Estimator, not_fitted, parameter_names, store
@@ -953,6 +953,7 @@ class Hasher(Estimator):
         names = {key.removeprefix("names."): array for key, array in arrays.items() if key.startswith("names.")}
         if names:
             self.names_ = NameBook.from_state(self.names, names)
+            check_buckets(self.names_.buckets(), self.n_features)
         return self
 
     def _is_of_old(self) -> bool:

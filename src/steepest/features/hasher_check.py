@@ -22,7 +22,7 @@ MOST_COLUMNS = 1 << 20
 MOST_KNOTS = 1 << 10
 MOST_ROWS = 1 << 53
 LARGEST = 1e300
-TYPES = {"str": str, "int": int, "float": (int, float), "bool": bool, "tuple[float, ...]": tuple}
+TYPES: dict[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": bool, "tuple[float, ...]": tuple}
 
 
 def check_columns(columns: Sequence[Column], n_inputs: Any, crosses: Any) -> None:
@@ -68,6 +68,12 @@ def check_counts(counts: Any, n_documents: Any, n_features: int) -> None:
     _whole("the number of rows counted", n_documents, 0, MOST_ROWS)
     if len(counts) and not 0 <= int(counts.min()) <= int(counts.max()) <= n_documents:
         raise ValueError("document_counts are larger than the number of rows")
+
+
+def check_buckets(buckets: Array, n_features: int) -> None:
+    """Names belong to features that there are."""
+    if len(buckets) and int(buckets.max()) >= n_features:
+        raise ValueError(f"a name belongs to feature {int(buckets.max())} of {n_features}")
 
 
 def check_misfits(misfits: Any) -> None:

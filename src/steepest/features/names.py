@@ -136,7 +136,8 @@ class NameBook:
             if any(not 0 <= bucket < 1 << 30 for bucket in book.added):
                 raise ValueError("a bucket is not one")
         except (KeyError, IndexError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise DataError(f"the names of the hashed features cannot be read ({error}); the file is damaged") from None
+            why = str(error).partition("\n")[0]
+            raise DataError(f"the names of the hashed features cannot be read ({why}); the file is damaged") from None
         return book
 
     def __getstate__(self) -> dict[str, Any]:

@@ -154,12 +154,17 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     if y.ndim != 1 or len(y) < LEAST_ROWS or not columns or too_many or (task == "regress" and y.dtype.kind != "f"):
         return Shape()
     target = (y - y.mean()) / (y.std() or 1.0) if task == "regress" else y
-    parts = [HeldOut.part(y, len(y), number) for number in range(PARTS_OF_FEW if len(y) < FEW_ROWS else 1)]
-    if task == "classify" and any(len(distinct(y[~part.rows])) < len(distinct(y)) for part in parts):
+    sample = _Sample(hasher, table, target, task, [], n_threads)
+    trends = {column.name: _trend(sample, column) for column in columns}
+    mixed = "rises" not in trends.values()  # nothing shows that rows to come would be other than these
+    splits = range(PARTS_OF_FEW if len(y) < FEW_ROWS else 1)
+    sample.parts = [HeldOut.part(y, len(y), number, mixed=mixed) for number in splits]
+    if task == "classify":  # a class that is held back entirely cannot be judged
+        sample.parts = [part for part in sample.parts if len(distinct(y[~part.rows])) == len(distinct(y))]
+    if not sample.parts:
         return Shape()
-    sample = _Sample(hasher, table, target, task, parts, n_threads)
     shape = Shape()
-    steady = [column for column in columns if hasher.knots is True or not _has_trend(sample, column)]
+    steady = [column for column in columns if hasher.knots is True or not trends[column.name]]
     chunk = sample.encoded(columns)
     learner, loss = sample.fitted(chunk)
     if hasher.knots is not False and any(len(column.candidates) > 2 for column in steady):
@@ -184,22 +189,22 @@ def _about_bends(names: Sequence[str], line: float, bent: float) -> str:
     return f"numbers bend at knots ({shown}): loss on rows held back {bent:.5g}, {line:.5g} with lines"
 
 
-def _has_trend(sample: _Sample, column: Column) -> bool:
-    """Whether a number rises or falls along the rows, or has many values but one of them over a long stretch."""
+def _trend(sample: _Sample, column: Column) -> str:
+    """ "rises" along the rows, or falls; "stretch": many values, but one of them over a long stretch; or neither."""
     if column.kind != NUMBER or column.distinct <= 2:
-        return False
+        return ""
     line = sample.encoded([replace(column, knots=())])
     lengths = np.diff(line.indptr)
     values = np.zeros(len(lengths))
     values[lengths > 0] = line.values[line.indptr[:-1][lengths > 0]]
-    if column.distinct > FEW_VALUES:
-        starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
-        if np.diff(starts).max() > LONG_STRETCH * len(values):
-            return True
     _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2
     rows = np.arange(len(values)) - (len(values) - 1) / 2
-    return bool(abs(ranks[codes] @ rows) > ALONG * (np.repeat(ranks, counts) @ rows) > 0)
+    if abs(ranks[codes] @ rows) > ALONG * (np.repeat(ranks, counts) @ rows) > 0:
+        return "rises"
+    starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
+    long = column.distinct > FEW_VALUES and np.diff(starts).max() > LONG_STRETCH * len(values)
+    return "stretch" if long else ""
 
 
 def _add_pairs(

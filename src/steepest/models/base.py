@@ -711,7 +711,7 @@ def load(path: str | Path) -> Any:
     except MemoryError:
         raise ModelFileError(f"{path} needs more memory than there is; load it on a larger machine") from None
     except Exception as error:  # whatever a forged file brings about: checks come first, this is the net below them
-        said = f"{type(error).__name__}: {error}"[:300]
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise ModelFileError(f"{path} is not a complete {name} ({said}); take a fresh copy") from None
 
 

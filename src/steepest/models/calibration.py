@@ -23,7 +23,7 @@ from steepest.errors import DataError, ParameterError
 
 FOLDS = 5
 STEPS = 50
-STORED = 2000  # residuals in a model file: coverage is off by less than 1 / 2000
+STORED = 400  # residuals in a model file: coverage is off by less than 1 / 400
 LEAST_ROWS = 20
 RECENT, EVERY = 4000, 500  # rows of a stream that are remembered; a new map is fitted after so many
 MOST_NUMBERS = 1 << 20  # scores that are remembered: with many classes, of fewer rows
@@ -115,7 +115,7 @@ def stored_residuals(residuals: Array) -> tuple[float, ...]:
     ordered = np.sort(np.asarray(residuals, np.float64))
     if len(ordered) > STORED:
         ordered = ordered[np.ceil(np.arange(1, STORED + 1) * len(ordered) / STORED).astype(np.int64) - 1]
-    return tuple(ordered.tolist())
+    return tuple(float(f"{residual:.6g}") for residual in ordered)  # short in the file
 
 
 def calibrate_two(scores: Array, positive: Array, own: Array | None, weight: Array) -> Calibration:

@@ -77,7 +77,7 @@ class SparseWeights:
 class Negated:
     """Weights with the other sign: what speaks against an output."""
 
-    def __init__(self, weights: ClassWeights) -> None:
+    def __init__(self, weights: ClassWeights | Negated) -> None:
         self._weights = weights
 
     def __len__(self) -> int:
@@ -103,7 +103,9 @@ def top_features(
 ) -> dict[Any, list[tuple[str, float]]]:
     """The k features that speak most for each output, or against it, heaviest first; by name where names are known."""
     if against:
-        turned = [(label, Negated(w) if isinstance(w, ClassWeights) else -w) for label, w in weights_by_output]
+        turned: list[tuple[Any, Any]] = [
+            (label, Negated(w) if isinstance(w, ClassWeights | Negated) else -w) for label, w in weights_by_output
+        ]
         found = top_features(turned, k, hasher, names)
         return {label: [(name, -weight) for name, weight in pairs] for label, pairs in found.items()}
     if hasher is not None and hasattr(hasher, "names_"):

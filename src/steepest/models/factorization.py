@@ -22,7 +22,7 @@ from steepest.data.readers.ratings import RatingsChunk, as_ratings, from_frame, 
 from steepest.data.source import Source, as_weights
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
-from steepest.engine.loop import EntryEpochs, train
+from steepest.engine.loop import EntryEpochs, Monitor, train
 from steepest.errors import DataError, ParameterError
 from steepest.learners.factors.als import AlternatingRun, contributions, fold_rows
 from steepest.learners.factors.factor_lbfgs import LbfgsRun
@@ -189,7 +189,7 @@ class MatrixFactorization(Model):
 
     # ----------------------------------------------------------------------------------------------------- learning
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, monitor: Monitor | None = None) -> Self:
         """Learns from pairs X (two columns: user, item) with ratings y, or from a matrix, sparse or dense.
 
         Of a sparse matrix the stored cells are known, of a dense one all but NaN; its rows and columns keep their
@@ -197,7 +197,7 @@ class MatrixFactorization(Model):
         bring its ratings along. A pair that is given twice counts twice; for `implicit`, `kl` and `full` the values are
         added up. A rating of weight 0 is not there; under `als` and `lbfgs` one of weight 2 is two copies of it.
         """
-        return self._fit(self.source_of(X, y, sample_weight))
+        return self._fit(self.source_of(X, y, sample_weight), None, None if monitor is None else Run(monitor))
 
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
         """The entries are gathered in memory; a plan, an executor and the loop do the rest."""

@@ -144,7 +144,7 @@ class LinearModel(Model):
             rows = _in_memory(source)
             problem = self._problem(source, rows)
             self._choice = choose(problem)
-            if self._choice.solver == "stochastic" and self._differ_in_size(problem):
+            if self._choice.solver == "stochastic" and self._differ_in_size(problem, rows):
                 self._choice = self._race(source, rows) or self._choice
             if rows is not None and self._choice.solver in BATCH_SOLVERS and problem.tol is None:
                 self._softmax = problem.multi_class == "softmax"
@@ -219,11 +219,13 @@ class LinearModel(Model):
             is_table=rows is not None and self._is_table(rows, n_entries or 0),
         )
 
-    def _differ_in_size(self, problem: Problem) -> bool:
-        """Whether columns are of several kinds, and the stochastic solver is open."""
-        hasher = getattr(self, "hasher_", None)
-        if hasher is None or problem.stochastic_option or problem.penalty != "l2" or problem.multi_class == "hashed":
+    def _differ_in_size(self, problem: Problem, rows: ArraySource | None) -> bool:
+        """Whether features may differ in size: columns of several kinds, or arrays of values that nobody knows."""
+        if problem.stochastic_option or problem.penalty != "l2" or problem.multi_class == "hashed":
             return False
+        hasher = getattr(self, "hasher_", None)
+        if hasher is None:
+            return rows is not None and not problem.is_small and not problem.several_targets
         return any(column.kind != "text" for column in hasher.used_columns)
 
     def _race(self, source: Source, rows: ArraySource | None) -> Choice | None:

@@ -19,11 +19,13 @@ from steepest.data.groups import Pairs, groups_of, pairs_of
 from steepest.data.source import ArraySource, Source
 from steepest.data.store.row_store import store_rows
 from steepest.engine.history import History
+from steepest.engine.loop import Monitor
 from steepest.errors import DataError, ParameterError
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
 from steepest.learners.losses import LOSSES
 from steepest.metrics import GroupRankingMetrics, ndcg
+from steepest.models.base import Run
 from steepest.models.linear import LinearModel
 from steepest.models.options import EarlyStopping, Tolerance
 from steepest.parameters import choice, whole
@@ -101,10 +103,10 @@ class LinearRanker(LinearModel):
 
     # -------------------------------------------------------------------------------------------------- learning
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None, *, monitor: Monitor | None = None) -> Self:
         """Learns from rows X with targets y (higher is better), in groups: one name or number per row, in any order."""
         vars(self).pop("hasher_", None)
-        return self._fit(self.grouped(X, y, groups))
+        return self._fit(self.grouped(X, y, groups), None, None if monitor is None else Run(monitor))
 
     def partial_fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Learns the pairs of these rows once; two calls learn the same as one if no group is in both."""

@@ -42,6 +42,8 @@ def read_vectors(path: str | Path, dim: int) -> tuple[list[str], Array]:
     body = lines[1:] if lines[-1] else lines[1:-1]
     if len(body) != n_words:
         raise DataError(f"{path} holds {len(body)} words of {n_words} that line 1 promises; take a complete copy")
+    if 2 * n_words * dim > sum(map(len, body)) + n_words:  # a number takes a digit and a space at least
+        raise DataError(f"{path} is too short for {n_words} vectors of {dim} numbers; take a complete copy")
     words = []
     vectors = np.empty((n_words, dim), np.float32)
     for number, line in enumerate(body):
@@ -61,6 +63,6 @@ def read_vectors(path: str | Path, dim: int) -> tuple[list[str], Array]:
 
 def _header(path: str | Path, line: str) -> tuple[int, int]:
     parts = line.split()
-    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+    if len(parts) != 2 or not all(part.isdecimal() and len(part) < 16 for part in parts):
         raise DataError(f"{path}, line 1: {line[:60]!r} must be two numbers, of words and of their dimension")
     return int(parts[0]), int(parts[1])

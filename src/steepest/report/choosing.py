@@ -46,7 +46,7 @@ def save_trials(path: Path, found: Mapping[str, Any], command: str, about: Mappi
     ]
     metric, charts = found["metric"], []
     for name in names:
-        points = [(t["parameters"].get(name), t.get(metric), t["rows"]) for t in trials]
+        points: list[tuple[Any, Any, int]] = [(t["parameters"].get(name), t.get(metric), t["rows"]) for t in trials]
         sizes = sorted({rows for _, _, rows in points})
         lines = []
         for size in sizes:

@@ -31,7 +31,8 @@ section > div.parts { display: flex; flex-wrap: wrap; gap: 1em; align-items: fle
 figure, .table { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8em;
   max-width: 100% }
 figure { flex: 1 1 26em; max-width: 40em } .table { overflow-x: auto }
-svg.chart { width: 100%; height: auto; display: block; fill: var(--text) } svg .grid { stroke: var(--line) }
+svg.chart { width: 100%; height: auto; display: block; fill: var(--text); font-size: 13px }
+svg .grid { stroke: var(--line) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 caption { text-align: left; font-weight: 600; padding-bottom: .4em }
 td, th { padding: .2em .7em; text-align: right; white-space: nowrap }
@@ -46,6 +47,7 @@ tr + tr td { border-top: 1px solid var(--line) }
   border-radius: 8px; padding: .7em; white-space: pre-wrap; overflow-wrap: anywhere } .soft { color: var(--soft) }
 .bar { display: inline-block; height: .7em; border-radius: 2px; background: var(--good) }
 .bar.low { background: var(--bad) }
+@media (max-width: 600px) { svg.chart { font-size: 15px } }
 td.bars { text-align: left; min-width: 5em } td.name { white-space: normal; overflow-wrap: anywhere; min-width: 9em }
 """
 
@@ -209,7 +211,7 @@ def as_svg(chart: Chart, names: Sequence[str] | None = None) -> str:
     xs = _Axis([x for pairs in points.values() for x, _ in pairs], chart.log_x, LEFT, WIDTH - RIGHT)
     ys = _Axis([y for pairs in points.values() for _, y in pairs], chart.log_y, HEIGHT - BOTTOM, TOP)
     title = escape(chart.title)
-    parts = [f'<svg class=chart viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" font-size="13">']
+    parts = [f'<svg class=chart viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">']
     parts.append(f'<text x="{WIDTH / 2}" y="18" text-anchor="middle" font-weight="bold">{title}</text>')
     whole = chart.x_label in ("epoch", "round", "iteration")
     for value, text in xs.ticks(whole=whole):

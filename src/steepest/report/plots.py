@@ -23,7 +23,7 @@ from steepest.features.hasher import Hasher
 from steepest.learners.losses import LOSSES, Loss
 from steepest.learners.losses import losses as all_losses
 from steepest.learners.penalties import norm_contour
-from steepest.report.chart import Chart, Line
+from steepest.report.chart import COLOURS, Chart, Line
 from steepest.report.picture import draw
 
 __all__ = ["calibration", "collisions", "history", "losses", "norms", "path", "race"]
@@ -62,6 +62,7 @@ def losses(names: Sequence[str] | None = None, *, scaled: bool = False) -> Any:
     figure = _figure(len(panels))
     for place, (axes, shown) in enumerate(zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True)):
         of_classes = place == 0
+        axes.set_prop_cycle(color=COLOURS)
         found = [all_losses[name] for name in shown]
         if scaled and of_classes:
             found = [loss for loss in found if loss.bounds_zero_one is not None]
@@ -98,6 +99,7 @@ def norms(p: Sequence[float] = (0.5, 1.0, 1.5, 2.0, 4.0, math.inf)) -> Any:
     """
     figure = _figure(1)
     axes = figure.subplots()
+    axes.set_prop_cycle(color=COLOURS)
     for number, exponent in enumerate(p):
         points = norm_contour(exponent, n=400)
         closed = np.concatenate([points, points[:1]])

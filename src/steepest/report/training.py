@@ -54,7 +54,7 @@ def save_evaluation(
 def measure_sections(measures: Mapping[str, Any], title: str) -> list[Section]:
     """Measures, classes, confusion, ROC and precision-recall curves, reliability and thresholds, as far as known."""
     curves = measures.get("curves", {})
-    parts: list[Part] = [_measures(measures), _classes(measures.get("classes", []))]
+    parts: list[Table | Matrix] = [_measures(measures), _classes(measures.get("classes", []))]
     if (confusion := curves.get("confusion")) and len(confusion["classes"]) <= MOST_IN_MATRIX:
         parts.append(Matrix("Confusion", [str(name) for name in confusion["classes"]], confusion["rows"]))
     found = [Section(title, [part for part in parts if part.rows])]

@@ -233,7 +233,7 @@ class TextFile:
         if isinstance(error, EOFError):
             return DataError(f"{self.name} is cut short after about line {lines}; fetch or write the file again")
         if isinstance(error, FileNotFoundError):
-            return DataError(f"{self.name} does not exist; {_near_file(self.name)}check the name")
+            return DataError(f"{self.name} does not exist; {near_file(self.name)}check the name")
         if isinstance(error, gzip.BadGzipFile | zlib.error) or not isinstance(error, OSError) or error.errno is None:
             return DataError(
                 f"{self.name} is damaged after about line {lines} ({error}); fetch or write the file again"
@@ -241,14 +241,14 @@ class TextFile:
         return DataError(f"{self.name} cannot be read ({error.strerror}); check the file and its permissions")
 
 
-def _near_file(path: str) -> str:
+def near_file(path: str) -> str:
     """A file beside it with almost this name."""
     directory = os.path.dirname(path)
     try:
         names = [entry.name for entry in itertools.islice(os.scandir(directory or "."), 10_000)]
     except OSError:
         return f"there is no directory {directory!r}; "
-    return did_you_mean(path, [os.path.join(directory, name) for name in names])
+    return did_you_mean(os.path.basename(path), names, 0.7)
 
 
 def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:

@@ -79,10 +79,10 @@ class HeldOut:
     scattered: Array
 
     @classmethod
-    def part(cls, y: Array | None, n_rows: int, number: int = 0) -> HeldOut:
-        """One of several choices; a file sorted by its targets has no order of its own, so single rows it is."""
+    def part(cls, y: Array | None, n_rows: int, number: int = 0, *, mixed: bool = False) -> HeldOut:
+        """One of several choices; single rows alone if rows are mixed, or sorted by their targets."""
         places = np.arange(1, n_rows + 1) * GOLDEN % 1.0 * HELD_OF
-        share = 2 if y is not None and is_sorted(y) else 1
+        share = 2 if mixed or (y is not None and is_sorted(y)) else 1
         scattered = np.asarray((places - number) % HELD_OF < share)
         if share == 2:
             return cls(scattered, scattered)
