@@ -91,6 +91,24 @@ def test_restarts_go_with_early_stopping_and_with_two_samples():
 # -------------------------------------------------------------------------------------------------- radial units
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_radial_units_that_learn_solve_the_exclusive_or_by_default(seed):
+    X, y = parity(2)
+    assert st.RBFClassifier(4, votes="backprop", random_state=seed).fit(X, y).score(X, y) == 1.0
+    x = np.linspace(-3, 3, 40)[:, None]
+    model = st.RBFRegressor(6, votes="backprop", random_state=seed).fit(x, np.sin(2 * x[:, 0]))
+    assert model.score(x, np.sin(2 * x[:, 0])) > 0.95
+    assert model.n_iter_ == 500  # of two batches each
+
+
+def test_radial_epochs_that_are_given_and_rows_that_are_many_are_as_before():
+    assert st.RBFClassifier(votes="backprop", epochs=20).settings_for(100).planned_rows == 2000
+    assert st.RBFClassifier(votes="backprop").settings_for(5000).planned_rows == 100_000
+    assert st.RBFClassifier(votes="backprop").settings_for(100).planned_rows == 25_000
+    with pytest.raises(st.ParameterError, match="epochs='some' is unknown"):
+        st.RBFClassifier(votes="backprop", epochs="some").fit(*parity(2))
+
+
 def test_the_number_of_radial_units_follows_from_the_rows():
     sizes = [units_for(n) for n in (1, 100, 500, 2500, 16_000, 10**5, 10**8)]
     assert sizes == [32, 32, 100, 500, 500, 200, 32]

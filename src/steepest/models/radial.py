@@ -38,6 +38,9 @@ LARGEST_BYTES = 1 << 32  # of centres and sums
 # n_units="auto": one unit for so many rows, within bounds, and so few that sums over all pairs of units stay small.
 ROWS_PER_UNIT, FEWEST_UNITS, MOST_UNITS, MOST_PRODUCTS = 5, 32, 500, 4_000_000_000
 BATCH_ROWS = 32
+# epochs="auto". Of 100 to 800 rows of a noisy wave, 20 epochs left a share of 0.13 to 0.96 explained on new rows, a
+# thousand steps 0.25 to 0.98, more in each of 16 fits.
+EPOCHS, STEPS = 20, 1000
 
 Learner = NetworkLearner | RadialLearner
 
@@ -53,6 +56,7 @@ class RBFModel(Model):
     solver: Any
     eta0: float | str
     batch_size: int
+    _n_rows: int | None = None  # of the source that is learned from
     class_weight: Any = None
     loss = "squared"
 
@@ -64,8 +68,20 @@ class RBFModel(Model):
             )
         return super()._fit(source, validation, run)
 
+    def _resolve(self, source: Source, run: Run) -> Any:
+        self._n_rows = source.n_rows
+        return super()._resolve(source, run)
+
     def _n_epochs(self) -> int:
-        return super()._n_epochs() if self.votes == "backprop" else 1
+        return self._epochs_for(self._n_rows) if self.votes == "backprop" else 1
+
+    def _epochs_for(self, n_rows: int | None) -> int:
+        """Twenty by default, and as many more as make a thousand steps."""
+        if not isinstance(self.epochs, str):
+            return whole("epochs", self.epochs, 1)
+        choice("epochs", self.epochs, ("auto",))
+        size = whole("batch_size", self.batch_size, 1)
+        return max(EPOCHS, math.ceil(STEPS / math.ceil(n_rows / size))) if n_rows else EPOCHS
 
     def settings_for(self, n_rows: int | None) -> Any:
         """The constructor's arguments, checked and resolved."""
@@ -77,7 +93,7 @@ class RBFModel(Model):
         if votes != "backprop":
             return RadialSettings(self.task, votes, alpha, weight)
         solver = choice("solver", self.solver, tuple(SOLVERS))
-        rows = None if n_rows is None else float(n_rows * whole("epochs", self.epochs, 1))
+        rows = None if n_rows is None else float(n_rows * self._epochs_for(n_rows))
         schedule = choice("schedule", self.schedule, SCHEDULES)
         size = whole("batch_size", self.batch_size, 1)
         return NetworkSettings(
@@ -209,6 +225,7 @@ class RBFClassifier(Classifier, RBFModel):
         Penalty ½ alpha |v|² of the votes.
     solver, schedule, eta0, epochs, batch_size, tol, early_stopping, shuffle
         Of votes="backprop", as in NetworkClassifier, with early stopping a must for init="all"; others need one pass.
+        epochs="auto" is 20, and more where rows are so few that these would be fewer than 1000 steps.
     class_weight, n_jobs, hasher, random_state, verbose
         As in NetworkClassifier.
 
@@ -235,7 +252,7 @@ class RBFClassifier(Classifier, RBFModel):
         solver: str = "adam",
         schedule: str = "auto",
         eta0: float | str = "auto",
-        epochs: int = 20,
+        epochs: int | str = "auto",
         batch_size: int = BATCH_ROWS,
         tol: float | None = None,
         early_stopping: bool | EarlyStopping = False,
@@ -286,7 +303,7 @@ class RBFRegressor(Regressor, RBFModel):
         solver: str = "adam",
         schedule: str = "auto",
         eta0: float | str = "auto",
-        epochs: int = 20,
+        epochs: int | str = "auto",
         batch_size: int = BATCH_ROWS,
         tol: float | None = None,
         early_stopping: bool | EarlyStopping = False,
