@@ -49,7 +49,10 @@ class NameBook:
 
     def unnamed(self, buckets: Array, heavy: Array) -> Array:
         """Those among the MOST_ADDED heaviest of some buckets that have no name."""
-        order = np.argsort(-heavy, kind="stable")[:MOST_ADDED]
+        few = np.arange(len(heavy))
+        if len(heavy) > MOST_ADDED:  # no weight below this one can be among them
+            few = np.flatnonzero(heavy >= np.partition(heavy, len(heavy) - MOST_ADDED)[len(heavy) - MOST_ADDED])
+        order = few[np.argsort(-heavy[few], kind="stable")[:MOST_ADDED]]
         chosen = buckets[order[heavy[order] > 0]]
         return chosen[[not names for names in self.names_of(chosen)]] if len(chosen) else chosen
 

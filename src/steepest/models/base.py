@@ -440,10 +440,14 @@ class Model:
 
     def _refuse_overflow(self, learner: Any) -> None:
         """Whatever is shown or saved is finite, with the rows that wait."""
-        refuse_overflow(learner.state)
+        self._check_numbers(learner)
         if isinstance(learner, TargetLearner) and learner.waiting.rows is not None:
             shown: Any = learner
-            refuse_overflow(finished(shown).state)
+            self._check_numbers(finished(shown))
+
+    def _check_numbers(self, learner: Any) -> None:
+        """Raises if a number that was learned is not finite."""
+        refuse_overflow(learner.state)
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """One pass in the order given, from where the learner is."""

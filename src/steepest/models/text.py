@@ -416,6 +416,9 @@ class TextClassifier(Classifier):
             parts = [self._doubts(chunk, scores) for chunk, scores in self._known_rows(rows)]
             self._take_doubts(np.concatenate(parts) if parts else np.zeros(0))
 
+    def _check_numbers(self, learner: EmbeddingLearner) -> None:
+        learner.refuse_overflow()
+
     def _add_recent(self, source: ArraySource) -> None:
         """How sure the model is of the labels of texts that are about to be learned."""
         chunk = source.block

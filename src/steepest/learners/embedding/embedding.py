@@ -28,7 +28,7 @@ from steepest.learners.base import Progress, State
 from steepest.learners.embedding.label_tree import LabelTree, check_tree
 from steepest.learners.labels import LabelBook
 from steepest.learners.settings import PlainSettings
-from steepest.learners.snapshot import LastGoodState
+from steepest.learners.snapshot import LastGoodState, refuse_overflow
 from steepest.learners.state_check import check_counters
 from steepest.learners.targets import refuse_bad_row
 from steepest.learners.waiting import WaitingRows
@@ -296,7 +296,12 @@ class EmbeddingLearner:
 
     def heaviness(self, features: Array) -> Array:
         """How long the embeddings of these features are."""
-        return np.asarray(np.linalg.norm(self.table[np.asarray(features, np.int64)], axis=1).astype(np.float64))
+        vectors = self.table[np.asarray(features, np.int64)]
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), np.float64)
+
+    def refuse_overflow(self) -> None:
+        """Raises if a number that was learned is not finite, without the copy of it that `state` makes."""
+        refuse_overflow({"table": self.table, "head": self.head})
 
     def go_on(self) -> None:
         """From now on as for a stream that never ends, one text after the other."""
