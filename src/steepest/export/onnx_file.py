@@ -144,7 +144,13 @@ class _Graph:
         else:
             total = self.node("ReduceSum", [each, "axis_n"], "total", keepdims=1)
             safe = self.node("Max", [total, self.constant("tiny", _floats([1e-30]))], "safe")
-            self.node("Div", [each, safe], "probabilities")
+            if model.power == 1:
+                self.node("Div", [each, safe], "probabilities")
+                return
+            shares = self.node("Div", [each, safe], "shares")
+            floor = self.node("Max", [shares, self.constant("least", _floats([1e-15]))], "floor")
+            powers = self.node("Pow", [floor, self.constant("power", _floats([model.power]))], "powers")
+            self.node("Div", [powers, self.node("ReduceSum", [powers, "axis_n"], "sum", keepdims=1)], "probabilities")
 
     def factors(self, model: FactorPairs) -> None:
         """A factor model."""
