@@ -72,6 +72,12 @@ def classifier(y, hasher=None, rows=ROWS, loss="auto", **options):
     return st.LinearClassifier(loss, hasher=hasher, random_state=0, **options).fit(rows, y)
 
 
+def calibrated(model, y):
+    """With a map for labels of which most are drawn by lot, so that the model is too sure."""
+    rng = np.random.default_rng(5)
+    return model.calibrate_on(ROWS, np.where(rng.random(len(y)) < 0.8, rng.permutation(y), y))
+
+
 def some(*names):
     return [{name: row[name] for name in names} for row in ROWS]
 
@@ -79,9 +85,9 @@ def some(*names):
 MODELS = {
     "regression": lambda: st.LinearRegressor(random_state=0).fit(ROWS, VALUE),
     "poisson": lambda: st.LinearRegressor("poisson", hasher=st.Hasher(14), random_state=0).fit(ROWS, np.rint(VALUE)),
-    "binary": lambda: classifier(TWO),
-    "softmax": lambda: classifier(THREE, multi_class="softmax"),
-    "one against the rest": lambda: classifier(THREE, loss="log", multi_class="ovr"),
+    "binary": lambda: calibrated(classifier(TWO), TWO),
+    "softmax": lambda: calibrated(classifier(THREE, multi_class="softmax"), THREE),
+    "one against the rest": lambda: calibrated(classifier(THREE, loss="log", multi_class="ovr"), THREE),
     "hats and crosses": lambda: classifier(TWO, st.Hasher(15, ngrams=(1, 2), cross=CROSSES[:6], stop_words=["bad"])),
     "copies": lambda: classifier(
         THREE, st.Hasher(14, copies=3, weighting="binary", norm=None, signed=False, cross=CROSSES[:4])
@@ -133,13 +139,15 @@ def test_plain_python_gives_the_scores_and_calibrated_probabilities_of_the_model
         np.testing.assert_allclose(found, model.predict_proba(NEW), atol=1e-5)
 
 
-def test_among_these_models_are_all_kinds_of_columns_and_a_calibration(models):
+def test_among_these_models_are_all_kinds_of_columns_and_of_calibrations(models):
     columns = describe(models["hats and crosses"]).hashing.columns
     assert {column.kind for column in columns} == {"number", "category", "list", "text"}
     assert any(column.part for column in columns)
     assert any(column.knots for column in columns)
     assert any(column.separators for column in columns if column.kind == "category")
     assert describe(models["softmax"]).slope != 1
+    assert describe(models["one against the rest"]).power != 1
+    assert describe(models["binary"]).slope != 1
 
 
 @pytest.mark.parametrize("name", ["regression", "binary", "softmax"])

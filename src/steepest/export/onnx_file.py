@@ -147,10 +147,17 @@ class _Graph:
             if model.power == 1:
                 self.node("Div", [each, safe], "probabilities")
                 return
-            shares = self.node("Div", [each, safe], "shares")
-            floor = self.node("Max", [shares, self.constant("least", _floats([1e-15]))], "floor")
-            powers = self.node("Pow", [floor, self.constant("power", _floats([model.power]))], "powers")
-            self.node("Div", [powers, self.node("ReduceSum", [powers, "axis_n"], "sum", keepdims=1)], "probabilities")
+            # Powers of shares as logarithms: a small power makes much of what is lost of a small share.
+            if model.link == "clip":
+                logs = self.node("Log", [self.node("Div", [each, safe], "shares")], "log_shares")
+            else:
+                logs = self.node(
+                    "Neg", [self.node("Softplus", [self.node("Neg", [scaled], "other_way")], "soft")], "logs"
+                )
+                logs = self.node("LogSoftmax", [logs], "log_shares", axis=1)
+            floor = self.node("Max", [logs, self.constant("least", _floats([np.log(1e-15)]))], "floor")
+            powers = self.node("Mul", [floor, self.constant("power", _floats([model.power]))], "powers")
+            self.node("Softmax", [powers], "probabilities", axis=1)
 
     def factors(self, model: FactorPairs) -> None:
         """A factor model."""

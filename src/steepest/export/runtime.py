@@ -156,7 +156,7 @@ class Values:
         if column["kind"] == "number":
             return self._number(column, value)
         if column["kind"] == "list" and not isinstance(value, str | bytes) and isinstance(value, Iterable):
-            return "\x1f".join(text for part in value if (text := written(part)) is not None)
+            return "\x1f".join(decoded(text) for part in value if (text := written(part)) is not None)
         return written(value)
 
     def _number(self, column: Mapping[str, Any], value: Any) -> float | None:
