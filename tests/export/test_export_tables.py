@@ -319,3 +319,27 @@ def test_the_shell_exports_a_table_with_rows_of_the_file_in_the_test(tmp_path, c
     bare = [sys.executable, "-I", "-S", str(tmp_path / "m.py")]
     done = subprocess.run(bare, input=given, capture_output=True, text=True, encoding="utf-8", check=True)
     assert done.stdout.splitlines() == st.load(model).predict(ROWS[:20]).tolist()
+
+
+@needs_compiler
+@pytest.mark.build
+def test_columns_may_be_called_as_macros_keywords_and_the_names_of_the_file_are(tmp_path):
+    names = ["K1", "COPIES", "NAN", "int", "steepest_x", "8", "a b", "a_b"]
+    rows = [{name: ["p", "q", "r"][(k + i) % (2 + i % 2)] for i, name in enumerate(names)} for k in range(60)]
+    model = classifier(["yes" if row["K1"] == "p" else "steepest_no" for row in rows], st.Hasher(12), rows)
+    st.export_model(model, tmp_path / "model.c", name="spam")
+    source, program = tmp_path / "model.c", tmp_path / "test"
+    subprocess.run([CC, *STRICT, "-DSTEEPEST_TEST", source, "-o", program, "-lm"], check=True)
+    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    assert "largest difference 0," in printed
+
+
+@needs_compiler
+@pytest.mark.build
+@pytest.mark.parametrize("names", [["tags"], ["when"], ["colour"], ["title", "hour"], ["when", "body"]], ids=str)
+def test_c_of_few_columns_holds_nothing_that_it_does_not_use(tmp_path, names):
+    model = classifier(TWO, st.Hasher(12, char_ngrams=(2, 3)), some(*names))
+    st.export_model(model, tmp_path / "model.c")
+    source, program = tmp_path / "model.c", tmp_path / "test"
+    subprocess.run([CC, *STRICT, "-DSTEEPEST_TEST", source, "-o", program, "-lm"], check=True)
+    assert "largest difference 0," in subprocess.run([program], capture_output=True, text=True, check=True).stdout

@@ -716,6 +716,7 @@ def quoted(text: str | bytes) -> str:
     for byte in data:
         plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
         found += chr(byte) if plain else f"\\{byte:03o}"
+    found = found.replace("steepest_", "steepest\\137")  # the names of functions may begin otherwise, texts do not
     return f'"{found}"'
 
 
@@ -751,6 +752,7 @@ def field_names(names: Sequence[str]) -> list[str]:
     found: list[str] = []
     for place, name in enumerate(names):
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name) or "text"
-        plain = f"column_{plain}" if plain[0].isdigit() or plain in KEYWORDS or plain.startswith("_") else plain
+        is_macro = plain == plain.upper() or plain in ("linux", "unix")  # or may be one
+        plain = f"column_{plain}" if is_macro or plain[0] in "_0123456789" or plain in KEYWORDS else plain
         found.append(f"{plain}_{place}" if plain in found else plain)
     return found

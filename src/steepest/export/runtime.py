@@ -443,6 +443,15 @@ class Scorer:
                 found[o] += self.head[o * width + k] * hidden[k]
         return found
 
+    def size(self, given: Any) -> float:
+        """The sum of the sizes of what is added up to a score, the largest of all scores."""
+        sizes = [0.0] * self.width
+        for j, x in self.row(given).items():
+            place = self.place.get(j, -1)
+            for k in range(self.width if place >= 0 else 0):
+                sizes[k] += abs(self.rows[place * self.width + k] * x)
+        return max(sizes, default=0.0)
+
     def probabilities(self, given: Any) -> list[float]:
         """One per class, in the order of `classes`."""
         return self.probabilities_of(self.scores(given))
