@@ -210,7 +210,8 @@ def test_c_compiles_without_a_warning_passes_its_test_and_scores_new_rows_as_the
             functions.steepest_probabilities(scores, p)
             shares.append(list(p))
     np.testing.assert_allclose(found, scores_of(model, NEW), rtol=1e-5, atol=1e-5)
-    assert found == [runtime_of(model).scores(row) for row in NEW]
+    scorer = runtime_of(model)
+    assert found == [scorer.scores(row) for row in NEW]
     if shares:
         np.testing.assert_allclose(shares, model.predict_proba(NEW), atol=1e-5)
 
