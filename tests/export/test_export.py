@@ -38,15 +38,9 @@ RNG = np.random.default_rng(0)
 TEXTS = [" ".join(RNG.choice(WORDS, RNG.integers(0, 12))) for _ in range(300)]
 TWO = ["spam" if "alpha" in text else "ham" for text in TEXTS]
 THREE = RNG.choice(["a", "b", "c"], len(TEXTS)).tolist()
-ROWS = [
-    {"body text": t, "user": int(RNG.integers(9)), "price": None if k % 7 == 0 else float(1000 * RNG.normal())}
-    for k, t in enumerate(TEXTS)
-]
-LABELS = np.column_stack([np.array(TWO) == "spam", RNG.random(len(TEXTS)) < 0.5]).astype(int)
 X = RNG.standard_normal((200, 12)).astype(np.float32)
 PAIRS = [(f"user-{RNG.integers(20)}", int(RNG.integers(15))) for _ in range(300)]
 STARS = RNG.integers(1, 6, len(PAIRS))
-CROSSES = [("body text", "user"), ("user", "price")]
 
 
 def linear(hasher, X=TEXTS, y=TWO, **options):
@@ -306,18 +300,6 @@ def test_what_cannot_be_exported_is_refused_in_one_sentence(models, tmp_path):
         st.export_model(models["factors"], tmp_path / "model.c", keep=5)
 
 
-def test_columns_that_are_described_one_by_one_are_exported_only_where_they_are_one_text():
-    from types import SimpleNamespace
-
-    from steepest.export.describe import known_columns
-
-    text, number = (SimpleNamespace(name=n, kind=k, used=True) for n, k in (("body", "text"), ("price", "number")))
-    constant = SimpleNamespace(name="year", kind="constant", used=False)
-    assert known_columns(SimpleNamespace(columns_=(text, constant))) == [("body", "text")]
-    with pytest.raises(st.DataError, match="column by column"):
-        known_columns(SimpleNamespace(columns_=(text, number)))
-
-
 def test_the_shell_exports_and_reports_the_cost_of_each_precision(models, tmp_path, capsys):
     data, model = tmp_path / "rows.csv", tmp_path / "model.steepest"
     lines = [f"{label},{text}" for label, text in zip(TWO, TEXTS, strict=True) if text]
@@ -352,12 +334,21 @@ def test_exported_probabilities_are_the_calibrated_ones(options):
         assert np.abs(found - model.predict_proba(rows[:20], calibrated=False)).max() > 0.01
 
 
-def test_calibrated_shares_of_one_against_the_rest_are_left_out_rather_than_wrong():
+def test_calibrated_shares_of_one_against_the_rest_are_powers_of_the_models_own(tmp_path):
+    from steepest.export.python_file import plain
+    from steepest.export.runtime import Scorer
+
     rng = np.random.default_rng(4)
     y = rng.integers(0, 3, 400)
     rows = (rng.standard_normal((400, 40)) + y[:, None] / 4).astype(np.float32)
     model = st.LinearClassifier("log", epochs=100, alpha=1e-7, random_state=0).fit(rows[:100], y[:100])
-    assert describe(model).link == "sigmoid"
     model.calibrate_on(rows[100:], y[100:])
     assert model.calibration_.kind == "temperature"
-    assert describe(model).link == "none"
+    expected = model.predict_proba(rows[:20])
+    scorer = Scorer(plain(describe(model)))
+    np.testing.assert_allclose([scorer.probabilities(row.tolist()) for row in rows[:20]], expected, atol=1e-5)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    st.export_model(model, tmp_path / "model.onnx", to="onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    found = session.run(["probabilities"], padded(st.from_arrays(rows[:20]).block))[0]
+    np.testing.assert_allclose(found, expected, atol=1e-5)

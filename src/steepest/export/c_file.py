@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from steepest.data.chunk import Array
-from steepest.data.tables.columns import CATEGORY, NUMBER, TEXT
-from steepest.export.describe import FactorPairs, Hashing, Scores
+from steepest.data.tables.columns import CATEGORY, LIST, NUMBER, TEXT
+from steepest.export import runtime
+from steepest.export.describe import Column, FactorPairs, Hashing, Scores
 from steepest.export.pack import LARGEST, Packed, levels
+from steepest.export.python_file import PATTERNS
 from steepest.export.unicode import fold_ranges, word_edges
 
 PLANE = 0x10000
@@ -67,6 +69,14 @@ static float half(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const float size = exponent ? ldexpf((float)(1024 + fraction), exponent - 25) : ldexpf((float)fraction, -24);
   return bits >> 15 ? -size : size;
+}
+"""
+POWERS = """  {
+    double top = 0, sum = 0;
+    for (k = 0; k < N_SCORES; ++k) top = p[k] > top ? p[k] : top;
+    for (k = 0; k < N_SCORES; ++k) sum += p[k] = pow((p[k] > 1e-15 ? p[k] : 1e-15) / top, @POWER@);
+    for (k = 0; k < N_SCORES; ++k) p[k] /= sum;
+  }
 }
 """
 
@@ -136,7 +146,8 @@ class _Scores:
     def __init__(self, model: Scores, packed: Packed, rows: Sequence[TestRow]) -> None:
         self.model, self.packed, self.rows = model, packed, rows
         self.kinds = {column.kind for column in model.hashing.columns} if model.hashing else set()
-        self.fields = field_names([column.name for column in model.hashing.columns]) if model.hashing else []
+        origins = [column.origin for column in model.hashing.inputs] if model.hashing else []
+        self.fields = dict(zip(origins, field_names(origins), strict=True))
 
     def text(self, heading: str) -> str:
         pieces = {
@@ -154,25 +165,29 @@ class _Scores:
         model, h = self.model, self.model.hashing
         if h is None:
             return {"embedding"} if model.head is not None else set()
-        words = TEXT in self.kinds
+        words, values = TEXT in self.kinds, bool({CATEGORY, LIST} & self.kinds)
         parts = {
             "hashing": True,
-            "texts": words or CATEGORY in self.kinds,
-            "stream": words or CATEGORY in self.kinds,
+            "texts": words or values,
+            "stream": words or values,
             "words": words,
+            "one_text": h.one_text,
+            "blocks": words and not h.one_text,
             "lowercase": h.lowercase,
             "stop_words": any(column.stop_words for column in h.columns),
             "word_grams": h.ngrams[1] > 0,
             "several_words": h.ngrams[1] > 1,
             "characters": h.char_ngrams[1] > 0,
-            "categories": CATEGORY in self.kinds,
+            "values": values,
             "numbers": NUMBER in self.kinds,
+            "dates": any(column.part for column in h.columns),
             "crosses": bool(h.crosses),
             "copies": h.copies > 1,
             "mixes": h.copies > 1 or bool(h.crosses) or (words and h.ngrams[1] > 1),
             "binary": h.weighting == 1,
             "logarithms": h.weighting == 2,
             "counts": h.uses_counts,
+            "places": h.uses_counts and h.one_text,
             "normalise": h.normalise,
             "embedding": model.head is not None,
         }
@@ -185,8 +200,10 @@ class _Scores:
             f"Tables: {size + tables:,} bytes of flash ({self.packed.precision}, {len(self.model.features):,} rows)."
         ]
         if self.model.hashing:
+            double = 1 + (TEXT in self.kinds and not self.model.hashing.one_text)
             notes.append(
-                "Room for one row: sizeof(steepest_row), 48 KiB, or less with STEEPEST_MAX_FEATURES=500 (6 KiB)."
+                f"Room for one row: sizeof(steepest_row), {48 * double} KiB, or less with STEEPEST_MAX_FEATURES=500 "
+                f"({6 * double} KiB)."
             )
         return "\n".join(f" * {note}" for note in notes)
 
@@ -196,11 +213,9 @@ class _Scores:
             lines.append(f"#define STEEPEST_N_CLASSES {len(self.model.classes)}")
         if self.model.hashing:
             lines.append("\ntypedef struct {")
-            for column, name in zip(self.model.hashing.columns, self.fields, strict=True):
-                number = column.kind == NUMBER
-                note = "NAN: missing" if number else column.kind
-                kind = "double" if number else "steepest_text"
-                lines.append(f"  {kind} {name}; /* {comment(column.name)}: {note} */")
+            for column in self.model.hashing.inputs:
+                kind = "double" if column.kind == NUMBER else "steepest_text"
+                lines.append(f"  {kind} {self.fields[column.origin]}; /* {comment(column.origin)}: {_note(column)} */")
             lines.append("} steepest_input;")
         return "\n".join(lines) + "\n"
 
@@ -217,16 +232,22 @@ class _Scores:
                 f"#define COPIES {h.copies}",
                 f"#define IS_SIGNED {int(h.signed)}",
             ]
-            if CATEGORY in self.kinds:
+            if not h.one_text:
+                found.append("#define COPY_VALUE ((float)(1 / sqrt((double)COPIES)))")
+            if {CATEGORY, LIST} & self.kinds:
                 found.append(f"#define SEED_KEY {u64(h.seed_key)}")
             if TEXT in self.kinds:
                 found += self._word_data(h)
             if h.crosses:
                 pairs = ", ".join(f"{{{a}, {b}}}" for a, b in h.crosses)
                 found.append(f"\nstatic const int crosses[{len(h.crosses)}][2] = {{{pairs}}};")
-            for name, column in zip(self.fields, h.columns, strict=True):
+            for place, column in enumerate(h.columns):
                 if column.stop_words:
-                    found.append(array("uint64_t", f"stop_{name}", map(u64, column.stop_words), len(column.stop_words)))
+                    stop = map(u64, column.stop_words)
+                    found.append(array("uint64_t", f"stop_words_{place}", stop, len(column.stop_words)))
+                if column.knots:
+                    found.append(array("double", f"knots_{place}", map(real, column.knots), len(column.knots)))
+                    found.append(array("uint64_t", f"hats_{place}", map(u64, column.hats), len(column.hats)))
         if model.head is None:
             found.append(array("double", "bias", map(real, model.bias.tolist()), len(model.bias)))
         else:
@@ -344,42 +365,50 @@ class _Scores:
     def _columns(self) -> str:
         h = self.model.hashing
         assert h is not None
-        lines = ["/* All features of a column. */"]
-        lines.append("static void each_feature(const steepest_input *in, int column, take_hash take, void *to) {")
-        lines.append("  switch (column) {")
-        for place, (name, column) in enumerate(zip(self.fields, h.columns, strict=True)):
-            lines.append(f"    case {place}:")
-            here = f"in->{name}"
+        lines = []
+        for place, column in enumerate(h.columns):
             if column.kind == NUMBER:
-                lines.append(f"      if ({here} != {here})")
-                lines.append(f"        take(to, {u64(column.missing)});")
-                lines.append(f"      else if ({here} != 0)")
-                lines.append(f"        take(to, {u64(column.number)});")
-            else:
-                lines.append(f"      if (!{here}.data)")
-                lines.append(f"        take(to, {u64(column.missing)});")
-                lines.append("      else")
-                if column.kind == CATEGORY:
-                    lines.append(f"        take(to, category_feature({quoted(column.label)}, {here}));")
-                else:
-                    stop = f"stop_{name}, {len(column.stop_words)}" if column.stop_words else "NULL, 0"
-                    lines.append(f"        text_features({here}, {u64(column.key)}, {stop}, take, to);")
+                own = [real(column.centre), real(column.scale), u64(column.missing), u64(column.number)]
+                bends = f"{len(column.knots)}, knots_{place}, hats_{place}" if column.knots else "0, NULL, NULL"
+                lines.append(f"static const number_column number_{place} = {{{', '.join(own)}, {bends}}};")
+        lines.append("\n/* The features of a column; `crossed`: only those that take part in crosses. */")
+        lines.append("static void each_feature(const steepest_input *in, int column, int crossed, take_feature take,")
+        lines.append("                         void *to) {")
+        lines.append("  (void)crossed;")
+        lines.append("  switch (column) {")
+        for place, column in enumerate(h.columns):
+            lines.append(f"    case {place}:")
+            lines += [f"      {line}" for line in self._features(place, column)]
             lines.append("      break;")
         lines += ["    default:", "      break;", "  }", "}", ""]
-        if NUMBER not in self.kinds and not h.crosses:
+        texts = [place for place, column in enumerate(h.columns) if column.kind == TEXT]
+        if not texts or h.one_text:
             return "\n".join(lines)
-        lines.append("/* Whether a column holds a number, and that; 1 for all else. */")
-        lines.append("static int number_of(const steepest_input *in, int column, float *number) {")
-        lines.append("  *number = 1;")
-        for place, (name, column) in enumerate(zip(self.fields, h.columns, strict=True)):
-            if column.kind == NUMBER:
-                here = f"in->{name}"
-                lines.append(f"  if (column == {place} && {here} == {here}) {{")
-                lines.append(f"    *number = (float)({here} / {real(column.divisor)});")
-                lines.append("    return 1;")
-                lines.append("  }")
-        lines += ["  (void)in;", "  (void)column;", "  return 0;", "}", ""]
+        lines.append("/* Whether a column holds words: a missing text has none. */")
+        lines.append("static int is_text(const steepest_input *in, int column) {")
+        for place in texts:
+            lines.append(f"  if (column == {place}) return in->{self.fields[h.columns[place].origin]}.data != NULL;")
+        lines += ["  return 0;", "}", ""]
         return "\n".join(lines)
+
+    def _features(self, place: int, column: Column) -> list[str]:
+        """The statements that take the features of a column."""
+        here = f"in->{self.fields[column.origin]}"
+        if column.kind == NUMBER:
+            given = f"date_part({here}, {column.part.upper()})" if column.part else here
+            return [f"number_features({given}, &number_{place}, crossed, take, to);"]
+        is_text = column.kind == TEXT
+        lines = [f"if ({f'!{here}.data' if is_text else f'is_missing({here})'})"]
+        lines.append(f"  take(to, {u64(column.missing)}, 1);")
+        if is_text:
+            stop = f"stop_words_{place}, {len(column.stop_words)}" if column.stop_words else "NULL, 0"
+            return [*lines, "else", f"  text_features({here}, {u64(column.key)}, {stop}, take, to);"]
+        label, between = quoted(column.label), quoted(column.separators)
+        if column.kind == LIST:
+            return [*lines, "else", f"  part_features({here}, {label}, {between}, 1, take, to);"]
+        whole = f"take(to, value_feature({label}, {here}), 1);"
+        parts = f"if (!crossed) part_features({here}, {quoted(f'{column.name}:')}, {between}, 2, take, to);"
+        return [*lines, "else {", f"  {whole}", f"  {parts}", "}"]
 
     # ------------------------------------------------------------------------------------------------ answers
 
@@ -444,8 +473,8 @@ class _Scores:
   int k;
   for (k = 0; k < N_SCORES; ++k) total += p[k] = probability(scores[k]);
   for (k = 0; k < N_SCORES; ++k) p[k] = total > 0 ? p[k] / total : 1.0 / N_SCORES;
-}
 """
+            body += "}\n" if model.power == 1 else POWERS.replace("@POWER@", real(model.power))
         return first + head + opening + body
 
     # ------------------------------------------------------------------------------------------------ the test
@@ -481,8 +510,10 @@ class _Scores:
     def _initialiser(self, given: Any) -> str:
         h = self.model.hashing
         assert h is not None
-        row = given if isinstance(given, dict) else {h.columns[0].name: given}
-        return ", ".join(literal(row.get(column.name), column.kind) for column in h.columns)
+        row = given if isinstance(given, dict) else {h.columns[0].origin: given}
+        values = runtime.Values(PATTERNS)
+        read = ((column, values.read(asdict(column), row.get(column.origin))) for column in h.inputs)
+        return ", ".join(literal(value, column.kind) for column, value in read)
 
 
 MAIN = """  double scores[STEEPEST_N_SCORES], worst = 0;
@@ -685,19 +716,30 @@ def quoted(text: str | bytes) -> str:
     for byte in data:
         plain = 32 <= byte < 127 and chr(byte) not in '"\\?'
         found += chr(byte) if plain else f"\\{byte:03o}"
+    found = found.replace("steepest_", "steepest\\137")  # the names of functions may begin otherwise, texts do not
     return f'"{found}"'
 
 
-def literal(value: Any, kind: str) -> str:
+def literal(value: str | bytes | float | None, kind: str) -> str:
     """A value of a column as an initialiser."""
-    missing = value is None or value != value
-    if kind == NUMBER:
-        return "NAN" if missing else real(float(value))
-    if missing:
-        return "{NULL, 0}"
-    text = value if isinstance(value, str | bytes) else str(value)
-    size = len(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
-    return f"{{{quoted(text)}, {size}}}"
+    if not isinstance(value, str | bytes):
+        return "NAN" if kind == NUMBER and value is None else "{NULL, 0}" if value is None else real(value)
+    size = len(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
+    return f"{{{quoted(value)}, {size}}}"
+
+
+def _note(column: Column) -> str:
+    """What a member of the input holds."""
+    if column.part:
+        return "date, as seconds since 1970-01-01 00:00 by its own clock; NAN: missing"
+    if column.kind == NUMBER:
+        marked = ", without currency and unit" if column.format else ""
+        return f"number{marked}; NAN, infinite or beyond 32 bits: missing"
+    if column.kind == LIST:
+        shown = [f"'{c}'" if c.isprintable() else f"byte {ord(c)}" for c in column.separators]
+        return comment(f"list, with {' or '.join(shown)} between its values")
+    example = f", such as {column.example!r}" if column.kind == CATEGORY and column.example else ""
+    return comment(f"{column.kind}{example}")
 
 
 def comment(text: str) -> str:
@@ -710,6 +752,7 @@ def field_names(names: Sequence[str]) -> list[str]:
     found: list[str] = []
     for place, name in enumerate(names):
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name) or "text"
-        plain = f"column_{plain}" if plain[0].isdigit() or plain in KEYWORDS or plain.startswith("_") else plain
+        is_macro = plain == plain.upper() or plain in ("linux", "unix")  # or may be one
+        plain = f"column_{plain}" if is_macro or plain[0] in "_0123456789" or plain in KEYWORDS else plain
         found.append(f"{plain}_{place}" if plain in found else plain)
     return found

@@ -12,9 +12,11 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array
-from steepest.data.tables.columns import CATEGORY, NUMBER, TEXT
+from steepest.data.tables.columns import NUMBER, TEXT
 from steepest.errors import DataError
-from steepest.features.hasher import Hasher
+from steepest.features.columns import DATE
+from steepest.features.columns import Column as TableColumn
+from steepest.features.hasher import Hasher, separators_of
 from steepest.features.names import hash_name
 from steepest.learners.waiting import finished
 from steepest.models.factorization import MatrixFactorization
@@ -43,7 +45,7 @@ KNOWN_PARAMETERS = frozenset(
         "categorical",
         "numeric",
         "n_jobs",
-        "scale_numbers",
+        *("kinds", "ignore", "knots", "pairs", "bags"),  # they only decide on columns, which are described one by one
     ]
 )
 NEUTRAL = {"min_count": 1}
@@ -52,16 +54,30 @@ SIGMOIDS = {"log": 1.0, "squared_hinge": 5.0, "exponential": 2.0}  # P = 1 / (1 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of raw rows, and what is known of it before the first row."""
+    """One column that gives features, and what is known of it before the first row."""
 
     kind: str
     name: str
+    origin: str  # the column of the input; that of a date's part is the date
     key: int  # of words
-    label: str  # in front of a category
+    label: str  # in front of a value
     missing: int
     number: int
-    divisor: float  # of numbers
     stop_words: tuple[int, ...] = ()
+    separators: str = ""  # of the values of a list, or of the parts of a category
+    centre: float = 0.0  # of a number
+    scale: float = 1.0
+    knots: tuple[float, ...] = ()
+    hats: tuple[int, ...] = ()  # what is hashed for each knot
+    format: str = ""  # "marked" for numbers such as $1,234.50; the order of a date's fields
+    part: str = ""  # of a date
+    strict: bool = False  # the user named its kind, so that other values are refused
+    example: str = ""
+
+    @property
+    def input_kind(self) -> str:
+        """The kind of the column of the input."""
+        return DATE if self.part else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,12 @@ class Hashing:
     crosses: tuple[tuple[int, int], ...]
     uses_counts: bool
     n_documents: float
+    one_text: bool  # and nothing else: then also the mark of a missing text is weighed as a word
+
+    @property
+    def inputs(self) -> tuple[Column, ...]:
+        """One column for each that the input has; of the parts of a date, the first."""
+        return tuple({column.origin: column for column in reversed(self.columns)}.values())[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +118,7 @@ class Scores:
     link: str  # "none", "exp", "sigmoid", "clip" or "softmax"
     slope: float = 1.0
     shift: float = 0.0  # P = sigmoid(slope score + shift)
+    power: float = 1.0  # of the shares of one class against the rest, by a calibration
     bias: Array = field(default_factory=lambda: np.zeros(0))
     head: Array | None = None  # (scores, width) of a text classifier
     end: Array | None = None  # the row that ends every text
@@ -174,14 +197,14 @@ def _linear(model: LinearClassifier | LinearRegressor) -> Scores:
         link = "clip"
     elif loss == "poisson":
         link = "exp"
-    shift, map_ = 0.0, getattr(model, "calibration_", None)
+    shift, power, map_ = 0.0, 1.0, getattr(model, "calibration_", None)
     if classifier and map_ is not None and map_.kind != "none":
         if rows.shape[1] == 1:
             link, slope, shift = "sigmoid", map_.slope, map_.shift
         elif link == "softmax":
             slope = map_.slope
-        else:  # powers of shares of one against the rest: no generator knows them, and others would mislead
-            link = "none"
+        else:
+            power = map_.slope
     return Scores(
         title=type(model).__name__,
         features=features,
@@ -191,6 +214,7 @@ def _linear(model: LinearClassifier | LinearRegressor) -> Scores:
         link=link,
         slope=slope,
         shift=shift,
+        power=power,
         bias=np.asarray(model.intercept_, np.float64),
         classes=_classes(model) if isinstance(model, LinearClassifier) else None,
         several=learner.several_targets,
@@ -262,27 +286,13 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
         raise DataError("the hasher keeps words by a list or a sketch of counts, which an export does not know")
     if any(getattr(column, "is_bag", False) for column in hasher.columns_):
         raise DataError("the hasher reads dicts of words and counts, which an export does not know; train on texts")
-    known = known_columns(hasher)
     seed = hasher.seed & ((1 << 64) - 1)
-    seed_key = kernels.hash_key("", seed)
-    places = {name: place for place, (name, _) in enumerate(known)}
-    uses_counts = hasattr(hasher, "document_counts_") and hasher.weighting in ("auto", "tfidf")
+    columns = tuple(_column(column, hasher, seed, kept) for column in hasher.used_columns)
+    places = {column.name: place for place, column in enumerate(columns)}
+    texts = [column for column in columns if column.kind == TEXT]
+    uses_counts = bool(texts) and hasattr(hasher, "document_counts_") and hasher.weighting in ("auto", "tfidf")
     weighting = "log" if uses_counts else "count" if hasher.weighting == "auto" else hasher.weighting
-    sizes = iter(getattr(hasher, "number_sizes_", ()))
-    divided = params.get("scale_numbers") not in (None, False, "auto") and hasattr(hasher, "number_sizes_")
-    columns = []
-    for name, kind in known:
-        key, label = kernels.hash_key(name, seed), f"{name}=" if name else ""
-        divisor = 1.0
-        if kind == NUMBER and divided:
-            count, total = next(sizes)
-            mean = total / max(count, 1)
-            divisor = float(np.sqrt(mean if mean > 0 else 1.0))
-        words = [part for word in hasher.stop_list for part in kernels.split_words(word, hasher.lowercase, 1)]
-        left_out = {hash_name(word, key) for word in words} | set([] if kept is None else kept.listed.tolist())
-        stop = tuple(sorted(left_out)) if kind == TEXT else ()
-        missing = hash_name(f"{label}<missing>", seed_key)
-        columns.append(Column(kind, name, key, label, missing, hash_name(name, seed_key), divisor, stop))
+    crosses = tuple((places[a], places[b]) for a, b in (*hasher.cross, *hasher.crosses_))
     hashing = Hashing(
         n_bits=hasher.n_bits,
         ngrams=_pair(hasher.ngrams),
@@ -293,31 +303,44 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
         signed=bool(hasher.signed),
         lowercase=bool(hasher.lowercase),
         normalise=hasher.norm == "l2",
-        seed_key=seed_key,
-        columns=tuple(columns),
-        crosses=tuple((places[a], places[b]) for a, b in hasher.cross),
+        seed_key=kernels.hash_key("", seed),
+        columns=columns,
+        crosses=crosses,
         uses_counts=uses_counts,
         n_documents=float(hasher.n_documents_) if uses_counts else 0.0,
+        one_text=[column.kind for column in columns] == [TEXT] and not crosses,
     )
     return hashing, hasher.document_counts_ if uses_counts else None
 
 
-def known_columns(hasher: Any) -> list[tuple[str, str]]:
-    """(name, kind) of the columns of a hasher, if the generators compute what it does with them."""
-    columns: list[Any] = list(hasher.columns_)
-    pairs = all(isinstance(column, tuple | list) for column in columns)
-    found = [(c[0], c[1]) if pairs else (str(c.name), str(c.kind)) for c in columns]
-    if not pairs:  # described one by one: each is encoded by itself, except for a text alone
-        used = [(name, kind) for (name, kind), c in zip(found, columns, strict=True) if c.used]
-        if [kind for _, kind in used] != [TEXT]:
-            listed = ", ".join(f"{name!r} ({kind})" for name, kind in used[:5])
-            raise DataError(f"a table of {listed} is encoded column by column, which an export does not know yet; "
-                            "export a model of one text column")  # fmt: skip
-        return used
-    for name, kind in found:
-        if kind not in (TEXT, CATEGORY, NUMBER):
-            raise DataError(f"the column {name!r} is of the kind {kind!r}, which an export does not know")
-    return found
+def _column(given: TableColumn, hasher: Hasher, seed: int, kept: Any) -> Column:
+    """A column of a hasher."""
+    if "\0" in given.name:
+        raise DataError(f"the column {given.name!r} has a zero byte in its name; rename it and train again")
+    seed_key, key = kernels.hash_key("", seed), kernels.hash_key(given.name, seed)
+    stop_words: set[int] = set()
+    if given.kind == TEXT:
+        words = [part for word in hasher.stop_list for part in kernels.split_words(word, hasher.lowercase, 1)]
+        stop_words = {hash_name(word, key) for word in words} | set([] if kept is None else kept.listed.tolist())
+    return Column(
+        kind=given.kind,
+        name=given.name,
+        origin=given.origin,
+        key=key,
+        label=given.label,
+        missing=hash_name(f"{given.label}<missing>", seed_key),
+        number=hash_name(given.name, seed_key),
+        stop_words=tuple(sorted(stop_words)),
+        separators=separators_of(given),
+        centre=float(given.centre),
+        scale=float(given.scale),
+        knots=tuple(map(float, given.knots)),
+        hats=tuple(hash_name(name, seed_key) for name in given.knot_names),
+        format=given.format if given.kind == NUMBER else "",
+        part=given.part,
+        strict=given.named,
+        example=given.example,
+    )
 
 
 def _pair(given: Any) -> tuple[int, int]:

@@ -41,11 +41,17 @@ typedef struct {
   uint32_t bucket[STEEPEST_MAX_FEATURES];
   float value[STEEPEST_MAX_FEATURES];
   uint16_t slot[STEEPEST_SLOTS]; /* number of a feature + 1; 0: free */
-//@ if counts
-  int32_t place[STEEPEST_MAX_FEATURES]; /* rows of the table, of the first `known` features */
-  uint32_t known;
+//@ if places
+  int32_t place[STEEPEST_MAX_FEATURES]; /* rows of the table */
 //@ end
   uint32_t n;
+} steepest_sums;
+
+typedef struct {
+  steepest_sums row;
+//@ if blocks
+  steepest_sums block; /* the words of one text, until they are weighed */
+//@ end
   int cut; /* whether a feature was left out */
 } steepest_row;
 
@@ -308,7 +314,8 @@ static int next_word(word_reader *r, uint64_t key) {
 //@ end
 /* ---------------------------------------------------------------- features of columns */
 
-typedef void (*take_hash)(void *to, uint64_t hash);
+/* Takes a feature and what it is worth. */
+typedef void (*take_feature)(void *to, uint64_t hash, float worth);
 
 //@ if words
 //@ if stop_words
@@ -328,7 +335,7 @@ static int is_stop_word(const uint64_t *hashes, size_t n, uint64_t hash) {
 //@ end
 //@ if characters
 /* Runs of characters in <word>, from the shortest to the longest. */
-static void character_grams(const word_reader *word, uint64_t key, take_hash take, void *to) {
+static void character_grams(const word_reader *word, uint64_t key, take_feature take, void *to) {
   const uint32_t n_letters = word->letters + 2;
   uint32_t n = CHARACTER_LOW < n_letters ? CHARACTER_LOW : n_letters;
   for (; n <= CHARACTER_HIGH && n <= n_letters; ++n) {
@@ -350,7 +357,7 @@ static void character_grams(const word_reader *word, uint64_t key, take_hash tak
           ++letter;
         }
       }
-      if (n > 1 || (k > 0 && k < n_letters - 1)) take(to, hash_end(&h));
+      if (n > 1 || (k > 0 && k < n_letters - 1)) take(to, hash_end(&h), 1);
       if (k > 0)
         while (from < word->stop && is_invisible(next_character(&from, word->stop))) {
         }
@@ -361,7 +368,7 @@ static void character_grams(const word_reader *word, uint64_t key, take_hash tak
 //@ end
 /* Word n-grams, shortest first, then character n-grams; the text is read again for each length, so that no words need
  * to be kept. */
-static void text_features(steepest_text text, uint64_t key, const uint64_t *stop, size_t n_stop, take_hash take,
+static void text_features(steepest_text text, uint64_t key, const uint64_t *stop, size_t n_stop, take_feature take,
                           void *to) {
   const uint8_t *const bytes = (const uint8_t *)text.data;
   word_reader r;
@@ -383,14 +390,14 @@ static void text_features(steepest_text text, uint64_t key, const uint64_t *stop
         uint64_t gram = known ? last[0] : r.hash;
         for (k = 1; k < known; ++k) gram = mix(gram, last[k]);
         if (known) gram = mix(gram, r.hash);
-        take(to, gram);
+        take(to, gram, 1);
         for (k = 1; k < known; ++k) last[k - 1] = last[k];
         if (known) last[known - 1] = r.hash;
       } else {
         last[known++] = r.hash;
       }
 //@ else
-      take(to, r.hash);
+      take(to, r.hash, 1);
 //@ end
     }
   }
@@ -410,8 +417,24 @@ static void text_features(steepest_text text, uint64_t key, const uint64_t *stop
 }
 
 //@ end
-//@ if categories
-static uint64_t category_feature(const char *label, steepest_text value) {
+//@ if values
+/* How people write that a value is missing; an empty one is, too. */
+static int is_missing(steepest_text value) {
+  static const char *const marks[] = {"?", "-", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"};
+  size_t m, k;
+  if (!value.data || !value.size) return 1;
+  for (m = 0; m < sizeof marks / sizeof *marks; ++m) {
+    if (strlen(marks[m]) != value.size) continue;
+    for (k = 0; k < value.size; ++k) {
+      const char c = value.data[k];
+      if ((c >= 'A' && c <= 'Z' ? (char)(c + 32) : c) != marks[m][k]) break;
+    }
+    if (k == value.size) return 1;
+  }
+  return 0;
+}
+
+static uint64_t value_feature(const char *label, steepest_text value) {
   hash_stream h;
   size_t k;
   hash_begin(&h, SEED_KEY);
@@ -420,164 +443,294 @@ static uint64_t category_feature(const char *label, steepest_text value) {
   return hash_end(&h);
 }
 
+/* The next part of what is left between separators, without spaces at its ends; 0 if there is none. */
+static int next_part(steepest_text *left, const char *separators, steepest_text *part) {
+  while (left->data) {
+    size_t size = 0;
+    while (size < left->size && !(left->data[size] && strchr(separators, left->data[size]))) ++size;
+    part->data = left->data;
+    part->size = size;
+    if (size < left->size) {
+      left->data += size + 1;
+      left->size -= size + 1;
+    } else {
+      left->data = NULL;
+    }
+    while (part->size && *part->data == ' ') ++part->data, --part->size;
+    while (part->size && part->data[part->size - 1] == ' ') --part->size;
+    if (part->size) return 1;
+  }
+  return 0;
+}
+
+/* The n parts of a value, worth 1 / sqrt(n) each, unless they are fewer than `least`. */
+static void part_features(steepest_text value, const char *label, const char *separators, uint32_t least,
+                          take_feature take, void *to) {
+  steepest_text left = value, part;
+  uint32_t n = 0;
+  float share;
+  while (next_part(&left, separators, &part)) ++n;
+  if (n < least) return;
+  share = (float)(1 / sqrt((double)n));
+  for (left = value; next_part(&left, separators, &part);) take(to, value_feature(label, part), share);
+}
+
+//@ end
+//@ if numbers
+typedef struct {
+  double centre, scale;
+  uint64_t missing, number;
+  uint32_t n_knots;
+  const double *knots;
+  const uint64_t *hats;
+} number_column;
+
+/* The line, and the hats where there are knots; only these take part in crosses then. */
+static void number_features(double x, const number_column *c, int crossed, take_feature take, void *to) {
+  uint32_t next = 0;
+  float line;
+  if (!(fabs(x) <= 3.4028234663852886e38)) {
+    take(to, c->missing, 1);
+    return;
+  }
+  line = (float)((x - c->centre) / c->scale);
+  if (line != 0 && !(crossed && c->n_knots)) take(to, c->number, line);
+  if (!c->n_knots) return;
+  while (next < c->n_knots && c->knots[next] <= x) ++next;
+  if (next == 0) {
+    take(to, c->hats[0], 1);
+  } else if (next == c->n_knots || x == c->knots[next - 1]) {
+    take(to, c->hats[next - 1], 1);
+  } else {
+    const double t = (x - c->knots[next - 1]) / (c->knots[next] - c->knots[next - 1]);
+    take(to, c->hats[next - 1], (float)(1 - t));
+    take(to, c->hats[next], (float)t);
+  }
+}
+
+//@ end
+//@ if dates
+enum { DAYS, YEAR, MONTH, DAY, WEEKDAY, HOUR };
+
+/* One part of a time; days count from 1970-01-01, weekdays from Monday. */
+static double date_part(double seconds, int part) {
+  int64_t days, era, rest, year, month;
+  if (!(fabs(seconds) < 1e18)) return NAN;
+  if (part == DAYS) return seconds / 86400;
+  if (part == HOUR) {
+    const double of_day = fmod(seconds, 86400);
+    return floor((of_day < 0 ? of_day + 86400 : of_day) / 3600);
+  }
+  days = (int64_t)floor(seconds / 86400);
+  if (part == WEEKDAY) return (double)(((days + 3) % 7 + 7) % 7);
+  /* Years begin with March here, so that the day that may be missing is their last; 400 of them have 146097 days. */
+  days += 719468;
+  era = (days >= 0 ? days : days - 146096) / 146097;
+  rest = days - era * 146097;
+  year = (rest - rest / 1460 + rest / 36524 - rest / 146096) / 365;
+  rest -= 365 * year + year / 4 - year / 100;
+  month = (5 * rest + 2) / 153;
+  if (part == DAY) return (double)(rest - (153 * month + 2) / 5 + 1);
+  if (part == MONTH) return (double)(month >= 10 ? month - 9 : month + 3);
+  return (double)(400 * era + year + (month >= 10));
+}
+
 //@ end
 @COLUMNS@
 /* ---------------------------------------------------------------- rows */
 
-typedef struct {
-  steepest_row *row;
-  float value;
-} adding;
-
-static void add_hash(const adding *to, uint64_t hash) {
-  steepest_row *const row = to->row;
-  const uint32_t bucket = (uint32_t)(hash >> 32) & ((UINT32_C(1) << N_BITS) - 1);
-  const float value = IS_SIGNED && hash >> 63 ? -to->value : to->value;
+static void add_value(steepest_row *room, steepest_sums *sums, uint32_t bucket, float value) {
   uint32_t slot = bucket * UINT32_C(0x9E3779B1) >> 15 & (STEEPEST_SLOTS - 1);
-  while (row->slot[slot]) {
-    const uint32_t k = row->slot[slot] - 1u;
-    if (row->bucket[k] == bucket) {
-      row->value[k] += value;
+  while (sums->slot[slot]) {
+    const uint32_t k = sums->slot[slot] - 1u;
+    if (sums->bucket[k] == bucket) {
+      sums->value[k] += value;
       return;
     }
     slot = (slot + 1) & (STEEPEST_SLOTS - 1);
   }
-  if (row->n == STEEPEST_MAX_FEATURES) {
-    row->cut = 1;
+  if (sums->n == STEEPEST_MAX_FEATURES) {
+    room->cut = 1;
     return;
   }
-  row->bucket[row->n] = bucket;
-  row->value[row->n] = value;
-  row->slot[slot] = (uint16_t)++row->n;
+  sums->bucket[sums->n] = bucket;
+  sums->value[sums->n] = value;
+  sums->slot[slot] = (uint16_t)++sums->n;
 }
 
-static void add_feature(void *to, uint64_t hash) {
-//@ if copies
-  uint64_t copy;
-  for (copy = 0; copy < COPIES; ++copy) add_hash((const adding *)to, copy ? mix(hash, copy * K3) : hash);
-//@ else
-  add_hash((const adding *)to, hash);
-//@ end
-}
-
-//@ if crosses
 typedef struct {
-  const steepest_input *in;
-  int other;
-  uint64_t hash;
-  adding *to;
-} crossing;
+  steepest_row *room;
+  steepest_sums *sums;
+  float factor;
+} adding;
 
-static void cross_with(void *to, uint64_t hash) {
-  const crossing *const c = (const crossing *)to;
-  add_feature(c->to, mix(c->hash, hash));
-}
-
-static void cross_from(void *to, uint64_t hash) {
-  crossing *const c = (crossing *)to;
-  c->hash = hash;
-  each_feature(c->in, c->other, cross_with, c);
-}
-
-static void add_crosses(const steepest_input *in, steepest_row *row, int of_numbers, float factor) {
-  size_t k;
-  for (k = 0; k < sizeof crosses / sizeof *crosses; ++k) {
-    const int a = crosses[k][0], b = crosses[k][1];
-    float one, other;
-    adding to;
-    crossing c;
-    if ((number_of(in, a, &one) | number_of(in, b, &other)) != of_numbers) continue;
-    to.row = row;
-    to.value = one * other * factor;
-    c.in = in;
-    c.other = b;
-    c.to = &to;
-    c.hash = 0;
-    each_feature(in, a, cross_from, &c);
+static void add_feature(void *to, uint64_t hash, float worth) {
+  const adding *const a = (const adding *)to;
+  const float value = worth * a->factor;
+  const uint32_t mask = (UINT32_C(1) << N_BITS) - 1;
+//@ if copies
+  const uint64_t whole = hash;
+  uint64_t copy;
+  for (copy = 0; copy < COPIES; ++copy) {
+    hash = copy ? mix(whole, copy * K3) : whole;
+    add_value(a->room, a->sums, (uint32_t)(hash >> 32) & mask, IS_SIGNED && hash >> 63 ? -value : value);
   }
+//@ else
+  add_value(a->room, a->sums, (uint32_t)(hash >> 32) & mask, IS_SIGNED && hash >> 63 ? -value : value);
+//@ end
 }
 
-//@ end
 //@ end
 /* ---------------------------------------------------------------- rows of the table */
 
 @FIND@
 //@ if hashing
+static void empty(steepest_sums *sums) {
+  memset(sums->slot, 0, sizeof sums->slot);
+  sums->n = 0;
+}
+
+//@ if words
 /* Counts to values: how often, whether, or the logarithm; by how rare a feature is; to length 1. */
-static void weigh(steepest_row *row) {
+static void weigh(steepest_sums *sums) {
   double factor = 1 / sqrt((double)COPIES);
   uint32_t k;
-//@ if counts
-  row->known = row->n;
-//@ end
 //@ if binary
-  for (k = 0; k < row->n; ++k) row->value[k] = (float)((row->value[k] > 0) - (row->value[k] < 0));
+  for (k = 0; k < sums->n; ++k) sums->value[k] = (float)((sums->value[k] > 0) - (sums->value[k] < 0));
 //@ end
 //@ if logarithms
-  for (k = 0; k < row->n; ++k) {
-    const float x = row->value[k], size = fabsf(x);
-    if (size != 0 && size != 1) row->value[k] = x < 0 ? -(1 + logf(size)) : 1 + logf(size);
+  for (k = 0; k < sums->n; ++k) {
+    const float x = sums->value[k], size = fabsf(x);
+    if (size != 0 && size != 1) sums->value[k] = x < 0 ? -(1 + logf(size)) : 1 + logf(size);
   }
 //@ end
 //@ if counts
-  for (k = 0; k < row->n; ++k) {
-    const int32_t place = row->place[k] = find_row(row->bucket[k]);
-    row->value[k] = (float)(row->value[k] * (place < 0 ? RARITY_OF_OTHERS : rarity[rarity_codes[place]]));
+  for (k = 0; k < sums->n; ++k) {
+    const int32_t place = find_row(sums->bucket[k]);
+    sums->value[k] = (float)(sums->value[k] * (place < 0 ? RARITY_OF_OTHERS : rarity[rarity_codes[place]]));
+//@ if places
+    sums->place[k] = place;
+//@ end
   }
 //@ end
 //@ if normalise
   {
     double squares[4] = {0, 0, 0, 0}, square;
-    const uint32_t whole = row->n - row->n % 4;
-    for (k = 0; k < row->n; ++k) squares[k < whole ? k % 4 : 0] += (double)row->value[k] * row->value[k];
+    const uint32_t whole = sums->n - sums->n % 4;
+    for (k = 0; k < sums->n; ++k) squares[k < whole ? k % 4 : 0] += (double)sums->value[k] * sums->value[k];
     square = (squares[0] + squares[1]) + (squares[2] + squares[3]);
     factor = square > 0 ? 1 / sqrt(square) : 1;
   }
 //@ end
   if ((float)factor != 1)
-    for (k = 0; k < row->n; ++k) row->value[k] *= (float)factor;
+    for (k = 0; k < sums->n; ++k) sums->value[k] *= (float)factor;
 }
 
-/* The features of a row: buckets and values. Returns 1 if there were too many, else 0. */
-int steepest_hash(const steepest_input *in, steepest_row *row) {
-  adding to;
-  int column;
-//@ if numbers
-  const float factor = (float)(1 / sqrt((double)COPIES));
-  int has_number = 0;
 //@ end
-  memset(row->slot, 0, sizeof row->slot);
-  row->n = 0;
-  row->cut = 0;
-  to.row = row;
+//@ if blocks
+/* The words of a text are weighed by themselves and added to the row. */
+static void close_block(steepest_row *room, float factor) {
+  uint32_t k;
+  weigh(&room->block);
+  for (k = 0; k < room->block.n; ++k)
+    add_value(room, &room->row, room->block.bucket[k], room->block.value[k] * factor);
+}
+
+//@ end
+//@ if crosses
+typedef struct {
+  const steepest_input *in;
+  adding to;
+  int inner, is_inner_first, block_each; /* whether words with each feature of the other column are a text */
+  uint64_t hash;
+  float worth;
+} crossing;
+
+static void cross_with(void *to, uint64_t hash, float worth) {
+  crossing *const c = (crossing *)to;
+  add_feature(&c->to, c->is_inner_first ? mix(hash, c->hash) : mix(c->hash, hash), c->worth * worth);
+}
+
+static void cross_from(void *to, uint64_t hash, float worth) {
+  crossing *const c = (crossing *)to;
+  c->hash = hash;
+  c->worth = c->block_each ? 1 : worth;
+//@ if blocks
+  if (c->block_each) empty(&c->to.room->block);
+//@ end
+  each_feature(c->in, c->inner, 1, cross_with, c);
+//@ if blocks
+  if (c->block_each) close_block(c->to.room, worth);
+//@ end
+}
+
+static void add_crosses(const steepest_input *in, steepest_row *room) {
+  size_t k;
+  for (k = 0; k < sizeof crosses / sizeof *crosses; ++k) {
+    const int a = crosses[k][0], b = crosses[k][1];
+//@ if blocks
+    const int words = is_text(in, a) + is_text(in, b), outer = is_text(in, b) ? a : b;
+//@ else
+    const int words = 0, outer = b;
+//@ end
+    crossing c;
+    c.in = in;
+    c.to.room = room;
+    c.to.sums = &room->row;
+    c.to.factor = words ? 1 : COPY_VALUE;
+    c.inner = outer == a ? b : a;
+    c.is_inner_first = outer != a;
+    c.block_each = words == 1;
+    c.hash = 0;
+    c.worth = 1;
+//@ if blocks
+    if (words) c.to.sums = &room->block;
+    if (words == 2) empty(&room->block);
+//@ end
+    each_feature(in, outer, 1, cross_from, &c);
+//@ if blocks
+    if (words == 2) close_block(room, 1);
+//@ end
+  }
+}
+
+//@ end
+/* The features of a row: buckets and values. Returns 1 if there were too many, else 0. */
+int steepest_hash(const steepest_input *in, steepest_row *room) {
+  adding to;
+//@ if one_text
+  empty(&room->row);
+  room->cut = 0;
+  to.room = room;
+  to.sums = &room->row;
+  to.factor = 1;
+  each_feature(in, 0, 0, add_feature, &to);
+  weigh(&room->row);
+//@ else
+  int column;
+  empty(&room->row);
+  room->cut = 0;
+  to.room = room;
   for (column = 0; column < N_COLUMNS; ++column) {
-//@ if numbers
-    if (number_of(in, column, &to.value)) {
-      has_number = 1;
+//@ if blocks
+    if (is_text(in, column)) {
+      empty(&room->block);
+      to.sums = &room->block;
+      to.factor = 1;
+      each_feature(in, column, 0, add_feature, &to);
+      close_block(room, 1);
       continue;
     }
 //@ end
-    to.value = 1;
-    each_feature(in, column, add_feature, &to);
+    to.sums = &room->row;
+    to.factor = COPY_VALUE;
+    each_feature(in, column, 0, add_feature, &to);
   }
 //@ if crosses
-  add_crosses(in, row, 0, 1);
+  add_crosses(in, room);
 //@ end
-  weigh(row);
-//@ if numbers
-  if (has_number) {
-    for (column = 0; column < N_COLUMNS; ++column) {
-      float number;
-      if (!number_of(in, column, &number)) continue;
-      to.value = number * factor;
-      each_feature(in, column, add_feature, &to);
-    }
-//@ if crosses
-    add_crosses(in, row, 1, factor);
 //@ end
-  }
-//@ end
-  return row->cut;
+  return room->cut;
 }
 
 //@ end
@@ -621,10 +774,10 @@ static void add_up(const uint32_t *index, const float *value, const int32_t *pla
 /* Raw scores of a row, STEEPEST_N_SCORES of them. Returns 1 if the row had too many features, else 0. */
 int steepest_scores(const steepest_input *in, steepest_row *room, double *scores) {
   const int cut = steepest_hash(in, room);
-//@ if counts
-  add_up(room->bucket, room->value, room->place, room->known, room->n, scores);
+//@ if places
+  add_up(room->row.bucket, room->row.value, room->row.place, room->row.n, room->row.n, scores);
 //@ else
-  add_up(room->bucket, room->value, NULL, 0, room->n, scores);
+  add_up(room->row.bucket, room->row.value, NULL, 0, room->row.n, scores);
 //@ end
   return cut;
 }

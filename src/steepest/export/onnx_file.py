@@ -144,7 +144,20 @@ class _Graph:
         else:
             total = self.node("ReduceSum", [each, "axis_n"], "total", keepdims=1)
             safe = self.node("Max", [total, self.constant("tiny", _floats([1e-30]))], "safe")
-            self.node("Div", [each, safe], "probabilities")
+            if model.power == 1:
+                self.node("Div", [each, safe], "probabilities")
+                return
+            # Powers of shares as logarithms: a small power makes much of what is lost of a small share.
+            if model.link == "clip":
+                logs = self.node("Log", [self.node("Div", [each, safe], "shares")], "log_shares")
+            else:
+                logs = self.node(
+                    "Neg", [self.node("Softplus", [self.node("Neg", [scaled], "other_way")], "soft")], "logs"
+                )
+                logs = self.node("LogSoftmax", [logs], "log_shares", axis=1)
+            floor = self.node("Max", [logs, self.constant("least", _floats([np.log(1e-15)]))], "floor")
+            powers = self.node("Mul", [floor, self.constant("power", _floats([model.power]))], "powers")
+            self.node("Softmax", [powers], "probabilities", axis=1)
 
     def factors(self, model: FactorPairs) -> None:
         """A factor model."""

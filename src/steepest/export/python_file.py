@@ -15,8 +15,14 @@ from steepest.data.chunk import Array
 from steepest.export import runtime
 from steepest.export.describe import Description, FactorPairs, Hashing, Scores
 from steepest.export.unicode import fold_ranges, word_edges
+from steepest.features import dates, written_numbers
 
 LINE = 110
+PATTERNS = {
+    "number": written_numbers.FORM.pattern,
+    "date": dates.FORM.pattern,
+    "compact": dates.COMPACT_FORM.pattern,
+}
 TAIL = """
 
 MODEL = load("".join(DATA))
@@ -53,6 +59,7 @@ def plain(model: Description) -> dict[str, Any]:
         "link": model.link,
         "slope": model.slope,
         "shift": model.shift,
+        "power": model.power,
         "features": packed(model.features, "<i4"),
         "rows": packed(model.rows, "<f4"),
         "bias": packed(model.bias, "<f8"),
@@ -65,7 +72,8 @@ def plain(model: Description) -> dict[str, Any]:
 
 def _plain_hashing(hashing: Hashing, model: Scores) -> dict[str, Any]:
     tables = [packed(word_edges(), "<u4"), packed(fold_ranges().ravel(), "<i4")]
-    return {**dataclasses.asdict(hashing), "tables": tables, "default_count": model.default_count}
+    own = dataclasses.asdict(hashing)
+    return {**own, "tables": tables, "default_count": model.default_count, "patterns": PATTERNS}
 
 
 def _plain_factors(model: FactorPairs) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """An exported model in plain Python: this file is copied in front of the model's data, and needs nothing but Python.
 
-It follows native/text step by step: words, frozen hash, sums by bucket, weights of words, length, numbers, scores.
+It follows native/text step by step: values, words, frozen hash, sums by bucket, weights and length of texts, scores.
 Values of a row are rounded to 32 bits where the kernels round them; sums of scores have 64 bits. It is meant for places
 where nothing can be installed, and as the definition that the exported C is tested against; it is not fast.
 """
@@ -11,17 +11,23 @@ import base64
 import bisect
 import json
 import math
+import re
 import struct
 import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from typing import Any
 
 MASK = (1 << 64) - 1
 K0, K1, K2, K3 = 0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x9E3779B97F4A7C15
 CHARACTER_MARK = 0x3C3E
 INVISIBLE = (0xAD, 0x200C, 0x200D, 0x2060, 0xFEFF)
+MARKS = (b"", b"?", b"-", b"na", b"n/a", b"nan", b"null", b"none", b"<na>", b"#n/a")  # of a missing category
+NO_NUMBER = (*(mark.decode() for mark in MARKS), "unknown")
+LARGEST = 3.4028234663852886e38  # of 32 bits
+TINY = 1e-15  # the least share of a class
 FLOAT = struct.Struct("<f")
 
 
@@ -128,61 +134,199 @@ class Words:
         return found
 
 
+class Values:
+    """Values of columns as people give them: texts, numbers, and dates as seconds since 1970."""
+
+    def __init__(self, patterns: Mapping[str, str]) -> None:
+        self.patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
+
+    def read(self, column: Mapping[str, Any], value: Any) -> Any:
+        """None if it is missing; a text for texts, categories and lists; a number for numbers and dates."""
+        if getattr(value, "ndim", None) == 0:  # a number of NumPy
+            value = value.item()
+        if (
+            value is None
+            or type(value).__name__ in ("NAType", "NaTType")
+            or (isinstance(value, float) and value != value)
+        ):
+            return None
+        if column["part"]:
+            found = self._seconds(value, column["format"])
+            return found if math.isfinite(found) else None
+        if column["kind"] == "number":
+            return self._number(column, value)
+        if column["kind"] == "list" and not isinstance(value, str | bytes) and isinstance(value, Iterable):
+            return "\x1f".join(decoded(text) for part in value if (text := written(part)) is not None)
+        return written(value)
+
+    def _number(self, column: Mapping[str, Any], value: Any) -> float | None:
+        """As the package reads it: what does not fit is missing, unless the user named the kind."""
+        marked = isinstance(value, str | bytes) and (column["format"] or not column["strict"])
+        try:
+            number = self._marked(value) if marked else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if math.isnan(number) and column["strict"] and not (marked and decoded(value).strip().lower() in NO_NUMBER):
+            raise ValueError(f"column {column['origin']!r} is {value!r}, not a number; clean it")
+        if not marked and abs(number) > LARGEST:
+            raise ValueError(f"column {column['origin']!r} is {value!r}; clip infinity or large values")
+        return number if math.isfinite(number) else None
+
+    def _marked(self, value: str | bytes) -> float:
+        """1,234.50, $120, 97%, (12) for -12."""
+        found = self.patterns["number"].fullmatch(decoded(value))
+        if found is None:
+            return math.nan
+        number = float(found["number"].replace(",", ""))
+        return -number if (found["sign"] or found["inner"] or "+") in "-\u2212" or found["open"] else number
+
+    def _seconds(self, value: Any, order: str) -> float:
+        if order in ("epoch", "epoch_ms"):
+            try:
+                return float(value) / (1000 if order == "epoch_ms" else 1)
+            except (TypeError, ValueError):
+                return math.nan
+        if isinstance(value, int | float):
+            value = str(int(value)) if math.isfinite(value) else ""
+        text = decoded(value) if isinstance(value, bytes) else str(value)
+        found = self.patterns["compact" if order == "compact" else "date"].fullmatch(text)
+        if found is None:
+            return math.nan
+        if order == "compact":
+            return seconds_of(*map(int, found.groups()))
+        first, separator, second, third, hour, minute, seconds, half = found.groups()
+        if len(first) == 4:
+            year, month, day = first, second, third
+        elif len(third) not in (2, 4):
+            return math.nan
+        elif separator == "." or order == "dmy":
+            day, month, year = first, second, third
+        else:
+            month, day, year = first, second, third
+        clock = int(hour or 0) % 12 + 12 * (half[0] in "Pp") if half else int(hour or 0)
+        full = int(year) + (0 if len(year) > 2 else 2000 if int(year) < 70 else 1900)
+        return seconds_of(full, int(month), int(day), clock, int(minute or 0), int(seconds or 0))
+
+
+def decoded(text: str | bytes) -> str:
+    """A text as str."""
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+
+
+def written(value: Any) -> str | bytes | None:
+    """A category as text: 17, 17.0 and "17" are one; None if it is missing."""
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if value is None or isinstance(value, str | bytes):
+        return value
+    if isinstance(value, float):
+        if value != value:
+            return None
+        return str(int(value)) if abs(value) < 2.0**53 and value == int(value) else repr(value)
+    return str(value)
+
+
+def seconds_of(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> float:
+    """Seconds since 1970; NaN if there is no such time."""
+    try:
+        days = date(year, month, day).toordinal() - date(1970, 1, 1).toordinal()
+    except ValueError:
+        return math.nan
+    fits = hour <= 23 and minute <= 59 and second <= 60
+    return float(days * 86400 + hour * 3600 + minute * 60 + second) if fits else math.nan
+
+
+def date_part(seconds: float, part: str) -> float:
+    """One part of a time; days count from 1970-01-01, weekdays from Monday."""
+    days = math.floor(seconds / 86400)
+    if part == "days":
+        return seconds / 86400
+    if part == "weekday":
+        return float((days + 3) % 7)
+    if part == "hour":
+        return float(math.floor(seconds % 86400 / 3600))
+    # Years begin with March here, so that the day that may be missing is their last; 400 of them have 146097 days.
+    era, rest = divmod(days + 719468, 146097)
+    year = (rest - rest // 1460 + rest // 36524 - rest // 146096) // 365
+    rest -= 365 * year + year // 4 - year // 100
+    month = (5 * rest + 2) // 153
+    if part == "day":
+        return float(rest - (153 * month + 2) // 5 + 1)
+    late = month >= 10  # January and February
+    return float(month - 9 if late else month + 3) if part == "month" else float(400 * era + year + late)
+
+
 class Hasher:
-    """Rows of columns to {bucket: value}, as the hasher of the model makes them."""
+    """Raw rows to sums by bucket."""
 
     def __init__(self, plan: Mapping[str, Any], counts: Mapping[int, int]) -> None:
-        self.plan = plan
-        self.columns: list[dict[str, Any]] = plan["columns"]
-        self.counts, self.default_count = counts, plan["default_count"]
+        self.plan, self.counts = plan, counts
+        self.default_count = plan["default_count"]
         self.log_rows = 1 + math.log1p(plan["n_documents"])
+        self.columns = plan["columns"]
         tables = plan["tables"]
         self.words = Words(unpack("I", tables[0]), unpack("i", tables[1]), plan["lowercase"], plan["min_letters"])
         self.stop_words = [set(column["stop_words"]) for column in self.columns]
+        self.values = Values(plan["patterns"])
+        self.copy_value = single(1 / math.sqrt(plan["copies"]))
 
     def row(self, given: Any) -> dict[int, float]:
         """One row: a text where the model has one column, else a dict of columns."""
         if not isinstance(given, Mapping):
-            given = {self.columns[0]["name"]: given}
-        values = [self._value(column, given.get(column["name"])) for column in self.columns]
+            if len(self.columns) > 1:
+                names = dict.fromkeys(repr(column["origin"]) for column in self.columns)
+                raise ValueError(f"give a dict of the columns {', '.join(names)}")
+            given = {self.columns[0]["origin"]: given}
         sums: dict[int, float] = {}
-        for place, value in enumerate(values):
-            if not isinstance(value, float):
-                self._add(sums, self._features(place, value), 1.0)
-        self._cross(sums, values, False, 1.0)
-        self._weigh(sums)
-        if any(isinstance(value, float) for value in values):
-            factor = single(1 / math.sqrt(self.plan["copies"]))
-            for place, value in enumerate(values):
-                if isinstance(value, float):
-                    self._add(sums, self._features(place, value), single(value * factor))
-            self._cross(sums, values, True, factor)
+        found = []
+        for place, column in enumerate(self.columns):
+            value = self.values.read(column, given.get(column["origin"]))
+            features = self._features(place, value)
+            is_text = column["kind"] == "text" and (value is not None or self.plan["one_text"])
+            found.append((features, is_text))
+            self._add(sums, [(code, worth) for code, worth, _ in features], is_text, 1.0)
+        for a, b in self.plan["crosses"]:
+            self._cross(sums, *found[a], *found[b])
         return sums
 
-    def _value(self, column: Mapping[str, Any], value: Any) -> Any:
-        """None if it is missing, bytes or str for texts and categories, a 32-bit number for numbers."""
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            return None
-        if column["kind"] == "number":
-            return single(float(value) / column["divisor"])
-        if isinstance(value, str | bytes):
-            return value
-        if isinstance(value, float) and abs(value) < 2.0**53 and value == int(value):
-            return str(int(value))
-        return repr(value) if isinstance(value, float) else str(value)
-
-    def _features(self, place: int, value: Any) -> Iterator[int]:
+    def _features(self, place: int, value: Any) -> list[tuple[int, float, bool]]:
+        """(hash, what it is worth, whether it takes part in crosses) of one column."""
         column = self.columns[place]
         if value is None:
-            yield column["missing"]
-        elif column["kind"] == "number":
-            if value:
-                yield column["number"]
-        elif column["kind"] == "category":
-            text = value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
-            yield hash_bytes(column["label"].encode() + text, self.plan["seed_key"])
-        else:
-            yield from self._text_features(place, value)
+            return [(column["missing"], 1.0, True)]
+        if column["kind"] == "number":
+            return self._number_features(column, date_part(value, column["part"]) if column["part"] else value)
+        if column["kind"] == "text":
+            return [(code, 1.0, True) for code in self._text_features(place, value)]
+        text = value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
+        if text.lower() in MARKS:
+            return [(column["missing"], 1.0, True)]
+        between = column["separators"].encode()
+        cut = re.split(b"[" + re.escape(between) + b"]", text) if between else [text]
+        parts = [part.strip(b" ") for part in cut if part.strip(b" ")]
+        share = single(1 / math.sqrt(len(parts))) if parts else 0.0
+        if column["kind"] == "list":
+            return [(self._labelled(column["label"], part), share, True) for part in parts]
+        whole = [(self._labelled(column["label"], text), 1.0, True)]
+        if len(parts) < 2:
+            return whole
+        return whole + [(self._labelled(f"{column['name']}:", part), share, False) for part in parts]
+
+    def _labelled(self, label: str, value: bytes) -> int:
+        return hash_bytes(label.encode() + value, self.plan["seed_key"])
+
+    def _number_features(self, column: Mapping[str, Any], number: float) -> list[tuple[int, float, bool]]:
+        """The line, and the hats where there are knots; only these take part in crosses then."""
+        knots, hats = column["knots"], column["hats"]
+        line = single((number - column["centre"]) / column["scale"])
+        found = [(column["number"], line, not knots)] if line else []
+        if not knots:
+            return found
+        after = bisect.bisect_right(knots, number)
+        if after in (0, len(knots)) or number == knots[after - 1]:
+            return [*found, (hats[max(after - 1, 0)], 1.0, True)]
+        t = (number - knots[after - 1]) / (knots[after] - knots[after - 1])
+        return [*found, (hats[after - 1], single(1 - t), True), (hats[after], single(t), True)]
 
     def _text_features(self, place: int, text: str | bytes) -> Iterator[int]:
         key = self.columns[place]["key"]
@@ -202,23 +346,35 @@ class Hasher:
                 for k in range(n == 1, len(letters) - n + (n != 1)):
                     yield hash_bytes(letters[k : k + n].encode("utf-8", "surrogatepass"), key ^ CHARACTER_MARK)
 
-    def _cross(self, sums: dict[int, float], values: list[Any], of_numbers: bool, factor: float) -> None:
-        for a, b in self.plan["crosses"]:
-            if (isinstance(values[a], float) or isinstance(values[b], float)) != of_numbers:
-                continue
-            one, other = (values[k] if isinstance(values[k], float) else 1.0 for k in (a, b))
-            worth = single(single(one * other) * factor)
-            others = list(self._features(b, values[b]))
-            for left in self._features(a, values[a]):
-                self._add(sums, (mix(left, right) for right in others), worth)
+    def _cross(self, sums: dict[int, float], left: Any, left_text: bool, right: Any, right_text: bool) -> None:
+        """Pairs of features, worth the product; words with each feature of another column are a text by themselves."""
+        first, second = ([(code, worth) for code, worth, crossed in side if crossed] for side in (left, right))
+        if left_text and right_text:
+            self._add(sums, [(mix(a, b), 1.0) for a, _ in first for b, _ in second], True, 1.0)
+        elif right_text:
+            for a, worth in first:
+                self._add(sums, [(mix(a, b), 1.0) for b, _ in second], True, worth)
+        elif left_text:
+            for b, worth in second:
+                self._add(sums, [(mix(a, b), 1.0) for a, _ in first], True, worth)
+        else:
+            pairs = [(mix(a, b), single(u * v)) for b, v in second for a, u in first]
+            self._add(sums, pairs, False, 1.0)
 
-    def _add(self, sums: dict[int, float], hashes: Iterable[int], value: float) -> None:
+    def _add(self, sums: dict[int, float], features: list[tuple[int, float]], is_text: bool, factor: float) -> None:
+        """Words are added up and weighed by themselves first; all else counts as it is."""
+        into: dict[int, float] = {} if is_text else sums
         mask, signed = (1 << self.plan["n_bits"]) - 1, self.plan["signed"]
-        for code in hashes:
+        for code, worth in features:
+            value = worth if is_text else single(worth * self.copy_value)
             for copy in range(self.plan["copies"]):
                 own = mix(code, copy * K3 & MASK) if copy else code
                 bucket = own >> 32 & mask
-                sums[bucket] = single(sums.get(bucket, 0.0) + (-value if signed and own >> 63 else value))
+                into[bucket] = single(into.get(bucket, 0.0) + (-value if signed and own >> 63 else value))
+        if is_text:
+            self._weigh(into)
+            for bucket, x in into.items():
+                sums[bucket] = single(sums.get(bucket, 0.0) + single(x * factor))
 
     def _weigh(self, sums: dict[int, float]) -> None:
         weighting, use_counts = self.plan["weighting"], self.plan["uses_counts"]
@@ -287,6 +443,15 @@ class Scorer:
                 found[o] += self.head[o * width + k] * hidden[k]
         return found
 
+    def size(self, given: Any) -> float:
+        """The sum of the sizes of what is added up to a score, the largest of all scores."""
+        sizes = [0.0] * self.width
+        for j, x in self.row(given).items():
+            place = self.place.get(j, -1)
+            for k in range(self.width if place >= 0 else 0):
+                sizes[k] += abs(self.rows[place * self.width + k] * x)
+        return max(sizes, default=0.0)
+
     def probabilities(self, given: Any) -> list[float]:
         """One per class, in the order of `classes`."""
         return self.probabilities_of(self.scores(given))
@@ -306,7 +471,12 @@ class Scorer:
         total = sum(each)
         if self.data["several"]:
             return each
-        return [p / total if total > 0 else 1 / len(each) for p in each]
+        shares = [p / total if total > 0 else 1 / len(each) for p in each]
+        if self.data["power"] == 1:
+            return shares
+        top = max(shares)
+        powers = [(max(p, TINY) / top) ** self.data["power"] for p in shares]
+        return [p / sum(powers) for p in powers]
 
     def predict(self, given: Any) -> Any:
         """The class, the list of labels, or the number."""

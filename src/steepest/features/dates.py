@@ -20,11 +20,11 @@ from steepest.data.chunk import Array
 YMD, MDY, DMY, COMPACT, EPOCH, EPOCH_MS = "ymd", "mdy", "dmy", "compact", "epoch", "epoch_ms"
 PARTS = ("days", "year", "month", "day", "weekday", "hour")
 DAY_SECONDS = 86_400
-_FORM = re.compile(
+FORM = re.compile(
     r"\s*(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})"
     r"(?:[T ]\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?\s*([AaPp]\.?[Mm]\.?)?\s*(?:Z|UTC|[+-]\d{2}:?\d{2})?)?\s*"
 )
-_COMPACT = re.compile(r"\s*(\d{4})(\d{2})(\d{2})(?:\.0)?\s*")
+COMPACT_FORM = re.compile(r"\s*(\d{4})(\d{2})(\d{2})(?:\.0)?\s*")
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _SAYS_TIME = re.compile(r"(?<![a-z])(date|time|timestamp|epoch|datetime|created|updated|day|dt|ts)(?![a-z])")
 # Seconds since 1970 of the years 1980 to 2100, for numbers that are called a time.
@@ -40,9 +40,9 @@ def says_time(name: str) -> bool:
 def seconds_of(text: str, order: str) -> float:
     """Seconds since 1970 of one written date; NaN if it is none."""
     if order == COMPACT:
-        found = _COMPACT.fullmatch(text)
+        found = COMPACT_FORM.fullmatch(text)
         return _seconds(*map(int, found.groups())) if found else float("nan")
-    found = _FORM.fullmatch(text)
+    found = FORM.fullmatch(text)
     if found is None:
         return float("nan")
     first, separator, second, third, hour, minute, second_of_minute, half = found.groups()

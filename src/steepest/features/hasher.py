@@ -694,7 +694,7 @@ class Hasher(Estimator):
                     len(USED) if column.is_bag else USED.index(column.kind),
                     column.name,
                     self._prefix(column.name) if column.kind == TEXT else "",
-                    _separators(column),
+                    separators_of(column),
                     (column.centre, column.scale),
                     list(column.knots),
                     list(column.knot_names),
@@ -1013,7 +1013,8 @@ def _stored_column(values: Any) -> Column:
     return Column(str(name), str(kind))
 
 
-def _separators(column: Column) -> str:
+def separators_of(column: Column) -> str:
+    """What is between the values of a list, or the parts of a category."""
     if column.kind == TEXT:
         return ""
     if column.kind == LIST:

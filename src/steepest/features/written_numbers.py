@@ -14,7 +14,7 @@ import numpy as np
 from steepest.data.chunk import Array
 from steepest.data.tables.columns import MISSING_MARKS
 
-_FORM = re.compile(
+FORM = re.compile(
     r"\s*(?P<open>\()?\s*(?P<sign>[-+\u2212])?\s*(?P<currency>[$\u20ac\u00a3\u00a5\u20b9]|[A-Z]{3}(?=\s))?\s*(?P<inner>[-+])?"
     r"(?P<number>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)"
     r"\s*(?P<unit>%|[$\u20ac\u00a3\u00a5\u20b9]|[A-Za-z\u00b0\u00b5][A-Za-z\u00b2\u00b3/\u00b0]{0,9})?\s*\)?\s*"
@@ -23,7 +23,7 @@ _FORM = re.compile(
 
 def read(text: str) -> tuple[float, str]:
     """(number, its currency and unit) of one value; (NaN, "") if it is not a number."""
-    found = _FORM.fullmatch(text)
+    found = FORM.fullmatch(text)
     if found is None:
         return float("nan"), ""
     number = float(found["number"].replace(",", ""))
