@@ -49,7 +49,7 @@ class Choices:
     batch_size: int = 1
     bias_scale: float = 0.0
     curvature: float = 0.0  # of a loss whose gradient grows without bound, else 0
-    half_life: float = math.inf  # after so many rows a row counts half
+    half_life: float = math.inf  # a row counts half after so many others
 
     def eta(self, t: float) -> float:
         """The step after t rows."""
