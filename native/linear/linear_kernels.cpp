@@ -266,10 +266,16 @@ static Outcome learn_sgd(const Rows& rows, const LinearChoices& c, const LinearS
                              : learn<Sgd<W, false, false>>(rows, c, s);
 }
 
-template <typename W, bool kProximal>
+template <typename W, bool kProximal, bool kForgets>
 static Outcome learn_adaptive(const Rows& rows, const LinearChoices& c, const LinearState& s) {
-  return one_column(s.shape) ? learn<Adaptive<W, kProximal, false>>(rows, c, s)
-                             : learn<Adaptive<W, kProximal, true>>(rows, c, s);
+  return one_column(s.shape) ? learn<Adaptive<W, kProximal, false, kForgets>>(rows, c, s)
+                             : learn<Adaptive<W, kProximal, true, kForgets>>(rows, c, s);
+}
+
+template <typename W>
+static Outcome learn_adagrad(const Rows& rows, const LinearChoices& c, const LinearState& s) {
+  return forgets(c) ? learn_adaptive<W, false, true>(rows, c, s)
+                    : learn_adaptive<W, false, false>(rows, c, s);
 }
 
 template <typename W>
@@ -284,8 +290,8 @@ extern const LinearKernels linear_table;
 const LinearKernels linear_table = {
     NAME_OF(STEEPEST_ISA),
     {{learn_sgd<float>, learn_sgd<double>},
-     {learn_adaptive<float, false>, learn_adaptive<double, false>},
-     {learn_adaptive<float, true>, learn_adaptive<double, true>},
+     {learn_adagrad<float>, learn_adagrad<double>},
+     {learn_adaptive<float, true, false>, learn_adaptive<double, true, false>},
      {learn_coin<float>, learn_coin<double>}},
     {scores<float>, scores<double>},
     {apply_penalty<float>, apply_penalty<double>},

@@ -149,6 +149,22 @@ static inline void losses_of_row(const Rows& rows, const TableShape& shape, cons
   }
 }
 
+// Calls work(feature, entry) for every entry of the table that is in use.
+template <typename Work>
+static inline void each_entry(const TableShape& shape, Work work) {
+  const bool shared = shape.table_bits > 0;
+  const int64_t n_rows = shared ? table_entries(shape.table_bits) : shape.n_features;
+  const int64_t n_columns = shared ? 1 : shape.n_outputs, stride = shared ? 1 : shape.stride;
+  for (int64_t j = 0; j < n_rows; ++j)
+    for (int64_t o = j * stride; o < j * stride + n_columns; ++o) work(j, o);
+}
+
+// The squares behind the steps of biases forget `mass` rows' worth.
+static inline void forget_biases(const LinearChoices& c, const LinearState& s, double mass) {
+  const double kept = kept_after(c, mass);
+  for (int64_t o = 0; o < s.shape.n_outputs; ++o) s.bias_square[o] *= kept;
+}
+
 static inline void move_bias(const LinearChoices& c, const LinearState& s, int64_t k, double gradient,
                              double eta) {
   if (c.bias_scale < 0 || gradient == 0) return;

@@ -32,6 +32,7 @@ struct LinearChoices {
   int32_t average;
   int64_t batch_size;
   double bias_scale;  // 0: the bias takes the common step; < 0: no bias; else AdaGrad with this size
+  double half_life;   // a row counts half after so many others; infinity forgets nothing
 };
 
 // What moves with every step. Python holds it as an array of kClockSize doubles, saved with the model.

@@ -21,6 +21,35 @@ static inline double smallest_scale(const LinearChoices& c) {
   return c.average == kNoAverage ? kSmallestScale : kSmallestAveragedScale;
 }
 
+// Old rows lose weight while nobody visits what they have left: new ones count 2^(t / h), in units of
+// 2^kUnitBits that change now and then. A power of two changes no digit.
+constexpr double kUnitBits = 40;
+
+static inline bool forgets(const LinearChoices& c) { return c.half_life < HUGE_VAL; }
+
+// What is left of a row's weight after `mass` more rows.
+static inline double kept_after(const LinearChoices& c, double mass) { return exp2(-mass / c.half_life); }
+
+// The bits of the unit at t, and the weight there of a row that ends at t.
+static inline double bits_of_unit(const LinearChoices& c, double t) {
+  return kUnitBits * floor(t / c.half_life / kUnitBits);
+}
+static inline double growth(const LinearChoices& c, double t) {
+  return exp2(t / c.half_life - bits_of_unit(c, t));
+}
+
+// By how much sums must be multiplied if the unit changes between these times.
+static inline double change_of_unit(const LinearChoices& c, double from, double to) {
+  return exp2(bits_of_unit(c, from) - bits_of_unit(c, to));
+}
+
+// The weights of t rows together: 1 + 2^(-1/h) + 2^(-2/h) + ..., which grows to h / ln 2 and no further.
+static inline double rows_in_effect(const LinearChoices& c, double t) {
+  constexpr double kLn2 = 0.693147180559945309417232121458;
+  return forgets(c) ? expm1(-kLn2 * t / c.half_life) / expm1(-kLn2 / c.half_life) : t;
+}
+
+// t is the rows in effect.
 static inline double step_size(const LinearChoices& c, double t) {
   switch (c.schedule) {
     case kInverseSqrt:  // eta0 / sqrt(1 + t)
@@ -50,7 +79,7 @@ static inline double repeats_for(const LinearChoices& c, double weight) {
 static inline int average_unit(const LinearChoices& c, double t) {
   if (c.average != kPolynomial) return 0;
   int exponent;
-  frexp(1.0 + t, &exponent);
+  frexp(1.0 + rows_in_effect(c, t), &exponent);
   return exponent / 10 * 40;  // t^4 grows by 2^40 while t grows by 2^10
 }
 
@@ -70,10 +99,11 @@ static inline double advance_clock(const LinearChoices& c, double eta, double ma
     }
   }
   if (c.average == kNoAverage) return 0;
-  const double late = 1.0 + k.t;
-  const double weight = mass * (c.average == kByStep       ? eta
-                                : c.average == kPolynomial ? late * late * late * unit
-                                                           : 1.0);
+  const double late = 1.0 + rows_in_effect(c, k.t);
+  double weight = mass * (c.average == kByStep       ? eta
+                          : c.average == kPolynomial ? late * late * late * unit
+                                                     : 1.0);
+  if (forgets(c)) weight *= growth(c, k.t);
   k.average_weight += weight;
   k.average_scale += weight * k.scale;
   return weight;

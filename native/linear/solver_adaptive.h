@@ -9,13 +9,14 @@ namespace steepest {
 namespace STEEPEST_ISA {
 
 // The two sums of a feature are neighbours, [feature][sum, square][output], so that they share a
-// cache line. Its weight is -soft(sum, t l1) / ((1 + sqrt(square)) / eta + t l2).
+// cache line. Its weight is -soft(sum, t l1) / ((1 + sqrt(square)) / eta + t l2). Sums that forget are larger
+// by a growth G: all is multiplied by it, and `one` is the root of G, which `per_eta` has as a factor too.
 template <typename W>
 struct AdaptiveWeight {
-  W l1, l2, per_eta;
+  W l1, l2, per_eta, one;
 
   W operator()(W sum, W square) const {
-    return -soft_threshold(sum, l1) / ((1 + root(square)) * per_eta + l2);
+    return -soft_threshold(sum, l1) / ((one + root(square)) * per_eta + l2);
   }
 
   // Sum of w_j x_j for one output.
@@ -32,7 +33,7 @@ struct AdaptiveWeight {
 #if defined(__AVX2__)
 template <>
 inline double AdaptiveWeight<float>::dot(const float* sums, const Row& row) const {
-  const Float8 sign = all(-0.0f), shrink = all(l1), slower = all(l2), rate = all(per_eta);
+  const Float8 sign = all(-0.0f), shrink = all(l1), slower = all(l2), rate = all(per_eta), first = all(one);
   Float8 score = all(0.0f);
   for (int64_t e = 0; e < row.n; e += 8) {
     const __m256i mask =
@@ -42,14 +43,14 @@ inline double AdaptiveWeight<float>::dot(const float* sums, const Row& row) cons
     const Float8 total = _mm256_i32gather_ps(sums, j, 8), square = _mm256_i32gather_ps(sums + 1, j, 8);
     const Float8 left = max(sub(_mm256_andnot_ps(sign, total), shrink), all(0.0f));
     const Float8 soft = _mm256_or_ps(left, _mm256_and_ps(sign, total));
-    const Float8 slow = add(mul(add(all(1.0f), _mm256_sqrt_ps(square)), rate), slower);
+    const Float8 slow = add(mul(add(first, _mm256_sqrt_ps(square)), rate), slower);
     score = fnma(_mm256_div_ps(soft, slow), x, score);
   }
   return sum(score);
 }
 #endif
 
-template <typename W, bool kProximal, bool kMany>
+template <typename W, bool kProximal, bool kMany, bool kForgets>
 struct Adaptive {
   static constexpr bool kOneOutput = !kMany;
   static constexpr int64_t kEntries = 2;
@@ -59,14 +60,22 @@ struct Adaptive {
   const int64_t K;
   const Layout layout;
   double eta;
-  AdaptiveWeight<W> weight = {0, 0, 0};
+  AdaptiveWeight<W> weight = {0, 0, 0, 1};
+  W gain = 1;  // what a new gradient counts beside the old sums
 
   Adaptive(const LinearChoices& c, const LinearState& s)
       : c(c), s(s), K(kMany ? s.shape.n_outputs : 1), layout(s.shape), eta(c.eta0) {}
 
   void begin() {
-    const double t = s.clock->t;
-    weight = {static_cast<W>(t * c.l1), static_cast<W>(t * c.l2), static_cast<W>(1 / eta)};
+    double t = s.clock->t, one = 1;
+    if (kForgets) {
+      const double grown = growth(c, t);
+      gain = static_cast<W>(grown / kept_after(c, 1));  // that of a row that ends one later
+      t = grown * rows_in_effect(c, t);
+      one = sqrt(grown);
+    }
+    weight = {static_cast<W>(t * c.l1), static_cast<W>(t * c.l2), static_cast<W>(one / eta),
+              static_cast<W>(one)};
   }
 
   bool score(const Row& row, double* scores) const {
@@ -124,14 +133,27 @@ struct Adaptive {
   }
   // The two sums of a weight take in the gradient g; zero, or NaN if one of them has overflowed.
   W grow(W& sum, W& square, W g) const {
-    const W grown = square + g * g;
+    const W grown = kForgets ? square + gain * (g * g) : square + g * g;
     // sigma = (sqrt(grown) - sqrt(square)) / eta, written so that nothing cancels; g^2 may vanish beside g
     const W sigma = kProximal && grown != 0 ? g * g / (root(grown) + root(square)) * weight.per_eta : 0;
-    sum += kProximal ? g - sigma * weight(sum, square) : g;
+    sum += kProximal ? g - sigma * weight(sum, square) : kForgets ? gain * g : g;
     square = grown;
     return (sum + square) * 0;
   }
+  // Before the clock moves.
+  void forget(double mass) const {
+    forget_biases(c, s, mass);
+    const double t = s.clock->t, change = change_of_unit(c, t, t + mass);
+    if (change == 1) return;
+    W* v = static_cast<W*>(s.v);
+    const W unit = static_cast<W>(change);
+    each_entry(s.shape, [&](int64_t, int64_t o) {
+      v[o] *= unit;
+      v[o + layout.second] *= unit;
+    });
+  }
   void end(double mass) const {
+    if (kForgets) forget(mass);
     s.clock->t += mass;
     s.clock->steps += 1;
   }

@@ -76,16 +76,6 @@ static inline W penalized(W v, double owed, double scale, double truncate_below)
   return fabs(static_cast<double>(v)) * scale > truncate_below ? v : shrunk;
 }
 
-// Calls work(feature, entry) for every entry of the table that is in use.
-template <typename Work>
-static inline void each_entry(const TableShape& shape, Work work) {
-  const bool shared = shape.table_bits > 0;
-  const int64_t n_rows = shared ? table_entries(shape.table_bits) : shape.n_features;
-  const int64_t n_columns = shared ? 1 : shape.n_outputs, stride = shared ? 1 : shape.stride;
-  for (int64_t j = 0; j < n_rows; ++j)
-    for (int64_t o = j * stride; o < j * stride + n_columns; ++o) work(j, o);
-}
-
 // Pays all debts and brings P back to 1. The sum of the iterates moves from S v - u into u alone, and S
 // starts again.
 template <typename W>
@@ -106,11 +96,10 @@ static void apply_penalty(const LinearChoices& c, const LinearState& s) {
   k.scale = 1;
 }
 
-// Counts the sums behind the average in units of 2^bits more.
+// The sums behind the average in another unit.
 template <typename W>
-static void change_average_unit(const LinearState& s, int bits) {
+static void change_average_unit(const LinearState& s, double unit) {
   W* u = static_cast<W*>(s.average);
-  const double unit = ldexp(1.0, -bits);
   each_entry(s.shape, [&](int64_t, int64_t o) { u[o] *= static_cast<W>(unit); });
   s.clock->average_scale *= unit;
   s.clock->average_weight *= unit;
@@ -121,7 +110,12 @@ template <typename W>
 static inline void advance(const LinearChoices& c, const LinearState& s, double eta, double mass) {
   Clock& k = *s.clock;
   const int unit = average_unit(c, k.t + mass), larger = unit - average_unit(c, k.t);
-  if (larger > 0) change_average_unit<W>(s, larger);
+  if (larger != 0) change_average_unit<W>(s, ldexp(1.0, -larger));
+  if (forgets(c)) {
+    forget_biases(c, s, mass);
+    const double change = change_of_unit(c, k.t, k.t + mass);
+    if (c.average != kNoAverage && change != 1) change_average_unit<W>(s, change);
+  }
   const double weight = advance_clock(c, eta, mass, unit ? ldexp(1.0, -unit) : 1.0, k);
   if (c.average != kNoAverage)
     for (int64_t o = 0; o < s.shape.n_outputs; ++o)
@@ -214,7 +208,7 @@ struct Sgd {
       : c(c), s(s), layout(s.shape), large(is_large<W>(s.shape)) {}
 
   void begin() {
-    eta = step_size(c, s.clock->t);
+    eta = step_size(c, rows_in_effect(c, s.clock->t));
     step = -eta / s.clock->scale;  // in units of v
   }
   bool score(const Row& row, double* scores) const {

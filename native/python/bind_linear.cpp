@@ -93,6 +93,10 @@ Learned learn(const RowArrays& block, const StateArrays& arrays, LinearChoices c
   // A weight that decays between two visits may pass the limit there, which shrinkage paid late cannot see.
   require(c.solver != kSgd || c.l2 == 0 || c.truncate_below == std::numeric_limits<double>::infinity(),
           "truncate_below needs l2 = 0");
+  const bool forgets = c.half_life != std::numeric_limits<double>::infinity();
+  require(!forgets || (c.half_life >= 1 && (c.solver == kSgd || c.solver == kAdagrad)),
+          "a half-life is one row or more, of sgd or adagrad");
+  require(!forgets || parallel.n_replicas == 1, "learners that forget cannot be summed");
   LinearState state = state_of(arrays, c);
   const int64_t n_features = state.shape.n_features, K = state.shape.n_outputs;
   const bool codes = c.target_kind != kTargets;
@@ -221,10 +225,10 @@ void bind_linear(nb::module_& module) {
   module.attr("outputs_per_thread") = kOutputsPerThread;
   nb::class_<LinearChoices>(module, "LinearChoices", "What stays the same while a linear model learns.")
       .def(nb::init<int32_t, int32_t, double, int32_t, int32_t, double, double, double, double, double,
-                    double, int64_t, int32_t, int64_t, double>(),
+                    double, int64_t, int32_t, int64_t, double, double>(),
            nb::kw_only(), "solver"_a, "loss"_a, "loss_parameter"_a, "target_kind"_a, "schedule"_a, "eta0"_a,
            "power"_a, "alpha"_a, "l1"_a, "l2"_a, "truncate_below"_a, "truncate_every"_a, "average"_a,
-           "batch_size"_a, "bias_scale"_a);
+           "batch_size"_a, "bias_scale"_a, "half_life"_a = std::numeric_limits<double>::infinity());
   nb::class_<StateArrays>(module, "LinearState", "What a linear model learns: arrays that change in place.")
       .def(nb::init<FloatTable, Out<double>, Out<double>, Out<double>, Out<double>,
                     std::optional<Out<double>>, std::optional<FloatTable>, int32_t, int64_t>(),

@@ -17,6 +17,7 @@ PUBLIC: dict[str, str] = {
     "EpsilonInsensitive": "models.options",
     "FMClassifier": "models.fm",
     "FMRegressor": "models.fm",
+    "Forgetting": "models.options",
     "Graph": "learners.network.graph",
     "Hashed": "models.options",
     "Hasher": "features.hasher",

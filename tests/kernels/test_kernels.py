@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import json
 import os
@@ -19,7 +20,7 @@ from steepest import kernels
 from steepest.kernels.reference import linear as reference
 from steepest.learners.linear.linear import bets
 from steepest.learners.losses import get_loss
-from steepest.learners.schedules import schedule_code, step_size
+from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size
 
 SOLVERS = {"sgd": 0, "adagrad": 1, "ftrl": 2, "coin": 3}
 ENTRIES = {"sgd": 1, "adagrad": 2, "ftrl": 2, "coin": 4}  # numbers per weight
@@ -49,6 +50,7 @@ class Setup:
     average: str = "none"
     batch_size: int = 1
     bias_scale: float = 0.0
+    half_life: float = np.inf
 
     def native(self) -> kernels.LinearChoices:
         return kernels.LinearChoices(
@@ -67,6 +69,7 @@ class Setup:
             average=AVERAGES[self.average],
             batch_size=self.batch_size,
             bias_scale=self.bias_scale,
+            half_life=self.half_life,
         )
 
     def reference(self) -> reference.Choices:
@@ -85,6 +88,7 @@ class Setup:
             batch_size=self.batch_size,
             bias_scale=self.bias_scale,
             curvature=UNBOUNDED.get(self.loss, 0.0),
+            half_life=self.half_life,
         )
 
 
@@ -155,7 +159,8 @@ class Learned:
             return bets(self.v.astype(float), setup.eta0)
         if setup.solver != "sgd":
             sums, squares = self.v[:, 0].astype(float), self.v[:, 1].astype(float)
-            t = self.clock[T]
+            t, grown = (f(self.clock[T], setup.half_life) for f in (rows_in_effect, growth))
+            sums, squares = sums / grown, squares / grown
             shrunk = np.sign(sums) * np.maximum(np.abs(sums) - t * setup.l1, 0)
             return -shrunk / ((1 + np.sqrt(squares)) / setup.eta0 + t * setup.l2)
         paid = copy.deepcopy(self)
@@ -302,6 +307,67 @@ def test_no_output_is_learned_beyond_a_row_that_is_refused(what):
     assert alone.outcomes[0][0] == bad
     assert alone.outcomes[0][1] != 0
     assert_same_bits(shared, alone)
+
+
+# ------------------------------------------------------------------------------------------- rows that are forgotten
+
+
+@pytest.mark.parametrize("half_life", [1.0, 7.3, 1e4])  # the unit of the sums changes many times, twice, and never
+@pytest.mark.parametrize("weight", [None, "mixed"])
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (0.002, 0.05)])
+@pytest.mark.parametrize(("n_outputs", "kind", "loss"), [(1, "targets", "log"), (3, "softmax", "log")])
+@pytest.mark.parametrize(
+    ("solver", "average"),
+    [("sgd", "none"), ("sgd", "uniform"), ("sgd", "by_step"), ("sgd", "polynomial"), ("adagrad", "none")],
+)
+def test_kernels_forget_as_their_definition_says(
+    solver, average, n_outputs, kind, loss, l1, l2, batch_size, weight, half_life
+):
+    l1 = 0.0 if average != "none" else l1
+    setup = Setup(solver, loss, target_kind=kind, schedule="invsqrt", l1=l1, l2=l2, average=average)
+    setup = dataclasses.replace(setup, batch_size=batch_size, bias_scale=0.2, half_life=half_life)
+    assert_same(setup, make_rows(11, 500, n_outputs=n_outputs, kind=kind, loss=loss, weight=weight), relative=1e-9)
+
+
+@pytest.mark.parametrize(("solver", "average"), [("sgd", "none"), ("sgd", "polynomial"), ("adagrad", "none")])
+def test_float32_forgets_alike(solver, average):
+    setup = Setup(solver, schedule="auto", l2=0.01, average=average, bias_scale=0.2, half_life=50.0)
+    assert_same(setup, make_rows(12, 3000), np.float32, relative=1e-3)
+
+
+@pytest.mark.parametrize(("solver", "average"), [("sgd", "none"), ("sgd", "polynomial"), ("adagrad", "none")])
+def test_chunks_and_threads_change_no_bit_of_what_is_forgotten(solver, average):
+    setup = Setup(solver, target_kind="one_vs_rest", l2=0.01, average=average, bias_scale=0.2, half_life=5.0)
+    rows = make_rows(13, 300, n_features=30, n_outputs=203, kind="one_vs_rest", weight="mixed")
+    alone, pieces = share_out(setup, rows, 1), Learned.zeros(setup, 30, 203, np.float32)
+    for start in range(0, 300, 77):
+        pieces.learn(setup, rows.pick(range(start, min(300, start + 77))))
+    assert pieces.bits() == alone.bits()
+    assert_same_bits(share_out(setup, rows, 3), alone)
+
+
+def test_dual_averaging_that_forgets_minimises_over_rows_by_their_age():
+    """Its weights are the minimum of gradients by age, penalties of the rows in effect, and a proximal term."""
+    setup = Setup("adagrad", "squared", l2=0.05, bias_scale=-1.0, half_life=20.0, eta0=0.5)
+    rows = make_rows(14, 200, loss="squared")
+    learned, dense, gradients = Learned.zeros(setup, 12, 1), rows.dense(), []
+    for i in range(200):
+        score = dense[i] @ learned.weights(setup)[:, 0]
+        gradients.append((score - rows.y[i]) * dense[i])
+        learned.learn(setup, rows.pick([i]))
+    ages = 2.0 ** (-(200 - 1 - np.arange(200)) / 20.0)
+    pull, squares = ages @ np.array(gradients), ages @ np.array(gradients) ** 2
+    expected = -pull / ((1 + np.sqrt(squares)) / 0.5 + ages.sum() * 0.05)
+    assert_close(learned.weights(setup)[:, 0], expected, 1e-9)
+
+
+@pytest.mark.parametrize(("solver", "n_replicas"), [("ftrl", 1), ("coin", 1), ("sgd", 0), ("sgd", 2)])
+def test_what_cannot_forget_is_refused(solver, n_replicas):
+    setup = Setup(solver, half_life=10.0)
+    learned, parallel = Learned.zeros(setup, 12, 1), kernels.LinearParallel(2, n_replicas, rows_each=8)
+    with pytest.raises(ValueError, match=r"half-life|forget"):
+        kernels.linear_learn(make_rows().native(), learned.native(), setup.native(), parallel)
 
 
 # --------------------------------------------------------------------------------------- the definition, as a table

@@ -22,6 +22,8 @@ SCHEDULES = ("auto", "constant", "invsqrt", "bottou", "optimal", "adaptive")
 
 # Rows on which the first step size is tried out; Bottou's programs use as many. The kernels know the number too.
 CALIBRATION_ROWS = 1000
+UNIT_BITS = 40  # kUnitBits of the kernels
+LN2 = math.log(2.0)
 
 _CODES = {"constant": 0, "adaptive": 0, "invsqrt": 1, "bottou": 2, "optimal": 2, "auto": 3}  # the kernels' ScheduleId
 
@@ -57,6 +59,21 @@ def step_size_by_code(code: int, t: float, eta0: float, alpha: float, power: flo
     if code == _CODES["auto"]:
         return eta0 / max(1.0 + eta0 * alpha * t, math.sqrt(1.0 + t / CALIBRATION_ROWS))
     return eta0
+
+
+def rows_in_effect(t: float, half_life: float) -> float:
+    """The weights of t rows together, if a row counts half after `half_life` more; they stay below h / ln 2 + 1.
+
+    >>> rows_in_effect(100, math.inf), round(rows_in_effect(2, 1), 3), round(rows_in_effect(1e9, 1000))
+    (100, 1.5, 1443)
+    """
+    return t if half_life == math.inf else math.expm1(-LN2 * t / half_life) / math.expm1(-LN2 / half_life)
+
+
+def growth(t: float, half_life: float) -> float:
+    """By how much sums over rows that are forgotten are larger than they say; a unit changes now and then."""
+    age = t / half_life
+    return float(2.0 ** (age - UNIT_BITS * math.floor(age / UNIT_BITS)))
 
 
 def typical_eta0(loss: Loss, alpha: float, parameter: float | None = None) -> float:

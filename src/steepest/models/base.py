@@ -331,9 +331,12 @@ class Model:
             return rest, held_out
         return rest.holdout(stopping.train / (1 - stopping.fraction), seed + 1)[1], held_out
 
+    def _row_order(self) -> str:
+        return choice("shuffle", self.shuffle, SHUFFLES)
+
     def _learn(self, settings: Any, source: Source, validation: Source | None, run: Run, seed: int) -> None:
         """Epoch after epoch."""
-        source = source.shuffle(choice("shuffle", self.shuffle, SHUFFLES), seed)
+        source = source.shuffle(self._row_order(), seed)
         plan = run.plan(self.plan_epochs(run.rounds), validation)
         if plan.epochs > 1 and self._stores_rows:
             source = store_rows(source)

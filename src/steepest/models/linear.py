@@ -48,6 +48,7 @@ from steepest.models.options import (
     EarlyStopping,
     ElasticNet,
     EpsilonInsensitive,
+    Forgetting,
     Hashed,
     Huber,
     Mixing,
@@ -78,6 +79,7 @@ STOCHASTIC = {
     "early_stopping": False,
     "parallel": "serial",
     "memory_budget": None,
+    "half_life": math.inf,
 }
 
 
@@ -90,6 +92,7 @@ class LinearModel(Model):
         ElasticNet,
         LP,
         Truncated,
+        Forgetting,
         EarlyStopping,
         Tolerance,
     )
@@ -160,12 +163,18 @@ class LinearModel(Model):
         """What "auto" chose, in sentences."""
         made = [] if self._shape is None else list(self._shape.events)
         made += [] if self._choice is None else [self._choice.sentence(solver)]
+        if self._row_order() != self.shuffle:
+            made.append(f"half_life: rows are learned in their order, so shuffle={self.shuffle!r} is left out")
         return made if self._strength is None else [*made, self._strength.sentence()]
 
     def _training_rows(self, source: Source, seed: int) -> Source:
         """Rows are read before a solver is chosen if there may be few enough to minimise exactly."""
         open_choice = self.solver == "auto" and self._tol() is None and not self._stochastic_option()
         return load_rows(source, FEW_TABLE_ENTRIES) if open_choice else source
+
+    def _row_order(self) -> str:
+        """A model that forgets learns rows as they come: the last ones are the newest."""
+        return "never" if self.flat_params()["half_life"] < math.inf else super()._row_order()
 
     def _stochastic_option(self) -> str:
         """A parameter that was given and that only stochastic gradients have."""
@@ -468,6 +477,8 @@ class LinearModel(Model):
         """(how to learn in parallel, why if that was chosen here)."""
         params = self.flat_params()
         kind = choice("parallel", params["parallel"], KINDS)
+        if kind == "auto" and settings.forgets:
+            return "serial", "parallel='auto' learns serially: old rows are forgotten one by one"
         if kind != "auto":
             return "serial" if kind == "mixing" and params["n_shards"] == 1 else kind, None
         shared_out = _independent_outputs(settings, source) // kernels.outputs_per_thread
@@ -517,6 +528,8 @@ class LinearModel(Model):
             raise ParameterError(
                 f"solver='coin' bets row after row; parallel={kind!r} needs another solver, such as 'sgd'"
             )
+        if kind not in ("serial", "auto") and settings.forgets:
+            raise ParameterError(f"half_life={settings.half_life:g} forgets row after row; leave parallel={kind!r} out")
         if kind == "mixing":
             self.mixing_plan(whole("epochs", self.epochs, 1))
 
@@ -824,7 +837,8 @@ class LinearClassifier(Classifier, LinearModel):
         always is); `history_.events` says what it chose and why; see the page on solvers. `Truncated(every=10)` is
         "truncated" with its details.
     schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
-        How the step size falls from `eta0`; see the guide.
+        How the step size falls from `eta0`; see the guide. `Forgetting(half_life=10_000)` also lets old rows count
+        less, for streams that change.
     eta0 : float or "auto"
         First step size; "auto" tries some on the first thousand rows.
     epochs : int
@@ -903,7 +917,7 @@ class LinearClassifier(Classifier, LinearModel):
         penalty: Any = "l2",
         alpha: float | str = "auto",
         solver: Any = "auto",
-        schedule: str = "auto",
+        schedule: str | Forgetting = "auto",
         eta0: float | str = "auto",
         epochs: int = 5,
         batch_size: int = 1,
@@ -1011,7 +1025,7 @@ class LinearRegressor(Regressor, LinearModel):
         penalty: Any = "l2",
         alpha: float | str = "auto",
         solver: Any = "auto",
-        schedule: str = "auto",
+        schedule: str | Forgetting = "auto",
         eta0: float | str = "auto",
         epochs: int = 5,
         batch_size: int = 1,

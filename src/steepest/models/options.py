@@ -229,6 +229,39 @@ class Truncated(Option):
 
 
 @dataclass(repr=False)
+class Forgetting(Option):
+    """schedule=Forgetting(half_life=10_000): old rows count less, so that a model follows a stream that changes.
+
+    After `half_life` more rows, counted by their weights, a row counts half: with T rows learned, the t-th has the
+    weight 2^(-(T - t) / half_life) in the mean loss. Step sizes fall until half_life / ln 2 rows are in effect and then
+    stay, averages forget old iterates, and the sums of solver="adagrad" old gradients. Rows are learned in their order.
+
+    Parameters
+    ----------
+    half_life : float
+        Rows after which a row counts half, at least 1; infinite forgets nothing.
+    steps : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
+        How the step size falls: the `schedule` itself.
+
+    Examples
+    --------
+    >>> import steepest as st
+    >>> model = st.LinearClassifier(solver="sgd", schedule=st.Forgetting(half_life=20), random_state=0)
+    >>> for label in ("calm", "loud"):  # what a 1 means changes
+    ...     other = {"calm": "loud", "loud": "calm"}[label]
+    ...     model = model.partial_fit([[1.0], [-1.0]] * 200, [label, other] * 200, classes=["calm", "loud"])
+    >>> model.predict([[1.0]]).tolist()
+    ['loud']
+    """
+
+    half_life: float = math.inf
+    steps: str = "auto"
+    parameter: ClassVar[str] = "schedule"
+    choice: ClassVar[None] = None
+    flat: ClassVar[dict[str, str]] = {"steps": "schedule"}
+
+
+@dataclass(repr=False)
 class Momentum(Option):
     """solver="momentum" of networks: a share of the last step is kept.
 
@@ -429,6 +462,7 @@ OPTIONS: dict[str, type[Option]] = {
         Huber,
         EpsilonInsensitive,
         Truncated,
+        Forgetting,
         Momentum,
         Adam,
         EarlyStopping,

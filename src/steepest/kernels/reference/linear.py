@@ -49,10 +49,19 @@ class Choices:
     batch_size: int = 1
     bias_scale: float = 0.0
     curvature: float = 0.0  # of a loss whose gradient grows without bound, else 0
+    half_life: float = math.inf  # a row counts half after so many others
 
     def eta(self, t: float) -> float:
         """The step after t rows."""
-        return self.eta0 if self.step_size is None else self.step_size(t)
+        return self.eta0 if self.step_size is None else self.step_size(self.in_effect(t))
+
+    def kept(self, mass: float) -> float:
+        """What is left of a row's weight after so many more rows."""
+        return float(2.0 ** (-mass / self.half_life))
+
+    def in_effect(self, t: float) -> float:
+        """The weights of t rows together, 1 + 2^(-1/h) + 2^(-2/h) + ..."""
+        return t if self.half_life == math.inf else (1 - self.kept(t)) / (1 - self.kept(1))
 
 
 @dataclass
@@ -211,6 +220,7 @@ def _sgd_update(state: State, choices: Choices, rows: Array, gradients: Array, m
     state.shrink_debt = kept * (state.shrink_debt + eta * choices.l1 * mass)
     state.steps += 1
     state.t += mass
+    state.bias_square = state.bias_square * choices.kept(mass)
     if state.steps % choices.truncate_every == 0:
         within = np.abs(state.w) <= choices.truncate_below
         state.w = np.where(within, _soft_threshold(state.w, state.shrink_debt), state.w)
@@ -221,10 +231,12 @@ def _sgd_update(state: State, choices: Choices, rows: Array, gradients: Array, m
 def _add_to_average(state: State, choices: Choices, mass: float, eta: float) -> None:
     if choices.average == "none":
         return
-    weight = mass * {"uniform": 1.0, "by_step": eta, "polynomial": (1.0 + state.t) ** 3}[choices.average]
-    state.total = state.total + weight * state.w
-    state.total_bias = state.total_bias + weight * state.bias
-    state.total_weight += weight
+    late = 1.0 + choices.in_effect(state.t)
+    weight = mass * {"uniform": 1.0, "by_step": eta, "polynomial": late**3}[choices.average]
+    kept = choices.kept(mass)
+    state.total = kept * state.total + weight * state.w
+    state.total_bias = kept * state.total_bias + weight * state.bias
+    state.total_weight = kept * state.total_weight + weight
 
 
 def _move_bias(state: State, choices: Choices, gradients: Array, eta: float) -> None:
@@ -248,8 +260,10 @@ def _adaptive_weights(state: State, choices: Choices, t: float) -> Array:
 def _adagrad_update(state: State, choices: Choices, rows: Array, gradients: Array, mass: float) -> None:
     for x, gradient in zip(rows, gradients, strict=True):
         for g in _gradients(x, gradient):
-            state.gradient_sum = state.gradient_sum + g
-            state.gradient_square = state.gradient_square + g**2
+            state.gradient_sum = state.gradient_sum + g / choices.kept(1)  # which counts 1 when a row has passed
+            state.gradient_square = state.gradient_square + g**2 / choices.kept(1)
+    state.gradient_sum = state.gradient_sum * choices.kept(mass)
+    state.gradient_square = state.gradient_square * choices.kept(mass)
     _finish_adaptive_step(state, choices, gradients, mass)
 
 
@@ -284,7 +298,8 @@ def _finish_adaptive_step(state: State, choices: Choices, gradients: Array, mass
     _move_bias(state, choices, gradients, choices.eta0)
     state.t += mass
     state.steps += 1
-    state.w = _adaptive_weights(state, choices, state.t)
+    state.bias_square = state.bias_square * choices.kept(mass)
+    state.w = _adaptive_weights(state, choices, choices.in_effect(state.t))
 
 
 UPDATES: dict[str, Update] = {

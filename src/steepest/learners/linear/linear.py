@@ -34,12 +34,12 @@ from steepest.learners.linear.linear_mixing import (
     shares_by_rows,
     take_in,
 )
-from steepest.learners.linear.linear_settings import ACCUMULATORS, AVERAGES, CLOCK, WIDE, LinearSettings
+from steepest.learners.linear.linear_settings import ACCUMULATORS, AVERAGES, CLOCK, FORGETFUL, WIDE, LinearSettings
 from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import Penalty
-from steepest.learners.schedules import schedule_code, step_size_by_code
+from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size_by_code
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
 from steepest.learners.state_check import check_counters
 from steepest.learners.target_learner import TargetLearner
@@ -164,6 +164,8 @@ class LinearLearner(TargetLearner):
         n, shared = check.features(n_features), s.table_bits > 0
         if s.truncate_below <= 0 or (s.truncate_below < math.inf and (s.solver != "truncated" or s.l2)):
             raise ValueError(f"truncate_below is {s.truncate_below}")
+        if s.forgets and (not s.half_life >= 1 or s.solver not in FORGETFUL or s.n_replicas > 1 or s.hogwild):
+            raise ValueError(f"half_life is {s.half_life}")
         check.step_size(eta0)
         check.inside("the scale of the bias", bias_scale, -1.0)
         check.rows(rows)
@@ -298,7 +300,8 @@ class LinearLearner(TargetLearner):
         settings, eta0 = self.settings, self.eta0 or 0.0
         if settings.is_adaptive:
             return eta0
-        return step_size_by_code(settings.schedule, self.clock("t"), eta0, settings.alpha, settings.power)
+        t = rows_in_effect(self.clock("t"), settings.half_life)
+        return step_size_by_code(settings.schedule, t, eta0, settings.alpha, settings.power)
 
     @property
     def first_step(self) -> float | None:
@@ -578,6 +581,7 @@ class LinearLearner(TargetLearner):
             average=AVERAGES[s.average],
             batch_size=s.batch_size,
             bias_scale=self.bias_scale,
+            half_life=s.half_life,
         )
 
     def apply_penalty(self) -> None:
@@ -748,10 +752,17 @@ class LinearLearner(TargetLearner):
 
     def _adaptive_weights(self, z: Array, square: Array) -> Array:
         """w = -soft(z, t l1) / ((1 + sqrt(sum of squares)) / eta0 + t l2)."""
-        s, t, eta0 = self.settings, self.clock("t"), 1.0 if self.eta0 is None else self.eta0
-        soft = z.astype(np.float64)
+        s, eta0 = self.settings, 1.0 if self.eta0 is None else self.eta0
+        t, soft, squares = rows_in_effect(self.clock("t"), s.half_life), z.astype(np.float64), square.astype(np.float64)
+        if s.forgets:
+            soft, squares = soft / self._growth, squares / self._growth
         soft = np.sign(soft) * np.maximum(np.abs(soft) - t * s.l1, 0)
-        return (-soft / ((1 + np.sqrt(square.astype(np.float64))) / eta0 + t * s.l2)).astype(z.dtype)
+        return (-soft / ((1 + np.sqrt(squares)) / eta0 + t * s.l2)).astype(z.dtype)
+
+    @property
+    def _growth(self) -> float:
+        """By how much sums that forget old rows are larger than they say."""
+        return growth(self.clock("t"), self.settings.half_life)
 
     def _learned_weights(self) -> Array:
         """The weights in the units of their features, in which the penalty counts them."""
@@ -860,7 +871,7 @@ class LinearLearner(TargetLearner):
         known = np.flatnonzero(rows >= 0)
         v = np.abs(self.arrays["v"][rows[known]])
         if self.settings.is_adaptive:
-            v = v[:, 0] / (1 + np.sqrt(v[:, 1]))
+            v = v[:, 0] / (1 + np.sqrt(v[:, 1] / self._growth))
         heavy[known] = v.max(axis=1, initial=0)
         return heavy
 

@@ -22,6 +22,7 @@ from steepest.learners.settings import PlainSettings
 from steepest.learners.targets import checked_class_weight
 from steepest.parameters import choice, more_than, number, step_size, whole
 
+FORGETFUL = ("sgd", "asgd", "adagrad")  # solvers that can forget old rows
 STOCHASTIC_SOLVERS = ("sgd", "asgd", "adagrad", "ftrl", "truncated", "coin")
 # Solvers with several numbers per weight, and how many.
 ACCUMULATORS = {"adagrad": 2, "ftrl": 2, "coin": 4}
@@ -64,6 +65,7 @@ class LinearSettings(PlainSettings):
     hogwild: bool = False  # threads share the weights without locks
     norm: str = ""  # a penalty that is a norm of all weights, "norm2" or "max", for solver "gd" only
     standardise: bool = False  # dense rows are learned in units of their features; see sizes.py
+    half_life: float = math.inf  # after so many rows, counted by weight, a row counts half
 
     def __post_init__(self) -> None:
         if self.class_hash not in ("", kernels.class_hash_id):
@@ -76,6 +78,11 @@ class LinearSettings(PlainSettings):
     def is_adaptive(self) -> bool:
         """Whether each weight has several numbers, from which its own step follows."""
         return self.solver in ADAPTIVE
+
+    @property
+    def forgets(self) -> bool:
+        """Whether old rows count less than new ones."""
+        return self.half_life < math.inf
 
     @property
     def shrinks_lazily(self) -> bool:
@@ -98,7 +105,8 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         reason = refusal(params["solver"], loss_for(loss, 1), norm or _kind(l1, l2, p), p)
         if reason is not None:
             raise ParameterError(reason)
-    solver = _solver(params, l1, l2)
+    half_life = _half_life(params)
+    solver = _solver(params, l1, l2, forgets=half_life < math.inf)
     average = _average(params, solver, l1, loss)
     if solver == "sgd" and average != "no":
         solver = "asgd"
@@ -130,6 +138,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         p=p,
         norm=norm,
         standardise=bool(params.get("standardise", params["alpha"] == "auto" and params["C"] is None)),
+        half_life=half_life,
     )
 
 
@@ -178,13 +187,30 @@ def _kind(l1: float, l2: float, p: float) -> str:
     return "lp" if p else "l1" if l1 > 0 and l2 == 0 else "elasticnet" if l1 > 0 else "l2" if l2 > 0 else "none"
 
 
-def _solver(params: Mapping[str, Any], l1: float, l2: float) -> str:
+def _half_life(params: Mapping[str, Any]) -> float:
+    """Rows after which a row counts half; infinite if nothing is forgotten."""
+    given = params.get("half_life", math.inf)
+    if given == math.inf:
+        return math.inf
+    half_life = number("half_life", given)
+    if not half_life >= 1:
+        raise ParameterError(f"half_life={given} is less than one row; give the rows after which a row counts half")
+    if params["solver"] not in ("auto", "stochastic", *FORGETFUL):
+        raise ParameterError(
+            f"solver={params['solver']!r} cannot forget old rows; with half_life={given:g} choose 'sgd', 'asgd' or "
+            "'adagrad'"
+        )
+    return half_life
+
+
+def _solver(params: Mapping[str, Any], l1: float, l2: float, *, forgets: bool) -> str:
     """Averaging forgives a step that is too large, but fills in the zeros of the 1-norm; FTRL keeps most of them."""
     solver = choice("solver", params["solver"], ("auto", "stochastic", *STOCHASTIC_SOLVERS, *BATCH_SOLVERS))
     if solver in ("auto", "stochastic"):
         if params["average"] is False:
             return "sgd"
-        return "ftrl" if l1 > 0 and params["average"] == "auto" else "asgd"
+        sparse = "adagrad" if forgets else "ftrl"
+        return sparse if l1 > 0 and params["average"] == "auto" else "asgd"
     if solver == "coin" and l1 > 0:
         penalty = params["penalty"]
         raise ParameterError(f"solver='coin' makes no zeros, so penalty={penalty!r} has no meaning; use solver='ftrl'")

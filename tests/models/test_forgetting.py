@@ -1,0 +1,165 @@
+"""Linear models that forget: a stream that changes, what goes together, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import steepest as st
+from steepest.cli import main
+
+WAYS = {
+    "sgd": dict(solver="sgd"),
+    "asgd": dict(solver="asgd"),
+    "adagrad": dict(solver="adagrad"),
+    "sgd-l1": dict(solver="sgd", penalty="l1", alpha=0.01),
+    "adagrad-l1": dict(solver="adagrad", penalty="l1", alpha=0.01),
+    "hashed": dict(solver="asgd", multi_class=st.Hashed(10)),
+}
+
+
+def turning_stream(n=20_000, n_features=20, seed=0):
+    """Rows whose labels are turned around half way."""
+    rng = np.random.default_rng(seed)
+    X, truth = rng.normal(size=(n, n_features)), rng.normal(size=n_features)
+    y = np.where(X @ truth > 0, "up", "down")
+    half = n // 2
+    y[half:] = np.where(y[half:] == "up", "down", "up")
+    return X, y
+
+
+def learned(X, y, chunk=1000, **params):
+    model = st.LinearClassifier(alpha=params.pop("alpha", 1e-6), random_state=0, **params)
+    for start in range(0, len(y), chunk):
+        model.partial_fit(X[start : start + chunk], y[start : start + chunk], classes=["up", "down"])
+    return model
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_forgets_follows_a_stream_that_turns(way):
+    X, y = turning_stream(40_000)
+    end = 20_500  # five hundred rows after the turn
+    params = {"alpha": 0.01, **WAYS[way]}
+    forgetful = learned(X[:end], y[:end], schedule=st.Forgetting(half_life=100, steps="bottou"), **params)
+    faithful = learned(X[:end], y[:end], schedule="bottou", **params)
+    assert forgetful.score(X[end:], y[end:]) > 0.85
+    assert faithful.score(X[end:], y[end:]) < 0.6
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_half_life_beyond_all_rows_changes_next_to_nothing(way):
+    X, y = turning_stream(4000)
+    forgetful = learned(X, y, schedule=st.Forgetting(half_life=1e12), **WAYS[way])
+    faithful = learned(X, y, **WAYS[way])
+    np.testing.assert_allclose(forgetful.coef_, faithful.coef_, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_chunks_and_files_change_no_bit(way, tmp_path):
+    X, y = turning_stream(6000)  # the unit of the sums changes three times
+    whole = learned(X, y, chunk=6000, schedule=st.Forgetting(half_life=50), **WAYS[way])
+    model = learned(X[:2345], y[:2345], chunk=97, schedule=st.Forgetting(half_life=50), **WAYS[way])
+    model.save(tmp_path / "model.steepest")
+    again = st.load(tmp_path / "model.steepest").partial_fit(X[2345:], y[2345:])
+    assert again.schedule == st.Forgetting(half_life=50)
+    np.testing.assert_array_equal(again.coef_, whole.coef_)
+    np.testing.assert_array_equal(again.intercept_, whole.intercept_)
+
+
+def test_predictions_between_rows_change_no_bit():
+    """Scores of a few rows are computed without a table, and are those of the table."""
+    X, y = turning_stream(3000, n_features=2000)
+    model = learned(X[:, :2000], y, schedule=st.Forgetting(half_life=30), solver="adagrad")
+    few = model.decision_function(csr_matrix(X[:1]))
+    assert model.coef_.any()  # which writes the table
+    np.testing.assert_array_equal(model.decision_function(csr_matrix(X[:1])), few)
+
+
+def test_weights_of_rows_count_as_copies():
+    X, y = turning_stream(1000)
+    weight = np.random.default_rng(1).integers(1, 4, 1000)
+    params = dict(schedule=st.Forgetting(half_life=100), solver="asgd", eta0=0.1, alpha=1e-6, random_state=0)
+    heavy = st.LinearClassifier(**params).partial_fit(X, y, sample_weight=weight.astype(float))
+    copies = st.LinearClassifier(**params).partial_fit(X.repeat(weight, axis=0), y.repeat(weight))
+    np.testing.assert_array_equal(heavy.coef_, copies.coef_)
+
+
+def test_fit_learns_rows_in_their_order_and_says_so():
+    X, y = turning_stream(6000)
+    model = st.LinearClassifier(schedule=st.Forgetting(half_life=300), random_state=0).fit(X, y)
+    assert model.score(X[-1000:], y[-1000:]) > 0.95
+    assert any("shuffle='blocks' is left out" in event for event in model.history_.events)
+    assert model.learner_.settings.solver in ("asgd", "adagrad")
+    calm = st.LinearClassifier(schedule=st.Forgetting(half_life=300), shuffle="never", random_state=0).fit(X, y)
+    np.testing.assert_array_equal(calm.coef_, model.coef_)
+    assert not any("shuffle" in event for event in calm.history_.events)
+
+
+def test_the_step_stays_where_the_rows_in_effect_stay():
+    X, y = turning_stream(8000)
+    schedule = st.Forgetting(half_life=100, steps="invsqrt")
+    model = learned(X, y, solver="sgd", eta0=1.0, schedule=schedule)
+    assert model.learner_.step_size == pytest.approx(1 / math.sqrt(1 + 1 / (1 - 2 ** (-1 / 100))))
+
+
+def test_a_regression_follows_too():
+    rng = np.random.default_rng(0)
+    X, truth = rng.normal(size=(8000, 5)), rng.normal(size=5)
+    y = X @ truth * np.where(np.arange(8000) < 4000, 1.0, -1.0)
+    model = st.LinearRegressor(schedule=st.Forgetting(half_life=200), solver="asgd", random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.coef_.ravel(), -truth, atol=0.05)
+
+
+@pytest.mark.parametrize("solver", ["ftrl", "coin", "truncated", "lbfgs", "dual_cd"])
+def test_solvers_that_cannot_forget_are_refused(solver):
+    model = st.LinearClassifier(
+        "hinge", solver=solver, penalty="l1" if solver == "truncated" else "l2", schedule=st.Forgetting(half_life=10)
+    )
+    with pytest.raises(st.ParameterError, match=f"solver='{solver}' cannot forget.*'adagrad'"):
+        model.fit([[0.0], [1.0]], ["a", "b"])
+
+
+@pytest.mark.parametrize("parallel", ["replicas", "hogwild", "mixing"])
+def test_learning_apart_is_refused(parallel):
+    model = st.LinearClassifier(solver="sgd", parallel=parallel, schedule=st.Forgetting(half_life=10))
+    with pytest.raises(st.ParameterError, match=f"leave parallel='{parallel}' out"):
+        model.fit([[0.0], [1.0]], ["a", "b"])
+
+
+@pytest.mark.parametrize("half_life", [0.5, 0, -3, math.nan])
+def test_less_than_a_row_is_refused(half_life):
+    with pytest.raises(st.ParameterError, match="half_life"):
+        st.LinearClassifier(schedule=st.Forgetting(half_life)).fit([[0.0], [1.0]], ["a", "b"])
+
+
+@pytest.mark.parametrize("estimator", [st.NetworkClassifier, st.TextClassifier])
+def test_models_of_other_kinds_refuse_it(estimator):
+    X = ["a", "b"] if estimator is st.TextClassifier else [[0.0], [1.0]]
+    with pytest.raises(st.ParameterError, match="schedule"):
+        estimator(schedule=st.Forgetting(10)).fit(X, ["a", "b"])
+
+
+def test_the_1_norm_by_default_forgets_by_adagrad():
+    X, y = turning_stream(3000)
+    model = st.LinearClassifier(penalty="l1", alpha=0.02, schedule=st.Forgetting(half_life=300)).fit(X, y)
+    assert model.learner_.settings.solver == "adagrad"
+    assert 0 < model.n_nonzero_ < 20
+
+
+def test_the_shell_has_a_flag(tmp_path):
+    X, y = turning_stream(3000, n_features=4)
+    rows = tmp_path / "rows.svm"
+    rows.write_text(
+        "".join(
+            f"{1 if label == 'up' else -1} " + " ".join(f"{j + 1}:{v:.4f}" for j, v in enumerate(x)) + "\n"
+            for x, label in zip(X, y, strict=True)
+        )
+    )
+    saved = str(tmp_path / "model.steepest")
+    assert main(["train", str(rows), "--model", saved, "--half-life", "200", "--quiet"]) == 0
+    model = st.load(saved)
+    assert model.learner_.settings.half_life == 200
+    assert model.schedule == st.Forgetting(half_life=200)
