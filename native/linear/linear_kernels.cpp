@@ -259,11 +259,16 @@ static void losses(int32_t loss, double parameter, int64_t n, const double* scor
   }
 }
 
+template <typename W, bool kForgets>
+static Outcome learn_steps(const Rows& rows, const LinearChoices& c, const LinearState& s) {
+  if (!one_column(s.shape)) return learn<Sgd<W, true, false, kForgets>>(rows, c, s);
+  return s.shape.stride == 2 ? learn<Sgd<W, false, true, kForgets>>(rows, c, s)
+                             : learn<Sgd<W, false, false, kForgets>>(rows, c, s);
+}
+
 template <typename W>
 static Outcome learn_sgd(const Rows& rows, const LinearChoices& c, const LinearState& s) {
-  if (!one_column(s.shape)) return learn<Sgd<W, true, false>>(rows, c, s);
-  return s.shape.stride == 2 ? learn<Sgd<W, false, true>>(rows, c, s)
-                             : learn<Sgd<W, false, false>>(rows, c, s);
+  return forgets(c) ? learn_steps<W, true>(rows, c, s) : learn_steps<W, false>(rows, c, s);
 }
 
 template <typename W, bool kProximal, bool kForgets>

@@ -124,7 +124,7 @@ void pass_time(const Rows& rows, const LinearChoices& c, int64_t from, int64_t t
     for (int64_t i = 0; i < n; ++i) mass += weight_at(rows, row_at(rows, q + i)) / repeats;
     for (double repeat = 0; repeat < repeats && mass > 0; ++repeat) {
       if (c.solver == kSgd) {
-        advance_clock(c, step_size(c, rows_in_effect(c, k.t)), mass, unit, k);
+        advance_clock(c, step_size(c, k.t), mass, unit, k);
       } else {
         k.t += mass;
         k.steps += 1;

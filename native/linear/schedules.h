@@ -44,9 +44,11 @@ static inline double change_of_unit(const LinearChoices& c, double from, double 
 }
 
 // The weights of t rows together: 1 + 2^(-1/h) + 2^(-2/h) + ..., which grows to h / ln 2 and no further.
+// Whether rows are forgotten is known to the compiler: kernels that forget nothing ask nothing.
+template <bool kForgets>
 static inline double rows_in_effect(const LinearChoices& c, double t) {
   constexpr double kLn2 = 0.693147180559945309417232121458;
-  return forgets(c) ? expm1(-kLn2 * t / c.half_life) / expm1(-kLn2 / c.half_life) : t;
+  return kForgets ? expm1(-kLn2 * t / c.half_life) / expm1(-kLn2 / c.half_life) : t;
 }
 
 // t is the rows in effect.
@@ -76,16 +78,18 @@ static inline double repeats_for(const LinearChoices& c, double weight) {
 // The polynomial average weighs the t-th iterate by (1 + t)^3, which forgets the early ones. The sums of such
 // weights grow like t^4, so they are counted in units of 2^this, a power of two: changing the unit changes no
 // digit.
+template <bool kForgets = false>
 static inline int average_unit(const LinearChoices& c, double t) {
   if (c.average != kPolynomial) return 0;
   int exponent;
-  frexp(1.0 + rows_in_effect(c, t), &exponent);
+  frexp(1.0 + rows_in_effect<kForgets>(c, t), &exponent);
   return exponent / 10 * 40;  // t^4 grows by 2^40 while t grows by 2^10
 }
 
 // After a step: L2 acts on P and L1 on Q, `mass` rows' worth, and the sums behind the average take in the new
 // iterate; `unit` is one of them in units of 2^average_unit. Returns the weight of the iterate in the
 // average.
+template <bool kForgets = false>
 static inline double advance_clock(const LinearChoices& c, double eta, double mass, double unit, Clock& k) {
   const double kept = 1 / (1 + eta * c.l2 * mass);
   k.scale *= kept;
@@ -99,11 +103,11 @@ static inline double advance_clock(const LinearChoices& c, double eta, double ma
     }
   }
   if (c.average == kNoAverage) return 0;
-  const double late = 1.0 + rows_in_effect(c, k.t);
+  const double late = 1.0 + rows_in_effect<kForgets>(c, k.t);
   double weight = mass * (c.average == kByStep       ? eta
                           : c.average == kPolynomial ? late * late * late * unit
                                                      : 1.0);
-  if (forgets(c)) weight *= growth(c, k.t);
+  if (kForgets) weight *= growth(c, k.t);
   k.average_weight += weight;
   k.average_scale += weight * k.scale;
   return weight;

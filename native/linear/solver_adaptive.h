@@ -71,7 +71,7 @@ struct Adaptive {
     if (kForgets) {
       const double grown = growth(c, t);
       gain = static_cast<W>(grown / kept_after(c, 1));  // that of a row that ends one later
-      t = grown * rows_in_effect(c, t);
+      t = grown * rows_in_effect<true>(c, t);
       one = sqrt(grown);
     }
     weight = {static_cast<W>(t * c.l1), static_cast<W>(t * c.l2), static_cast<W>(one / eta),

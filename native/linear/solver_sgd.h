@@ -106,17 +106,17 @@ static void change_average_unit(const LinearState& s, double unit) {
 }
 
 // After a step of `mass` rows: the penalty acts, and the averages take in the new iterate.
-template <typename W>
+template <typename W, bool kForgets>
 static inline void advance(const LinearChoices& c, const LinearState& s, double eta, double mass) {
   Clock& k = *s.clock;
-  const int unit = average_unit(c, k.t + mass), larger = unit - average_unit(c, k.t);
-  if (larger != 0) change_average_unit<W>(s, ldexp(1.0, -larger));
-  if (forgets(c)) {
+  const int unit = average_unit<kForgets>(c, k.t + mass), larger = unit - average_unit<kForgets>(c, k.t);
+  if (kForgets ? larger != 0 : larger > 0) change_average_unit<W>(s, ldexp(1.0, -larger));
+  if (kForgets) {
     forget_biases(c, s, mass);
     const double change = change_of_unit(c, k.t, k.t + mass);
     if (c.average != kNoAverage && change != 1) change_average_unit<W>(s, change);
   }
-  const double weight = advance_clock(c, eta, mass, unit ? ldexp(1.0, -unit) : 1.0, k);
+  const double weight = advance_clock<kForgets>(c, eta, mass, unit ? ldexp(1.0, -unit) : 1.0, k);
   if (c.average != kNoAverage)
     for (int64_t o = 0; o < s.shape.n_outputs; ++o)
       s.bias_average[o] += weight / k.average_weight * (s.bias[o] - s.bias_average[o]);
@@ -192,7 +192,7 @@ static inline void add_row_many(const Layout& layout, W* v, W* u, const Row& row
 }
 
 // kPaired: of a single output, u[j] is behind v[j].
-template <typename W, bool kMany, bool kPaired>
+template <typename W, bool kMany, bool kPaired, bool kForgets>
 struct Sgd {
   static constexpr bool kOneOutput = !kMany;
   static constexpr int64_t kEntries = 1;
@@ -208,7 +208,7 @@ struct Sgd {
       : c(c), s(s), layout(s.shape), large(is_large<W>(s.shape)) {}
 
   void begin() {
-    eta = step_size(c, rows_in_effect(c, s.clock->t));
+    eta = step_size(c, rows_in_effect<kForgets>(c, s.clock->t));
     step = -eta / s.clock->scale;  // in units of v
   }
   bool score(const Row& row, double* scores) const {
@@ -239,7 +239,7 @@ struct Sgd {
     }
     return true;
   }
-  void end(double mass) const { advance<W>(c, s, eta, mass); }
+  void end(double mass) const { advance<W, kForgets>(c, s, eta, mass); }
 };
 
 }  // namespace STEEPEST_ISA
