@@ -36,3 +36,8 @@ def test_a_failure_shows_the_last_lines_of_pip(pip, capsys):
     shown = capsys.readouterr().err
     assert "error: no compiler was found" in shown
     assert "pip failed after" in shown
+
+
+def test_an_extra_brings_what_the_extras_it_names_need():
+    extras = {"a": ["x>=1", "steepest[b, c]"], "b": ["y"], "c": ["x>=1", "z"]}
+    assert install.needed_by("a", extras) == ["x>=1", "y", "z"]

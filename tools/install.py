@@ -1,6 +1,7 @@
 """Installs this package as pip does, and says on one line what is being done: fetched, compiled, installed.
 
-python tools/install.py [EXTRA]: into the environment of the Python that runs it. pip's output is shown if it fails.
+python tools/install.py [EXTRA]: into the environment of the Python that runs it. With an extra, only what it needs
+besides the package, which is there already and would be compiled once more. pip's output is shown if it fails.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from collections import deque
+from pathlib import Path
 
 STEPS = (
     (re.compile(r"\[(\d+)/(\d+)\] Building"), "compiling file {0} of {1}"),
@@ -19,10 +22,26 @@ STEPS = (
 )
 
 
+def needed_by(extra: str, extras: dict[str, list[str]]) -> list[str]:
+    """The requirements of an extra, and of the extras that it names."""
+    found: list[str] = []
+    for requirement in extras[extra]:
+        own = re.fullmatch(r"steepest\[([\w, -]+)\]", requirement)
+        parts = (
+            [part for name in own[1].split(",") for part in needed_by(name.strip(), extras)] if own else [requirement]
+        )
+        found += [part for part in parts if part not in found]
+    return found
+
+
 def main(arguments: list[str]) -> int:
     """Runs pip; returns its status."""
     extra = f"[{arguments[0]}]" if arguments else ""
-    command = [sys.executable, "-m", "pip", "install", "-v", "--disable-pip-version-check", "-e", f".{extra}"]
+    what = ["-e", "."]
+    if arguments:
+        project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+        what = needed_by(arguments[0], project["optional-dependencies"])
+    command = [sys.executable, "-m", "pip", "install", "-v", "--disable-pip-version-check", *what]
     started, said, last = time.monotonic(), "", deque[str](maxlen=60)
     tty = sys.stdout.isatty()
     with subprocess.Popen(
