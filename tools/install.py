@@ -27,9 +27,8 @@ def needed_by(extra: str, extras: dict[str, list[str]]) -> list[str]:
     found: list[str] = []
     for requirement in extras[extra]:
         own = re.fullmatch(r"steepest\[([\w, -]+)\]", requirement)
-        parts = (
-            [part for name in own[1].split(",") for part in needed_by(name.strip(), extras)] if own else [requirement]
-        )
+        named = own[1].split(",") if own else []
+        parts = [part for name in named for part in needed_by(name.strip(), extras)] or [requirement]
         found += [part for part in parts if part not in found]
     return found
 
