@@ -152,6 +152,9 @@ def run(options: argparse.Namespace) -> int:
     """Trains, saves, and says where the model is."""
     if options.resume and not options.checkpoint:
         raise st.ParameterError("--resume needs --checkpoint DIR, the directory the state was saved in")
+    if options.spark is None and (options.method is not None or options.barrier):
+        flag = "--barrier" if options.barrier else f"--method {options.method}"
+        raise st.ParameterError(f"{flag} is for Spark; give --spark MASTER as well")
     choose_task(options)
     estimator = new_estimator(options)
     if options.task != "text" and (options.quantize or options.size):
@@ -167,9 +170,6 @@ def run(options: argparse.Namespace) -> int:
             _report(estimator, options, {}, time.perf_counter() - started)
         _summarise(estimator, options, time.perf_counter() - started)
         return 0
-    if options.method is not None or options.barrier:
-        flag = "--barrier" if options.barrier else f"--method {options.method}"
-        raise st.ParameterError(f"{flag} is for Spark; give --spark MASTER as well")
     source, validation = open_rows(estimator, options), None
     if options.holdout:
         hold_out = holdout_groups if options.task == "rank" else type(source).holdout
