@@ -7,6 +7,7 @@ import json
 
 import steepest as st
 from steepest.cli.data import open_data, tell_skipped
+from steepest.cli.parser import LEARNING
 from steepest.cli.train import about_run, add_model_arguments, check_writable, choose_task, new_estimator, open_rows
 from steepest.data.folds import survey_rows
 from steepest.report.choosing import save_folds
@@ -18,22 +19,7 @@ COMMON = (
     "metrics",
     "json",
     "report",
-    "format",
-    "limit",
-    "task",
-    "label",
-    "text",
-    "categorical",
-    "numeric",
-    "ignore",
-    "header",
-    "loss",
-    "alpha",
-    "epochs",
-    "class_weight",
-    "ngrams",
-    "n_jobs",
-    "random_state",
+    *LEARNING,
 )
 EXAMPLES = (
     "steepest cv reviews.csv --label stars",

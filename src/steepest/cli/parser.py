@@ -11,6 +11,11 @@ from typing import Any, NoReturn
 from steepest.parameters import did_you_mean
 
 WIDEST_HELP = 100
+# Flags that the short help shows for every verb that learns to compare.
+LEARNING = (
+    *("format", "limit", "task", "label", "text", "categorical", "numeric", "ignore", "header"),
+    *("loss", "alpha", "epochs", "class_weight", "ngrams", "n_jobs", "random_state"),
+)
 NEEDED = re.compile(r"the following arguments are required: (.*)")
 
 

@@ -8,6 +8,7 @@ import sys
 
 import steepest as st
 from steepest.cli.data import open_data, tell_skipped
+from steepest.cli.parser import LEARNING
 from steepest.cli.train import about_run, add_model_arguments, check_writable, choose_task, new_estimator, open_rows
 from steepest.report.choosing import save_race
 from steepest.report.picture import check_picture
@@ -24,22 +25,7 @@ COMMON = (
     "report",
     "json",
     "quiet",
-    "format",
-    "limit",
-    "task",
-    "label",
-    "text",
-    "categorical",
-    "numeric",
-    "ignore",
-    "header",
-    "loss",
-    "alpha",
-    "epochs",
-    "class_weight",
-    "ngrams",
-    "n_jobs",
-    "random_state",
+    *LEARNING,
 )
 EXAMPLES = (
     "steepest race train.svm --alpha 1e-4",

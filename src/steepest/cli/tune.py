@@ -14,6 +14,7 @@ from typing import Any
 import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import RATINGS, READING, tell_skipped
+from steepest.cli.parser import LEARNING
 from steepest.cli.train import (
     about_run,
     add_model_arguments,
@@ -40,22 +41,7 @@ COMMON = (
     "json",
     "quiet",
     "report",
-    "format",
-    "limit",
-    "task",
-    "label",
-    "text",
-    "categorical",
-    "numeric",
-    "ignore",
-    "header",
-    "loss",
-    "alpha",
-    "epochs",
-    "class_weight",
-    "ngrams",
-    "n_jobs",
-    "random_state",
+    *LEARNING,
 )
 EXAMPLES = (
     "steepest tune reviews.csv --label stars --budget 60 -m best.steepest",
