@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from steepest.data.source import Source, from_arrays
     from steepest.data.splits import leave_k_out, split_by_time
     from steepest.data.tables.columnar import scan_arrow, scan_parquet
-    from steepest.data.tables.csv_lines import scan_csv
     from steepest.data.tables.json_lines import scan_jsonl
+    from steepest.data.tables.table_lines import scan_csv
     from steepest.engine.history import History
     from steepest.engine.loop import Monitor
     from steepest.errors import ColumnWarning, DataError, ModelFileError, NotConverged, ParameterError

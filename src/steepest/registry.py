@@ -66,7 +66,7 @@ PUBLIC: dict[str, str] = {
     "regularization_path": "select.path",
     "scan": "data.scan",
     "scan_arrow": "data.tables.columnar",
-    "scan_csv": "data.tables.csv_lines",
+    "scan_csv": "data.tables.table_lines",
     "scan_jsonl": "data.tables.json_lines",
     "scan_libsvm": "data.readers.libsvm",
     "scan_parquet": "data.tables.columnar",

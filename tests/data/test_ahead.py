@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.data.files.ahead import map_ahead
+from steepest.data.files.blocks import map_ahead
 
 
 def readers() -> list[threading.Thread]:
@@ -89,7 +89,7 @@ def test_threads_end_when_the_consumer_stops_or_forgets():
 
 
 def test_a_thread_that_waits_for_a_silent_pipe_does_not_hang_the_consumer(monkeypatch):
-    monkeypatch.setattr("steepest.data.files.ahead.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("steepest.data.files.blocks.PATIENCE_SECONDS", 0.05)
     speak = threading.Event()
 
     def silent():

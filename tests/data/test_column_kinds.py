@@ -55,7 +55,6 @@ def test_spread_numbers_have_both_ends():
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
 def test_a_column_that_changes_its_kind_in_mid_file_does_not_stop_training(tmp_path, monkeypatch, format):
     monkeypatch.setattr("steepest.data.tables.table_lines.HEAD_BYTES", 4096)
-    monkeypatch.setattr("steepest.data.tables.csv_lines.HEAD_BYTES", 4096)
     monkeypatch.setattr("steepest.data.tables.json_lines.HEAD_BYTES", 4096)
     rows = [{"x": "broken" if i % 100 == 7 and i > 2000 else i % 50, "z": i % 3, "label": i % 2} for i in range(4000)]
     source = st.scan(written(tmp_path / f"mid.{format}", rows, format))

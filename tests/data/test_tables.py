@@ -22,10 +22,10 @@ from steepest.data.files import blocks as files
 from steepest.data.readers import lines
 from steepest.data.scan import scan
 from steepest.data.source import Order
-from steepest.data.tables import columnar, csv_lines, json_lines, table_lines
+from steepest.data.tables import columnar, json_lines, table_lines
 from steepest.data.tables.columnar import scan_arrow, scan_parquet
-from steepest.data.tables.csv_lines import scan_csv
 from steepest.data.tables.json_lines import scan_jsonl
+from steepest.data.tables.table_lines import scan_csv
 from steepest.errors import DataError, ParameterError
 from steepest.features.hasher import Hasher
 
@@ -237,7 +237,7 @@ BAD_CSV = [
 
 @pytest.mark.parametrize(("line", "fault"), BAD_CSV)
 def test_bad_csv_lines(tmp_path, monkeypatch, line, fault):
-    for module in (table_lines, csv_lines, json_lines):
+    for module in (table_lines, json_lines):
         monkeypatch.setattr(module, "HEAD_BYTES", 1000)
     path = write(tmp_path / "a.csv", CSV + line + b"cid,3,1,1\n")
     with pytest.raises(DataError, match=rf"a.csv, line 202: {fault}; correct the line or pass on_bad_line"):
@@ -263,7 +263,7 @@ BAD_JSON = [
 
 @pytest.mark.parametrize(("line", "fault"), BAD_JSON)
 def test_bad_json_lines(tmp_path, monkeypatch, line, fault):
-    for module in (table_lines, csv_lines, json_lines):
+    for module in (table_lines, json_lines):
         monkeypatch.setattr(module, "HEAD_BYTES", 1000)
     path = write(tmp_path / "a.jsonl", JSON + line + JSON[:40].replace(b"ann", b"cid"))
     with pytest.raises(DataError, match=rf"a.jsonl, line 201: {fault}; correct the line or pass on_bad_line"):
@@ -497,7 +497,7 @@ def test_a_quote_that_is_never_closed(tmp_path, monkeypatch):
     data = b"x,y\n" + b'"a\nb",1\n' * 100 + b'"open,1\n' + b"c,1\n" * 1000
     path = write(tmp_path / "a.csv", data)
     for limit in (1 << 24, 1000):
-        monkeypatch.setattr(csv_lines, "OPEN_LIMIT", limit)
+        monkeypatch.setattr(table_lines, "OPEN_LIMIT", limit)
         with pytest.raises(DataError, match=r"a.csv, line 202: a quote is opened and never closed; correct the line"):
             targets(scan_csv(path))
 

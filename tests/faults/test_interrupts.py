@@ -16,7 +16,7 @@ import pytest
 import steepest as st
 from conftest import sparse_problem
 from steepest import atomic
-from steepest.data.files.ahead import map_ahead
+from steepest.data.files.blocks import map_ahead
 from steepest.engine.checkpoint import EARLIER_NAME, FILE_NAME, parse_every
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from steepest import LinearClassifier, kernels, load
 from steepest.data.chunk import concatenate
-from steepest.data.tables import arrow_arrays
+from steepest.data.tables.columns import arrow_codes, arrow_missing, arrow_numbers, arrow_texts
 from steepest.errors import DataError, ParameterError
 from steepest.features.hasher import Hasher, NameBook
 from steepest.kernels.reference import text as reference
@@ -1003,13 +1003,13 @@ def test_texts_are_numbered_in_the_order_in_which_they_come(texts, cut):
     numbers, firsts = reference.number_texts(texts)
     array = pa.array(["x", *texts], pa.string())[1:]  # an offset inside a buffer
     parts = pa.chunked_array([array[:cut], array[cut:]], pa.string())
-    for values in (texts, arrow_arrays.texts(array), arrow_arrays.texts(parts)):
+    for values in (texts, arrow_texts(array), arrow_texts(parts)):
         found = kernels.number_texts(values)
         assert (found[0].tolist(), found[1].tolist()) == (numbers, firsts)
-    words, codes = arrow_arrays.coded(parts)
+    words, codes = arrow_codes(parts)
     assert words == [texts[row] for row in firsts]
     assert codes.tolist() == numbers
-    assert arrow_arrays.missing(parts).tolist() == [text is None for text in texts]
+    assert arrow_missing(parts).tolist() == [text is None for text in texts]
 
 
 def test_more_texts_than_the_first_table_holds_are_numbered():
@@ -1026,8 +1026,8 @@ def test_numbers_of_arrow_are_those_that_arrow_itself_gives(kind, values):
     array = pa.array([np.dtype(kind).type(1), *made], kind)[1:]
     for column in (array, pa.chunked_array([array[:1], array[1:]], array.type)):
         expected = [math.nan if value is None else float(value) for value in column.to_pylist()]
-        np.testing.assert_array_equal(arrow_arrays.numbers(column).astype(float), expected)
-    assert arrow_arrays.numbers(pa.array(["x"])) is None
+        np.testing.assert_array_equal(arrow_numbers(column).astype(float), expected)
+    assert arrow_numbers(pa.array(["x"])) is None
 
 
 def test_lists_of_tokens_are_the_texts_they_were_cut_from():

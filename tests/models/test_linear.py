@@ -11,8 +11,8 @@ from sklearn.preprocessing import StandardScaler
 
 import steepest as st
 from conftest import sparse_problem
-from steepest.learners.labels import by_appearance
 from steepest.learners.losses import LOSSES
+from steepest.learners.targets import by_appearance
 
 BINARY = [name for name, loss in LOSSES.items() if loss.kind == "binary"]
 REAL = [name for name, loss in LOSSES.items() if loss.kind == "real"]

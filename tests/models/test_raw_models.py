@@ -239,7 +239,7 @@ def test_names_of_heavy_weights_stay_while_training_in_fixed_memory(tmp_path, mo
     assert first.hasher_.names_.n_bytes == NameBook(320).n_bytes
     for name, array in first.hasher_.names_.state().items():  # threads do not change which names are kept
         np.testing.assert_array_equal(array, second.hasher_.names_.state()[name])
-    monkeypatch.setattr("steepest.features.encoder.RowEncoder.waits", lambda *_: False)
+    monkeypatch.setattr("steepest.data.raw.RowEncoder.waits", lambda *_: False)
     blind = fit()
     np.testing.assert_array_equal(first.coef_, blind.coef_)
     assert n_named(first) > 1.5 * n_named(blind)

@@ -27,11 +27,10 @@ from steepest.cli.data import (
 )
 from steepest.data import write
 from steepest.data.files.packing import COMPRESSED
-from steepest.data.raw import encoded, is_raw, raw_batches, sample_columns, survey
+from steepest.data.raw import RowEncoder, encoded, is_raw, raw_batches, sample_columns, survey
 from steepest.data.scan import format_of_name
 from steepest.data.source import Source
 from steepest.data.store.cache import CachedSource
-from steepest.features.encoder import RowEncoder
 from steepest.features.words import count_words
 
 FORMATS = (*write.SPARSE_TEXT, *write.RAW_TEXT, *write.TABLES, "cache")

@@ -1,12 +1,16 @@
-"""Progress for whoever watches: one line for a person, JSON lines for a program, events alone for a script."""
+"""Progress for whoever watches: one line for a person, JSON lines for a program, events alone for a script; Ctrl-C."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
+import threading
 import time
-from typing import TextIO
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 from steepest.engine.history import Record
 from steepest.engine.loop import Monitor
@@ -23,6 +27,26 @@ def choose_monitor(as_json: bool, quiet: bool) -> ShellMonitor:
     if quiet or not sys.stderr.isatty():
         return ShellMonitor()
     return LineMonitor()
+
+
+@contextmanager
+def interruptible(monitor: Monitor) -> Iterator[None]:
+    """While the block runs, the first Ctrl-C lets the monitor ask for an end after the current chunk, the second one
+    ends at once; outside of the main thread nothing changes."""
+
+    def interrupt(*_: Any) -> None:
+        if monitor.stopping:
+            raise KeyboardInterrupt
+        monitor.stopping = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class ShellMonitor(Monitor):

@@ -29,8 +29,7 @@ from steepest.cli.data import (
     takes_hasher,
     tell_skipped,
 )
-from steepest.cli.interrupt import interruptible
-from steepest.cli.progress import choose_monitor
+from steepest.cli.progress import choose_monitor, interruptible
 from steepest.data.files.blocks import open_files
 from steepest.data.groups import holdout_groups
 from steepest.data.raw import cache_of, is_raw, sample_columns
@@ -175,7 +174,7 @@ def run(options: argparse.Namespace) -> int:
         hold_out = holdout_groups if options.task == "rank" else type(source).holdout
         source, validation = hold_out(source, options.holdout, int(estimator.random_state or 0))
     monitor = choose_monitor(options.json, options.quiet)
-    with _all_cores(estimator, options), watched(monitor, options), interruptible(monitor) as interrupt:
+    with _all_cores(estimator, options), watched(monitor, options), interruptible(monitor):
         estimator.fit_stream(
             source,
             validation,
@@ -186,7 +185,7 @@ def run(options: argparse.Namespace) -> int:
             keep=options.keep,
         )
     monitor.clear()
-    if interrupt.requested:
+    if monitor.stopping:
         return _end_interrupted(estimator, options)
     cost = _save(estimator, options, source, validation)
     seconds = time.perf_counter() - started

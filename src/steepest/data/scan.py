@@ -48,8 +48,8 @@ JSON_LINE = re.compile(rb'\s*\{\s*("|\})')
 FORMATS = {
     "libsvm": Format("readers.libsvm.scan_libsvm", (".svm", ".libsvm", ".svmlight"), LIBSVM_LINE),
     "vw": Format("readers.vw.scan_vw", (".vw",), VW_LINE),
-    "csv": Format("tables.csv_lines.scan_csv", (".csv",), is_table=True),
-    "tsv": Format("tables.csv_lines.scan_csv", (".tsv",), options={"delimiter": "\t"}, is_table=True),
+    "csv": Format("tables.table_lines.scan_csv", (".csv",), is_table=True),
+    "tsv": Format("tables.table_lines.scan_csv", (".tsv",), options={"delimiter": "\t"}, is_table=True),
     "jsonl": Format("tables.json_lines.scan_jsonl", (".jsonl", ".ndjson", ".json"), JSON_LINE, is_table=True),
     "parquet": Format("tables.columnar.scan_parquet", (".parquet", ".pq"), is_table=True),
     "arrow": Format("tables.columnar.scan_arrow", (".arrow", ".feather", ".ipc"), is_table=True),

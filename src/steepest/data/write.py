@@ -21,8 +21,8 @@ from steepest import atomic
 from steepest.data.chunk import Array, Chunk
 from steepest.data.files.packing import packed
 from steepest.data.raw import RawBatch
-from steepest.data.tables.arrow_arrays import arrow
 from steepest.data.tables.columnar import sparse_table
+from steepest.data.tables.columns import arrow
 from steepest.errors import DataError
 
 SPARSE_TEXT = ("libsvm", "vw")

@@ -39,6 +39,8 @@ class Monitor:
     epoch 2
     """
 
+    stopping = False  # set it, and training ends after the current chunk
+
     def begins(self, unit: str, rounds: int) -> None:
         """Before the first round: what a round is called, and how many there are at most."""
 
@@ -56,7 +58,7 @@ class Monitor:
 
     def wants_stop(self) -> bool:
         """Asked after every chunk and round: whether training should end with what was learned so far."""
-        return False
+        return self.stopping
 
 
 class Log:

@@ -17,7 +17,7 @@ from steepest.data.source import from_arrays
 from steepest.engine.history import History
 from steepest.errors import DataError
 from steepest.export.fasttext_model import FastTextModel
-from steepest.learners.labels import distinct
+from steepest.learners.targets import distinct
 from steepest.models.linear import LinearClassifier, LinearRegressor
 
 SKLEARN = {

@@ -17,7 +17,7 @@ import numpy as np
 
 from steepest import atomic
 from steepest.data.chunk import Array, Chunk
-from steepest.data.raw import encoded, is_raw
+from steepest.data.raw import RowEncoder, encoded, is_raw
 from steepest.data.source import Source
 from steepest.data.tables.columns import CATEGORY, LIST, NUMBER
 from steepest.errors import DataError, ParameterError
@@ -27,7 +27,6 @@ from steepest.export.describe import Column, Description, FactorPairs, Scores, d
 from steepest.export.pack import PRECISIONS, Packed, pack_table, reduce_scores
 from steepest.export.python_file import plain, python_source
 from steepest.features import dates
-from steepest.features.encoder import RowEncoder
 from steepest.features.hasher import Hasher
 from steepest.parameters import choice, whole
 

@@ -100,7 +100,7 @@ INTEGERS = (
 class _Plan:
     """What the kernel takes besides rows; it follows from the parameters and the columns."""
 
-    columns: tuple[Column, ...]  # that give features
+    columns: tuple[tuple[Column, str, bool], ...]  # that give features, their origins, and whether they hold bags
     recipe: kernels.HashRecipe
     uses_counts: bool  # of rows with each feature, for tf-idf
     only_text: str | None  # the name of the column, where it is one and a text
@@ -634,15 +634,15 @@ class Hasher(Estimator):
         """The columns as the kernel takes them; values that do not fit their column are counted while learning."""
         times: dict[str, Array] = {}  # of dates, which several columns are made from
         columns: list[Any] = []
-        for column in plan.columns:
-            values = table.column(column.origin)
+        for column, origin, is_bag in plan.columns:
+            values = table.column(origin)
             misfits = 0
             if column.source:
                 if column.source not in times:
                     times[column.source] = dates.parse(python_values(values), column.format)
                     misfits = _misfits(values, times[column.source])
                 columns.append(dates.part_of(times[column.source], column.part))
-            elif column.is_bag:
+            elif is_bag:
                 columns.append(encode_bags(python_values(values), column.name))
             elif column.kind == NUMBER and (column.format or not column.named) and plain_numbers(values) is None:
                 numbers, misfits = written_numbers.parse(python_values(values))
@@ -655,7 +655,7 @@ class Hasher(Estimator):
                 columns.append(encode(values, column.kind, column.name))
             if misfits and count:
                 self.misfits_ = {**getattr(self, "misfits_", {})}
-                self.misfits_[column.origin] = self.misfits_.get(column.origin, 0) + misfits
+                self.misfits_[origin] = self.misfits_.get(origin, 0) + misfits
         return columns
 
     def _make_state(self, table: Table) -> None:
@@ -708,7 +708,8 @@ class Hasher(Estimator):
         )
         plain = [column.kind for column in self.columns_] == [TEXT] and not used[0].is_bag
         only_text = used[0].name if plain else None
-        return _Plan(used, recipe, self._uses_counts, only_text)
+        columns = tuple((column, column.origin, column.is_bag) for column in used)
+        return _Plan(columns, recipe, self._uses_counts, only_text)
 
     def _prefix(self, name: str) -> str:
         """What a column's words are named with: the column where there is more than one text."""

@@ -31,9 +31,9 @@ from steepest.features.columns import Column
 from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.strength import FEW_ROWS, HeldOut, solve
-from steepest.learners.labels import distinct
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
+from steepest.learners.targets import distinct
 
 LEAST_ROWS = 200  # of a sample, below which nothing is decided
 PARTS_OF_FEW = 4  # models that are fitted to decide on few rows, with other rows held back each

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from steepest.data.chunk import Array
-from steepest.data.tables import arrow_arrays
 from steepest.data.tables.columns import (
     BETWEEN_VALUES,
     CATEGORY,
@@ -31,6 +30,7 @@ from steepest.data.tables.columns import (
     NUMBER,
     TEXT,
     TEXT_SPACES,
+    arrow_codes,
     category_text,
     is_boolean,
     joined_lists,
@@ -225,7 +225,7 @@ def coded(column: Any) -> tuple[list[str] | None, Any]:
         kind = str(column.type)
         if kind.startswith("dictionary"):
             column = column.cast(column.type.value_type)
-        if kind in ("string", "large_string") and (found := arrow_arrays.coded(column)) is not None:
+        if kind in ("string", "large_string") and (found := arrow_codes(column)) is not None:
             return found
     values = python_values(column)
     if any(isinstance(value, list | tuple | set | np.ndarray) for value in values):

@@ -33,6 +33,7 @@ class LastGoodState:
         self.arrays: dict[str, Array | Packed] = {}
         self.n_outputs = 0
         self.rows = 0  # learned by then
+        self.edge = first_rows  # rows after which a state should be kept next
         self.rollbacks = 0
 
     @property
@@ -41,11 +42,11 @@ class LastGoodState:
         return bool(self.arrays)
 
     def next_rows(self, rows_learned: int) -> int:
-        """The number of rows after which a state should be kept next."""
-        edge = self.first_rows
-        while edge <= rows_learned:
-            edge *= 2
-        return edge
+        """The number of rows after which a state should be kept next; until then it stays the same."""
+        self.edge = self.first_rows
+        while self.edge <= rows_learned:
+            self.edge *= 2
+        return self.edge
 
     def is_recent(self, rows_learned: int, n_outputs: int = 1) -> bool:
         """Whether the state has half of these rows already."""

@@ -9,11 +9,13 @@ of the output against (y - shift) / scale.
 
 Two forms of coded targets: `code_rows` gives one for each row of the block, in which kernels look up the rows that they
 visit; `code` gives those of the visited rows only, a row of targets per output or the numbers of classes.
+`TargetLearner` is what the learners with such targets share.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,9 +25,78 @@ from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError, ParameterError
 from steepest.learners.base import State
-from steepest.learners.labels import LabelBook, by_appearance
 from steepest.learners.losses import LOSSES, loss_for
+from steepest.learners.resumable import Resumable
+from steepest.learners.waiting import WaitingRows
 from steepest.parameters import at_least
+
+
+def distinct(y: Array) -> Array:
+    """The distinct values of y, sorted; two classes, the usual case, are found without sorting."""
+    if y.ndim == 1 and len(y) and y.dtype.kind in "biuf":
+        other = y != y[0]
+        second = y[int(other.argmax())]
+        if (~other | (y == second)).all():
+            return np.unique(np.array([y[0], second], dtype=y.dtype))
+    return np.unique(y)
+
+
+def by_appearance(y: Array) -> list[Any]:
+    """The distinct values of y in the order of their first rows; two classes are found without a set of all."""
+    if len(y) and y.dtype.kind in "biuf":
+        other = y != y[0]
+        second = y[int(other.argmax())]
+        if (~other | (y == second)).all():
+            return [y[0].item(), second.item()] if other.any() else [y[0].item()]
+    return list(dict.fromkeys(y.tolist()))
+
+
+class LabelBook:
+    """Labels in the order in which they got their codes 0, 1, 2, ..."""
+
+    def __init__(self, labels: Iterable[Any] = ()) -> None:
+        self.labels: list[Any] = []
+        self._codes: dict[Any, int] = {}
+        for label in labels:
+            self.add(label)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __contains__(self, label: Any) -> bool:
+        return label in self._codes
+
+    def add(self, label: Any) -> None:
+        """Gives a label the next code."""
+        plain = label.item() if isinstance(label, np.generic) else label
+        self._codes[plain] = len(self.labels)
+        self.labels.append(plain)
+
+    def codes(self, y: Array) -> Array:
+        """The code of every target as float64; -1 for labels that are not in the book."""
+        if len(self.labels) == 2 and y.dtype.kind in "biuf" and not isinstance(self.labels[0], str):
+            second = y == self.labels[1]
+            known = second | (y == self.labels[0])
+            return second.astype(np.float64) if known.all() else np.where(known, second, -1.0)
+        codes = np.full(len(y), -1.0)
+        if len(self.labels) <= 4 and y.dtype.kind in "biuf":
+            for code, label in enumerate(self.labels):
+                if not isinstance(label, str):
+                    codes[y == label] = code
+            return codes
+        if len(y) <= 256:  # a mini-batch: sorting it would cost more
+            return np.array([self._codes.get(value, -1) for value in y.tolist()], dtype=np.float64)
+        values, inverse = np.unique(y, return_inverse=True)
+        table = np.array([self._codes.get(value, -1) for value in values.tolist()], dtype=np.float64)
+        return np.asarray(table[inverse.reshape(-1)])
+
+    def sorted_labels(self) -> tuple[Array, Array]:
+        """(labels in sorted order, their codes)."""
+        whole = all(isinstance(label, float) and label.is_integer() for label in self.labels)
+        labels = np.array([int(label) for label in self.labels] if whole else self.labels)
+        order = np.argsort(labels, kind="stable")
+        return labels[order], order
+
 
 # How kernels read y: a number per output, the number of a class (one against the rest), or of one soft maximum.
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
@@ -415,3 +486,49 @@ def refuse_bad_rows(rows: Chunk, n_columns: int | None = None, *, check_values: 
     if wrong.any():
         entry = int(np.flatnonzero(wrong)[0])
         refuse_bad_row(rows, int(np.searchsorted(packed.indptr, entry, side="right")) - 1, n_columns)
+
+
+class TargetLearner(Resumable):
+    """A learner whose outputs are those of its `targets`."""
+
+    targets: Targets
+    waiting: WaitingRows
+    n_features: int
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """Everything that was learned or is needed to go on, as arrays."""
+        return super().state | self.targets.state() | self.waiting.state()
+
+    def restore(self, state: State) -> None:
+        """Goes on from there."""
+        super().restore(state)
+        self.targets.restore(state)
+        self.waiting = WaitingRows.from_state(state, self.n_features)
+
+    @property
+    def book(self) -> LabelBook:
+        """The classes."""
+        return self.targets.book
+
+    @property
+    def several_targets(self) -> bool:
+        """Whether y has a column per output."""
+        return self.targets.several
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns of the scores."""
+        return self.targets.n_outputs
+
+    @abstractmethod
+    def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
+        """Raw scores, shape (rows, outputs); each row's bits are its own, so results are bit-identical for threads."""
+
+    def losses(self, coded: Chunk, scores: Array | None = None) -> tuple[Array, Array]:
+        """(loss of each row visited, its weight), targets coded already; scores that are known need not be found."""
+        return self.targets.row_losses(self.scores(coded) if scores is None else scores, coded)
+
+    def code_for_scoring(self, rows: Chunk) -> Chunk:
+        """Rows with coded targets, for measuring only: unknown classes are refused, class weights not applied."""
+        return self.targets.code_for_scoring(rows)

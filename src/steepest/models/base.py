@@ -21,7 +21,16 @@ import numpy as np
 
 from steepest import model_file, protocol, registry
 from steepest.data.chunk import Array, Chunk
-from steepest.data.raw import cache_of, encoded, is_raw, joined_rows, sample_columns, stored_encoder, taken_rows
+from steepest.data.raw import (
+    RowEncoder,
+    cache_of,
+    encoded,
+    is_raw,
+    joined_rows,
+    sample_columns,
+    stored_encoder,
+    taken_rows,
+)
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.data.store.row_store import store_rows
 from steepest.data.tables.columns import as_arrow, is_raw_rows
@@ -34,8 +43,7 @@ from steepest.errors import DataError, ModelFileError, ParameterError
 from steepest.learners.base import State, join_words, split_words
 from steepest.learners.losses import LOSSES
 from steepest.learners.snapshot import refuse_overflow
-from steepest.learners.target_learner import TargetLearner
-from steepest.learners.targets import refuse_bad_row
+from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
 from steepest.models.calibration import Calibration, Recent
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
@@ -536,7 +544,6 @@ class Model:
             elif learn and self.hasher is not None and not hasattr(self, "hasher_"):
                 raise ParameterError("hasher= is for raw columns, and these rows have features already; leave it out")
             return source
-        from steepest.features.encoder import RowEncoder
         from steepest.features.words import count_words
 
         if not learn and getattr(self, "hasher_", None) is None:

@@ -34,12 +34,12 @@ from steepest.features.names import NameBook
 from steepest.features.vw_names import VwNames
 from steepest.learners.base import State
 from steepest.learners.batch.solvers import BATCH_SOLVERS, FINDINGS, SolverOptions
-from steepest.learners.labels import distinct
 from steepest.learners.linear.auto import FEW_TABLE_ENTRIES, RACE_ROWS, Choice, Problem, choose, race
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
 from steepest.learners.linear.sizes import DENSE_SHARE
 from steepest.learners.losses import loss_for
+from steepest.learners.targets import distinct
 from steepest.models.base import NAMES, Model, Run
 from steepest.models.explain import ClassWeights, Contribution, SparseWeights, explain_row, top_features
 from steepest.models.memory import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing

@@ -17,9 +17,8 @@ from steepest.data.chunk import Array, Chunk
 from steepest.data.source import ArraySource, Source, as_targets
 from steepest.engine.history import History
 from steepest.errors import DataError, ParameterError
-from steepest.learners.labels import distinct
 from steepest.learners.losses import LOSSES
-from steepest.learners.targets import balanced_weights
+from steepest.learners.targets import balanced_weights, distinct
 from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, ProbabilityMetrics, RegressionMetrics, RocMetrics
 from steepest.models.base import Model
 from steepest.models.calibration import (

@@ -25,8 +25,7 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk, RowIds
 from steepest.data.files import blocks as text_files
-from steepest.data.files.ahead import map_ahead
-from steepest.data.files.blocks import Block, Text, TextFile, split_row_id
+from steepest.data.files.blocks import Block, Text, TextFile, map_ahead, split_row_id
 from steepest.data.raw import QUEUE_CHUNKS, RawBatch
 from steepest.data.skipped import EXAMPLES, ON_BAD_LINE, Example, Skipped
 from steepest.data.source import BLOCKS, FILES, ROWS, Order, Source

@@ -275,7 +275,7 @@ class ParquetRatings(RatingsSource):
     """Ratings in Parquet files."""
 
     def __init__(self, files: list[TextFile], requested: dict[str, Any], with_labels: bool) -> None:
-        from steepest.data.tables.arrow_arrays import arrow
+        from steepest.data.tables.columns import arrow
 
         arrow()
         self.files, self.requested, self.with_labels = files, requested, with_labels

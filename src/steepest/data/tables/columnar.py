@@ -22,7 +22,7 @@ from steepest.data.files.blocks import Paths, TextFile, open_files
 from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.skipped import ON_BAD_LINE, Skipped
 from steepest.data.source import Order
-from steepest.data.tables.arrow_arrays import arrow
+from steepest.data.tables.columns import arrow
 from steepest.data.tables.roles import Roles, Schema, as_labels, is_list, labels_in, make_roles, require
 from steepest.errors import DataError
 from steepest.parameters import choice

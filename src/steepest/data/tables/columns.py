@@ -4,21 +4,23 @@ Accepted: a list, array or Series of texts (one column without a name); a list o
 polars or other DataFrame; Arrow tables, batches and arrays; a two-dimensional array (columns "0", "1", ...). Texts stay
 where they are: a column is handed on as a list of str, bytes and None, or as Arrow's (data, offsets, valid). A category
 is written out: 17, 17.0 and "17" are one value. None, NaN and NA are missing; so is a key that a dict lacks.
+Arrow's columns become NumPy arrays by reading their buffers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import filterfalse, islice
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from steepest.data.chunk import Array
-from steepest.data.tables import arrow_arrays
 from steepest.errors import DataError
-from steepest.kernels import first_no_text, first_too_large, write_integers
+from steepest.kernels import first_no_text, first_too_large, number_texts, write_integers
 
 TEXT, CATEGORY, NUMBER, LIST = KINDS = ("text", "category", "number", "list")
 BETWEEN_VALUES = "\x1f"  # of a list that is handed to the kernel as one text
@@ -30,6 +32,11 @@ TEXT_SPACES = 1.0
 # Whole numbers beyond are not exact in float64.
 EXACT_INTEGERS = 2.0**53
 RECORDS = (dict, Mapping)  # the first is found at once
+_WIDTHS = {"string": np.int32, "binary": np.int32, "large_string": np.int64, "large_binary": np.int64}
+_NUMBERS = {f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_NUMBERS |= {"halffloat": np.dtype(np.float16), "float": np.dtype(np.float32), "double": np.dtype(np.float64)}
+
+Buffers = tuple[Array, Array, Array | None]  # bytes, where each text starts and the last one ends, which are there
 
 
 @dataclass(slots=True)  # not frozen, which costs a microsecond for every text that is scored alone
@@ -100,7 +107,7 @@ def is_raw_rows(X: Any) -> bool:
         return any(getattr(kind, "kind", "O") not in "biuf" for kind in kinds)
     if _is_arrow(X) or (X := as_arrow(X)) is not None:
         types = getattr(getattr(X, "schema", None), "types", [])
-        return any(not arrow_arrays.is_number(str(kind)) for kind in types)
+        return any(not is_number(str(kind)) for kind in types)
     return False
 
 
@@ -255,7 +262,7 @@ def encode(column: Any, kind: str, name: str) -> Any:
 
 def joined_lists(column: Any) -> Any:
     """Each list as one text with a mark between the values; texts stay as they are."""
-    if _is_arrow(column) and (found := _arrow_texts(column)) is not None:
+    if _is_arrow(column) and (found := arrow_texts(column)) is not None:
         return found
     return [_joined(value) for value in _values(column)]
 
@@ -272,7 +279,7 @@ def _joined(value: Any) -> str | bytes | None:
 
 def as_texts(column: Any, name: str) -> Any:
     """A column of texts in which values of other types are written out."""
-    if (type(column) is list and first_no_text(column) < 0) or (_is_arrow(column) and _arrow_texts(column) is not None):
+    if (type(column) is list and first_no_text(column) < 0) or (_is_arrow(column) and arrow_texts(column) is not None):
         return _texts(column, name)
     return [category_text(value) for value in _values(column)]
 
@@ -280,7 +287,7 @@ def as_texts(column: Any, name: str) -> Any:
 def plain_numbers(column: Any) -> Array | None:
     """A column that holds numbers as float64, with NaN for missing ones; None if it holds anything else."""
     if _is_arrow(column):
-        column = arrow_arrays.numbers(column)
+        column = arrow_numbers(column)
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         return np.ascontiguousarray(column, np.float64)
     if type(column) is list and all(map(_is_number_type, set(map(type, column)))):
@@ -307,7 +314,7 @@ def is_boolean(column: Any) -> bool:
 def _texts(column: Any, name: str) -> Any:
     if type(column) is list and first_no_text(column) < 0:
         return column
-    if _is_arrow(column) and (found := _arrow_texts(column)) is not None:
+    if _is_arrow(column) and (found := arrow_texts(column)) is not None:
         return found
     values = [None if is_missing(value) else value for value in _values(column)]
     row = first_no_text(values)
@@ -317,19 +324,14 @@ def _texts(column: Any, name: str) -> Any:
     return values
 
 
-def _arrow_texts(column: Any) -> Any:
-    kind = str(column.type)
-    return arrow_arrays.texts(column.cast("large_" + kind.removesuffix("_view")) if kind.endswith("_view") else column)
-
-
 def _categories(column: Any) -> Any:
     if _is_arrow(column):
         if str(column.type).startswith("dictionary"):
             column = column.cast(column.type.value_type)
-        if (found := _arrow_texts(column)) is not None:
+        if (found := arrow_texts(column)) is not None:
             return found
         if column.null_count == 0 and str(column.type).lstrip("u").startswith("int"):
-            column = arrow_arrays.numbers(column)
+            column = arrow_numbers(column)
     if isinstance(column, np.ndarray):
         whole = _whole_numbers(column)
         if whole is not None:
@@ -373,7 +375,7 @@ def category_text(value: Any) -> str | bytes | None:
 
 def _numbers(column: Any, name: str) -> Array:
     if _is_arrow(column):
-        found = arrow_arrays.numbers(column)
+        found = arrow_numbers(column)
         column = column if found is None else found
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         numbers = np.ascontiguousarray(column, np.float64)
@@ -406,3 +408,114 @@ def as_names(names: Iterable[str] | str | None) -> tuple[str, ...]:
     if names is None:
         return ()
     return (names,) if isinstance(names, str) else tuple(map(str, names))
+
+
+# ---------------------------------------------------------------------------------------------------- Arrow's buffers
+# Arrow's own ways import pandas where it is installed, or a module that wraps each of its compute functions in Python:
+# a fifth of a second and a twentieth, which is long beside a file of some megabytes. Left out: nested types.
+
+
+def arrow(part: str = "") -> ModuleType:
+    """Pyarrow, or a part of it."""
+    try:
+        return import_module(f"pyarrow.{part}" if part else "pyarrow")
+    except ImportError:
+        raise DataError("reading tables needs one more module, pyarrow; pip install pyarrow") from None
+
+
+def plain_memory() -> Any:
+    """Memory of the system for Arrow: its own allocator takes large pages for each size, some 40 MB more in all."""
+    return arrow().system_memory_pool()
+
+
+def is_number(kind: str) -> bool:
+    """Whether a type is one of numbers or truth values that `arrow_numbers` reads."""
+    return kind == "bool" or kind in _NUMBERS
+
+
+def arrow_numbers(column: Any) -> Array | None:
+    """A column of numbers or truth values, float64 with NaN if some are missing; None if it is of another type."""
+    kind = str(column.type)
+    if not is_number(kind):
+        return None
+    parts = [_chunk_numbers(chunk, _NUMBERS.get(kind)) for chunk in _chunks(column)]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, parts[0].dtype if parts else float), *parts])
+
+
+def doubles(column: Any) -> Array:
+    """A column of numbers of any kind as float64, with NaN for those that are missing."""
+    found = arrow_numbers(column)
+    if found is None:
+        found = arrow_numbers(column.cast(arrow().float64(), safe=False))
+    assert found is not None
+    return np.ascontiguousarray(found, np.float64)
+
+
+def arrow_texts(column: Any) -> Buffers | None:
+    """A column of texts, in one piece; None if it is of another type."""
+    kind = str(column.type)
+    if kind.endswith("_view"):
+        column = column.cast(kind := "large_" + kind.removesuffix("_view"))
+    width = _WIDTHS.get(kind)
+    if width is None:
+        return None
+    parts = [_chunk_texts(chunk, np.dtype(width)) for chunk in _chunks(column) if len(chunk)]
+    if not parts:
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64), None
+    return parts[0] if len(parts) == 1 else _joined_buffers(parts)
+
+
+def arrow_codes(column: Any) -> tuple[list[str], Array] | None:
+    """The different texts of a column in the order in which they come, and the number of each row's; -1 for none."""
+    found = arrow_texts(column)
+    if found is None:
+        return None
+    data, bounds, _ = found
+    codes, firsts = number_texts(found)
+    return [data[bounds[row] : bounds[row + 1]].tobytes().decode() for row in firsts.tolist()], codes
+
+
+def arrow_missing(column: Any) -> Array:
+    """Which rows have no value."""
+    parts = [~_valid(chunk) if chunk.null_count else np.zeros(len(chunk), bool) for chunk in _chunks(column)]
+    return np.concatenate([np.empty(0, bool), *parts])
+
+
+def _chunks(column: Any) -> list[Any]:
+    return list(column.chunks) if hasattr(column, "chunks") else [column]
+
+
+def _bits(buffer: Any, chunk: Any) -> Array:
+    last = chunk.offset + len(chunk)
+    return np.unpackbits(np.frombuffer(buffer, np.uint8), count=last, bitorder="little")[chunk.offset :].view(bool)
+
+
+def _valid(chunk: Any) -> Array:
+    return _bits(chunk.buffers()[0], chunk)
+
+
+def _chunk_numbers(chunk: Any, dtype: np.dtype[Any] | None) -> Array:
+    if not len(chunk):
+        return np.empty(0, dtype or bool)
+    data = chunk.buffers()[1]
+    found = _bits(data, chunk) if dtype is None else np.frombuffer(data, dtype)[chunk.offset :][: len(chunk)]
+    return np.where(_valid(chunk), found, np.nan).astype(np.float64) if chunk.null_count else found
+
+
+def _chunk_texts(chunk: Any, width: np.dtype[Any]) -> Buffers:
+    _, offsets, data = chunk.buffers()
+    bounds = np.frombuffer(offsets, width)[chunk.offset : chunk.offset + len(chunk) + 1]
+    bytes_ = np.frombuffer(data, np.uint8) if data and data.size else np.zeros(0, np.uint8)
+    return bytes_, bounds, _valid(chunk).view(np.uint8) if chunk.null_count else None
+
+
+def _joined_buffers(parts: list[Buffers]) -> Buffers:
+    """One behind the other; places are 64 bits wide, since together they may hold more than 2 GiB."""
+    data = np.concatenate([data[bounds[0] : bounds[-1]] for data, bounds, _ in parts])
+    bounds, end = [np.zeros(1, np.int64)], 0
+    for _, own, _ in parts:
+        bounds.append(own[1:].astype(np.int64) + (end - int(own[0])))
+        end = int(bounds[-1][-1])
+    valid = [np.ones(len(own) - 1, np.uint8) if flags is None else flags for _, own, flags in parts]
+    whole = all(flags is None for _, _, flags in parts)
+    return data, np.concatenate(bounds), None if whole else np.concatenate(valid)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from steepest.data.files.blocks import Paths, TextFile, open_files
-from steepest.data.tables.arrow_arrays import arrow, plain_memory
+from steepest.data.tables.columns import arrow, plain_memory
 from steepest.data.tables.roles import Schema, as_labels, is_list, make_roles
 from steepest.data.tables.table_lines import HEAD_BYTES, Line, Syntax, TableSource
 from steepest.errors import DataError

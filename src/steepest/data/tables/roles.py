@@ -17,9 +17,7 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.data.raw import RawBatch
-from steepest.data.tables import arrow_arrays
-from steepest.data.tables.arrow_arrays import arrow, doubles
-from steepest.data.tables.columns import as_names
+from steepest.data.tables.columns import arrow, arrow_codes, arrow_missing, as_names, doubles, is_number
 from steepest.errors import DataError, ParameterError
 from steepest.parameters import did_you_mean
 
@@ -184,17 +182,17 @@ def _plain_labels(column: Any) -> Any:
         return _plain_labels(column.cast(column.type.value_type))
     if kind.startswith("decimal"):
         return column.cast(arrow().float64(), safe=False)
-    plain = is_list(kind) or kind == "string" or arrow_arrays.is_number(kind)
+    plain = is_list(kind) or kind == "string" or is_number(kind)
     return column if plain else column.cast(arrow().string())
 
 
 def _label_faults(column: Any, labels: list[str] | None) -> Array:
-    faults = arrow_arrays.missing(column)
+    faults = arrow_missing(column)
     if is_list(str(column.type)):
         if labels is not None:
             rows, codes = _codes(column, labels)
             faults[rows[codes < 0]] = True
-    elif arrow_arrays.is_number(str(column.type)):
+    elif is_number(str(column.type)):
         faults |= ~np.isfinite(doubles(column))
     return faults
 
@@ -205,9 +203,9 @@ def _targets(column: Any, labels: list[str] | None) -> Array:
         y = np.zeros((len(column), len(labels or [])))
         y[rows, codes] = 1.0
         return y
-    if arrow_arrays.is_number(str(column.type)):
+    if is_number(str(column.type)):
         return doubles(column)
-    coded = arrow_arrays.coded(column)
+    coded = arrow_codes(column)
     assert coded is not None, column.type
     words, codes = coded
     return np.asarray(np.array(words or [""], np.str_)[codes])

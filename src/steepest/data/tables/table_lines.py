@@ -3,28 +3,32 @@
 Arrow reads each block strictly. If it, or a label or weight in it, does not fit, the block is read again line by line
 in Python, which knows what is wrong and where; that is slow, but only for blocks with bad lines. A number that is
 not whole in a column of whole ones is not a fault. A syntax, CSV or JSON, says what types there are, how Arrow reads a
-block, and what is wrong with a line.
+block, and what is wrong with a line. CSV is here: delimiter and types are guessed, values that hold line breaks put
+together again, and faults named. The options of a source, as far as they were inferred from the data, are its `recipe`,
+with which a saved model opens new data alike; pass with_labels=False where that has no label column.
 """
 
 from __future__ import annotations
 
+import csv
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from steepest.data.chunk import Array
-from steepest.data.files.blocks import Block, TextFile
+from steepest.data.files.blocks import Block, Paths, TextFile, open_files
 from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.readers.lines import BadLine, LineSource, Parsed
 from steepest.data.skipped import EXAMPLES
-from steepest.data.tables.arrow_arrays import arrow
-from steepest.data.tables.roles import Schema, labels_in
-from steepest.errors import DataError
+from steepest.data.tables.columns import arrow, plain_memory
+from steepest.data.tables.roles import Schema, labels_in, listed, make_roles, require
+from steepest.errors import DataError, ParameterError
 
 # What types and delimiters are inferred from.
 HEAD_BYTES = 1 << 20
@@ -255,3 +259,321 @@ class TableSource(LineSource, RawSource):
 
     def _nothing(self) -> Any:
         return arrow().schema(list(self.syntax.arrow_types(whole=True).items())).empty_table()
+
+
+# What a missing value may be written as.
+MISSING = ("", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
+DELIMITERS = ",\t;|"
+# A quoted value that goes on for more than this is taken for one that was never closed.
+OPEN_LIMIT = 1 << 24
+_LEADING_ZERO = re.compile(rb"(?:^|[^0-9.])0[0-9]")
+_CODE = re.compile(r"0\d+")
+_TRUTHS = ("true", "false", "0", "1")
+_LONGEST_FIELD = 1 << 30
+
+
+def scan_csv(
+    path: Paths | list[TextFile],
+    *,
+    label: str | None = None,
+    text: str | Iterable[str] | None = None,
+    categorical: str | Iterable[str] | None = None,
+    numeric: str | Iterable[str] | None = None,
+    weight: str | None = None,
+    columns: Sequence[str] | None = None,
+    delimiter: str = "auto",
+    header: bool = True,
+    newlines_in_values: bool | str = "auto",
+    on_bad_line: str = "error",
+    with_labels: bool = True,
+) -> TableSource:
+    """Rows of CSV files, to be hashed while they are read.
+
+    Values that are empty, NA, N/A, NaN or null are missing. A column's type is fixed by the first megabyte.
+
+    Parameters
+    ----------
+    path : path, pattern, list of them, or "-" for standard input
+        Plain or packed by gz, bz2 or zst, as detected from their content.
+    label, weight : name of a column
+        The label is, by default, the only column called label, target, y or class.
+    text, categorical, numeric : names of columns
+        The features and their kinds. If none is named, all other columns are features, and a hasher guesses.
+    columns : names, optional
+        The columns of files without a header; "0", "1", ... by default. A file with a header must have one of them.
+    delimiter : one letter, or "auto" for the most frequent of , tab ; | in the first line
+    header : bool
+        Whether the first line of each file names the columns.
+    newlines_in_values : bool or "auto"
+        Whether quoted values go over several lines; then blocks of a file are not shuffled. "auto" goes by the first
+        megabyte.
+    on_bad_line : "error" or "skip"
+        Skipped rows are counted in `source.skipped`.
+    with_labels : bool
+        False: label and weight may be absent and are not read.
+
+    Examples
+    --------
+    >>> import tempfile, os, steepest as st
+    >>> path = os.path.join(tempfile.mkdtemp(), "two.csv")
+    >>> _ = open(path, "w").write("colour,size,label\\nred,1.5,yes\\nblue,2,no\\n")
+    >>> hasher = st.Hasher()
+    >>> chunk = next(iter(st.scan_csv(path).with_encoder(lambda batch: hasher.to_chunk(batch.columns))))
+    >>> chunk.y.tolist(), [(column.name, column.kind) for column in hasher.columns_]
+    (['yes', 'no'], [('colour', 'category'), ('size', 'number')])
+    """
+    if not isinstance(delimiter, str) or (delimiter != "auto" and len(delimiter.encode()) != 1):
+        raise ParameterError(f'delimiter={delimiter!r} must be one letter or "auto"')
+    if newlines_in_values not in (True, False, "auto"):
+        raise ParameterError(f'newlines_in_values={newlines_in_values!r} is unknown; choose True, False or "auto"')
+    options = {
+        "header": header,
+        "columns": None if columns is None else list(map(str, columns)),
+        "delimiter": delimiter,
+        "newlines_in_values": newlines_in_values,
+    }
+    roles = make_roles(label, text, categorical, numeric, weight, with_labels)
+    return TableSource(open_files(path), CsvSyntax(Schema(roles), options), on_bad_line)
+
+
+class _Header(NamedTuple):
+    names: list[str]
+    n_bytes: int
+
+
+class CsvSyntax(Syntax):
+    """Values with delimiters between them, in quotes where they hold such."""
+
+    def __init__(self, schema: Schema, options: dict[str, Any]) -> None:
+        super().__init__(schema)
+        self.options = options
+        self._headers: dict[int, _Header] = {}
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The format and its options."""
+        return {"format": "csv", **self.schema.describe(), **self.options}
+
+    def infer(self, head: bytes, file: TextFile) -> None:
+        """Delimiter, header and types."""
+        if self.options["delimiter"] == "auto":
+            self.options["delimiter"] = _delimiter(head.lstrip(b"\r\n").split(b"\n", 1)[0])
+        if self.options["newlines_in_values"] == "auto":
+            lines = head.split(b"\n")[: None if len(head) < HEAD_BYTES else -1]
+            self.options["newlines_in_values"] = b'"' in head and any(line.count(b'"') % 2 for line in lines)
+        names = self._header_of(file).names
+        used = self.schema.choose(names, file.name)
+        self.options["columns"] = self.options["columns"] or names
+        guessed = self._guess(head, file, used)
+        self.schema.types = {name: self.fixed_type(name, guessed.get(name, "string")) for name in used}
+
+    def _guess(self, head: bytes, file: TextFile, used: list[str]) -> dict[str, str]:
+        body = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
+        body = body[self._header_of(file).n_bytes :].decode("utf-8", "replace").encode()
+        if not body.strip():
+            return {}
+        while self._ends_open(body) and b"\n" in body[:-1]:
+            body = body[: body.rfind(b"\n", 0, -1) + 1]
+        try:
+            table = self._arrow_table(body, file, used, {}, lambda row: "skip")
+        except arrow().ArrowInvalid:
+            return {}
+        plain = ("int64", "double", "bool")
+        found = zip(table.schema.names, map(str, table.schema.types), strict=True)
+        kinds = {name: kind if kind in plain else "string" for name, kind in found}
+        return kinds | dict.fromkeys(self._codes(body, file, kinds), "string")
+
+    def _codes(self, body: bytes, file: TextFile, kinds: dict[str, str]) -> list[str]:
+        """Columns of whole numbers of which some begin with a zero: these are codes, and the zero belongs to them."""
+        whole = [name for name, kind in kinds.items() if kind == "int64"]
+        if not whole or not _LEADING_ZERO.search(body):
+            return []
+        table = self._arrow_table(body, file, whole, dict.fromkeys(whole, arrow().string()), lambda row: "skip")
+        texts = {name: table.column(name).unique().to_pylist() for name in whole}
+        return [name for name in whole if any(value and _CODE.fullmatch(value) for value in texts[name])]
+
+    def _header_of(self, file: TextFile) -> _Header:
+        if file.position not in self._headers:
+            found = self._read_header(file)
+            if len(set(found.names)) < len(found.names):
+                name = next(name for name in found.names if found.names.count(name) > 1)
+                raise DataError(f"{file.name} has more than one column {name!r}; rename or drop one")
+            if self.schema.inferred:
+                require(self.schema.types, found.names, file.name)
+            self._headers[file.position] = found
+        return self._headers[file.position]
+
+    def _read_header(self, file: TextFile) -> _Header:
+        head = file.head(HEAD_BYTES)
+        lines = head.splitlines(keepends=True)
+        reader = csv.reader((line.decode("utf-8", "replace") for line in lines), delimiter=self.options["delimiter"])
+        first = next((record for record in reader if record), [])
+        named = self.options["columns"]
+        if self.options["header"]:
+            if named and first and not set(first) & set(named):
+                raise DataError(
+                    f"{file.name}: the first line, {listed(first)}, has none of the columns {listed(named)}; "
+                    "if the file has no header, pass header=False"
+                )
+            return _Header(first, sum(map(len, lines[: reader.line_num])))
+        names = named or [str(place) for place in range(len(first))]
+        schema = self.schema
+        if len(first) == len(names) - 1 and not schema.roles.with_labels and schema.label_name in names:
+            names = [name for name in names if name != schema.label_name]  # rows to predict may come without labels
+        if first and len(first) != len(names):
+            raise DataError(
+                f"{file.name}: the first row has {len(first)} values, but columns= names {len(names)}; name them all"
+            )
+        return _Header(names, 0)
+
+    def body(self, block: Block) -> tuple[bytes, int]:
+        """Without the header line."""
+        header = self._header_of(block.file)
+        offset = header.n_bytes if block.number == 0 else 0
+        data = bytes(block.text[offset:])
+        if not self.options["newlines_in_values"] and self._ends_open(data):
+            raise DataError(
+                f"{block.file.name}: a quoted value goes on in the next line, near byte {block.start + len(data)}; "
+                "pass newlines_in_values=True"
+            )
+        return data, offset
+
+    def stream(self, file: TextFile) -> Iterator[Block] | None:
+        """Values that hold line breaks may cross the borders of blocks."""
+        return self._joined(file) if self.options["newlines_in_values"] else super().stream(file)
+
+    def _joined(self, file: TextFile) -> Iterator[Block]:
+        """Blocks that end outside of quotes."""
+        waiting: list[Block] = []
+        for block in file.stream():
+            waiting.append(block)
+            if len(waiting) > 1 and b'"' not in bytes(block.text):
+                is_open = True
+            else:
+                is_open = self._ends_open(b"".join(bytes(part.text) for part in waiting))
+            if is_open and block.start - waiting[0].start > OPEN_LIMIT:
+                break
+            if not is_open:
+                yield _join(waiting)
+                waiting = []
+        if waiting:
+            joined = _join(waiting)
+            *_, (start, _, _) = self._records(bytes(joined.text))
+            raise DataError(
+                f"{file.name}, line {joined.line_number(start)}: a quote is opened and never closed; correct the line"
+            )
+
+    def _ends_open(self, data: bytes) -> bool:
+        """Whether the text stops inside a quoted value; quotes inside unquoted values do not count."""
+        if data.count(b'"') % 2 == 0:
+            return False
+        *_, (_, _, record) = self._records(data)
+        return bool(record) and record[-1].endswith("\n")
+
+    def parse(self, data: bytes, file: TextFile, whole: bool) -> Any:
+        """By Arrow's reader."""
+        return self._arrow_table(data, file, list(self.schema.types), self.arrow_types(whole))
+
+    def _arrow_table(self, data: bytes, file: TextFile, used: list[str], types: Any, on_ragged: Any = None) -> Any:
+        pa, reader = arrow(), arrow("csv")
+        return reader.read_csv(
+            pa.BufferReader(data),
+            reader.ReadOptions(column_names=self._header_of(file).names, use_threads=False, block_size=len(data) + 1),
+            reader.ParseOptions(
+                delimiter=self.options["delimiter"], newlines_in_values=True, invalid_row_handler=on_ragged
+            ),
+            reader.ConvertOptions(
+                column_types=types, include_columns=used, null_values=MISSING, strings_can_be_null=True
+            ),
+            memory_pool=plain_memory(),
+        )
+
+    def parse_loosely(self, data: bytes, file: TextFile) -> tuple[Any, dict[str, int]]:
+        """Guessed numbers are read as strings, and then value by value."""
+        pa, guessed = arrow(), self.guessed_numbers
+        types = self.arrow_types(whole=False) | dict.fromkeys(guessed, pa.string())
+        table = self._arrow_table(data, file, list(self.schema.types), types)
+        misfits: dict[str, int] = {}
+        for name in guessed:
+            texts = table.column(name).to_pylist()
+            numbers = [_loose_number(text) for text in texts]
+            odd = sum(number is None and text is not None for number, text in zip(numbers, texts, strict=True))
+            misfits |= {name: odd} if odd else {}
+            as_truth = self.schema.types[name] == "bool"
+            column = pa.array([None if n is None else bool(n) for n in numbers]) if as_truth else None
+            column = pa.array(numbers, pa.float64()) if column is None else column.cast(pa.bool_())
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+        return table, misfits
+
+    def check(self, data: bytes, file: TextFile) -> Iterator[Line]:
+        """Record by record."""
+        names = self._header_of(file).names
+        places = [(names.index(name), name, kind) for name, kind in self.schema.types.items()]
+        for start, stop, record in self._records(data):
+            yield start, stop, self._fault(record, len(names), places) if record else ""
+
+    def _records(self, data: bytes) -> Iterator[tuple[int, int, list[str]]]:
+        """(start, stop, values) of each record, blank lines included."""
+        lines = data.split(b"\n")
+        ends = np.minimum(np.cumsum([len(line) + 1 for line in lines]), len(data)).tolist()
+        if not lines[-1]:
+            lines.pop()
+        # For the whole process and not taken back, since other threads may be reading.
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+        texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
+        # Arrow takes NUL for a letter like others, csv of older versions does not; nor has it a place for lone returns.
+        plain = (text.replace("\0", " ").replace("\r\n", "\n").replace("\r", " ") for text in texts)
+        reader = csv.reader(plain, delimiter=self.options["delimiter"])
+        start = 0
+        for record in reader:
+            stop = ends[reader.line_num - 1]
+            yield start, stop, record
+            start = stop
+
+    def _fault(self, record: list[str], n_columns: int, places: list[tuple[int, str, str]]) -> str:
+        if len(record) != n_columns:
+            return f"the row has {len(record)} values instead of {n_columns}"
+        for place, name, kind in places:
+            fault = self._value_fault(record[place], name, kind)
+            if fault:
+                return fault
+        return ""
+
+    def _value_fault(self, value: str, name: str, kind: str) -> str:
+        if value in MISSING:
+            return self.missing_fault(name)
+        if not value.isascii() and any("\udc80" <= letter <= "\udcff" for letter in value):
+            return f"the value in column {name!r} is not UTF-8"
+        shown = value if len(value) <= 40 else value[:40] + "..."
+        if kind == "bool" and value.lower() not in _TRUTHS:
+            return f"{shown!r} in column {name!r} is neither true nor false"
+        if kind in ("int64", "double"):
+            try:
+                number = float(value)
+            except ValueError:
+                return f"{shown!r} in column {name!r} is not a number"
+            return self.number_fault(name, number)
+        return ""
+
+
+def _loose_number(text: str | None) -> float | None:
+    """A number or truth value; None for a missing one and for anything else."""
+    if text is None or text.lower() in ("true", "false"):
+        return None if text is None else float(text.lower() == "true")
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _join(blocks: list[Block]) -> Block:
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    return Block(first.file, first.number, first.start, b"".join(b.text for b in blocks), first.lines_before)
+
+
+def _delimiter(line: bytes) -> str:
+    outside = b"".join(line.split(b'"')[::2])
+    return max(DELIMITERS, key=lambda letter: outside.count(letter.encode()))

@@ -26,11 +26,10 @@ from steepest.data.source import mix
 from steepest.errors import DataError
 from steepest.learners.base import Progress, State
 from steepest.learners.embedding.label_tree import LabelTree, check_tree
-from steepest.learners.labels import LabelBook
 from steepest.learners.settings import PlainSettings
 from steepest.learners.snapshot import LastGoodState, refuse_overflow
 from steepest.learners.state_check import check_counters
-from steepest.learners.targets import refuse_bad_row
+from steepest.learners.targets import LabelBook, refuse_bad_row
 from steepest.learners.waiting import WaitingRows
 
 LOSSES = ("softmax", "ova", "ns", "hs")

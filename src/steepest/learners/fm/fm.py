@@ -35,8 +35,7 @@ from steepest.learners.losses import LOSSES
 from steepest.learners.schedules import CALIBRATION_ROWS
 from steepest.learners.snapshot import LastGoodState, all_finite
 from steepest.learners.state_check import check_counters
-from steepest.learners.target_learner import TargetLearner
-from steepest.learners.targets import Targets, refuse_bad_row, refuse_bad_rows
+from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
 START_SQUARE = 0.1  # what sums of squared gradients begin with

@@ -42,8 +42,7 @@ from steepest.learners.penalties import Penalty
 from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size_by_code
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
 from steepest.learners.state_check import check_counters
-from steepest.learners.target_learner import TargetLearner
-from steepest.learners.targets import Targets, refuse_bad_row, refuse_bad_rows
+from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
 NATIVE_SOLVERS = {"adagrad": 1, "ftrl": 2, "coin": 3}  # 0, sgd, is what asgd and truncated are made of
@@ -473,7 +472,9 @@ class LinearLearner(TargetLearner):
         self._grow_features(rows.n_features)
         start = 0
         while start < rows.n_rows:
-            unit, edge = self.unit, self.good.next_rows(self.rows_learned)
+            unit, edge = self.unit, self.good.edge
+            if self.rows_learned >= edge:
+                edge = self.good.next_rows(self.rows_learned)
             until_snapshot = max(1, (edge - self.rows_learned) // unit) * unit
             coded = self.code(rows.span(start, min(rows.n_rows, start + until_snapshot)))
             self._learn_coded(coded, progress)

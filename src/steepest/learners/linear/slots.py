@@ -37,6 +37,7 @@ class Slots:
         self._block: weakref.ref[Array] | None = None  # indices that were numbered last
         self._numbered = np.zeros(0, np.int32)  # their slots
         self._stored: TemporaryColumns | None = None  # where these are if they are many
+        self._room = room_for_entries()
         self._make_table()
 
     def _make_table(self) -> None:
@@ -76,7 +77,7 @@ class Slots:
     def _number_block(self, indices: Array) -> Array:
         """The slots of a block, in memory or, if they are too many, in a temporary file."""
         self._stored = None
-        if len(indices) <= room_for_entries():
+        if len(indices) <= self._room:
             return self._number(indices)
         self._stored = TemporaryColumns()
         for start in range(0, len(indices), ENTRIES_AT_ONCE):

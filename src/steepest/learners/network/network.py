@@ -28,8 +28,7 @@ from steepest.learners.network.network_start import Start
 from steepest.learners.network.network_updates import MOMENTS, PATH, STEPS, paid_weights, pay_penalty, shrink, update
 from steepest.learners.snapshot import LastGoodState, all_finite
 from steepest.learners.state_check import check_counters
-from steepest.learners.target_learner import TargetLearner
-from steepest.learners.targets import Targets, refuse_bad_rows
+from steepest.learners.targets import TargetLearner, Targets, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
 FIRST_ROWS = 1000  # whose spread sets the first weights

@@ -24,8 +24,7 @@ from steepest.learners.base import Progress, State
 from steepest.learners.network.graph import product
 from steepest.learners.settings import PlainSettings
 from steepest.learners.state_check import check_counters
-from steepest.learners.target_learner import TargetLearner
-from steepest.learners.targets import Targets, refuse_bad_row
+from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row
 from steepest.learners.waiting import WaitingRows, finished
 
 BLOCK_ROWS = 256  # summed at once, from the first row on, so that chunks do not matter
