@@ -13,20 +13,49 @@ from hypothesis import settings
 
 # A busy machine is no failure: no test asserts a time, and neither does hypothesis.
 settings.register_profile("steepest", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=20)
 settings.load_profile("steepest")
 
 # `make quick`: these directories and modules without the slow tests named behind them, and the promises of one small
-# case per estimator. What it takes in all is about a minute and a half of CPU time.
+# case per estimator. What it takes in all is less than two minutes of CPU time.
 TESTS = Path(__file__).parent
 QUICK = {
-    "kernels": ("test_mutated_text_breaks_no_promise", "test_a_long_polynomial_average_forgets_nothing_else"),
-    "features": ("test_every_character_is_classed_and_folded_as_unicode_says",),
+    "kernels": (
+        "test_mutated_text_breaks_no_promise",
+        "test_a_long_polynomial_average_forgets_nothing_else",
+        "test_lazy_equals_eager",
+        "test_instruction_sets_agree",
+        "test_the_baseline_processor_learns_the_same",
+    ),
+    "features": (
+        "test_every_character_is_classed_and_folded_as_unicode_says",
+        "test_ten_thousand_columns",
+        "test_the_shell_counts_collisions",
+        "test_flags_train_predict_and_show",
+        "test_importing_the_hasher_imports_nothing_heavy",
+        "test_occupancy_is_that_of_random_throws",
+        "test_arrays_name_rare_heavy_words",
+        "test_streams_name_rare_heavy_words",
+        "test_a_model_uses_the_shape_and_says_so",
+    ),
     "data/test_streaming.py": (
         "test_batch_solvers_take_no_memory_for_the_rows_of_a_file",
         "test_memory_does_not_grow_with_the_number_of_rows",
         "test_rows_that_are_kept_stay_within_the_promise",
+        "test_importing_and_fitting_start_nothing_heavy",
     ),
-    "data": ("test_features_have_their_names_back", "test_every_changed_byte_is_noticed"),
+    "data": (
+        "test_features_have_their_names_back",
+        "test_every_changed_byte_is_noticed",
+        "test_every_truncation_is_noticed",
+        "test_real_files_are_read_as_scikit_learn_reads_them",
+        "test_a_quote_that_is_never_closed",
+        "test_a_column_that_changes_its_kind_in_mid_file_does_not_stop_training",
+        "test_memory_does_not_grow_with_the_rows",
+        "test_both_libraries_unpack_gzip_alike_and_find_the_same_faults",
+        "test_without_pyarrow_the_message_names_the_extra",
+        "test_a_killed_builder_leaves_nothing_that_is_believed",
+    ),
     "learners/test_losses.py": (),
     "learners/test_penalties.py": (),
     "learners/test_schedules.py": (),
@@ -36,8 +65,21 @@ QUICK = {
     ),
     "promises/test_models_of_old.py": (),
     "promises/test_golden_predictions.py": (),
-    "cli/test_cli.py": (),
-    "test_model_file.py": (),
+    "cli/test_cli.py": (
+        "test_several_labels_of_a_stream_are_named_beforehand",
+        "test_a_report_shows_losses_measures_and_weights",
+        "test_help_tells_of_the_parameters_of_the_task",
+        "test_a_model_reads_tables_with_other_delimiters",
+        "test_numbers_taken_for_classes_lead_to_regression",
+        "test_training_from_a_table_imports_only_what_it_needs",
+    ),
+    "test_model_file.py": (
+        "test_a_reader_sees_complete_files_while_writers_are_killed",
+        "test_random_damage_never_gives_another_model",
+        "test_a_change_of_any_single_byte_never_gives_another_model",
+        "test_memory_stays_a_small_multiple_of_a_refused_file",
+        "test_foreign_and_hostile_files_are_refused_in_one_sentence",
+    ),
     "test_atomic.py": (),
     "test_size.py": (),
     "test_words.py": (),
@@ -69,6 +111,11 @@ def is_quick(item):
         if path.is_relative_to(place):
             return item.originalname not in slow
     return False
+
+
+def pytest_configure(config):
+    if config.option.markexpr == "quick":
+        settings.load_profile("quick")
 
 
 ON_DEMAND = ("hostile", "forged", "kills", "faults")

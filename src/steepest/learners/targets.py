@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from steepest.errors import DataError, ParameterError
 from steepest.learners.base import State
 from steepest.learners.losses import LOSSES, loss_for
 from steepest.learners.resumable import Resumable
+from steepest.learners.snapshot import LastGoodState
 from steepest.learners.waiting import WaitingRows
 from steepest.parameters import at_least
 
@@ -491,9 +492,12 @@ def refuse_bad_rows(rows: Chunk, n_columns: int | None = None, *, check_values: 
 class TargetLearner(Resumable):
     """A learner whose outputs are those of its `targets`."""
 
+    settings: Any
     targets: Targets
     waiting: WaitingRows
+    good: LastGoodState
     n_features: int
+    n_threads: int = 1
 
     @property
     def state(self) -> dict[str, Array]:
@@ -505,6 +509,30 @@ class TargetLearner(Resumable):
         super().restore(state)
         self.targets.restore(state)
         self.waiting = WaitingRows.from_state(state, self.n_features)
+
+    @classmethod
+    def check_state(cls, settings: Any, state: State) -> None:
+        """Raises ValueError unless a learner with these settings could have had this state."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, settings: Any, state: State) -> Self:
+        """The learner that had this state."""
+
+    def clone(self) -> Self:
+        """An independent copy."""
+        copy = self.from_state(self.settings, self.state)
+        copy.n_threads = self.n_threads
+        return copy
+
+    @property
+    def rollbacks(self) -> int:
+        """How often learning went back to the last good state."""
+        return self.good.rollbacks
+
+    @rollbacks.setter
+    def rollbacks(self, n: int) -> None:
+        self.good.rollbacks = n
 
     @property
     def book(self) -> LabelBook:

@@ -106,6 +106,8 @@ class Model:
     kind: ClassVar[str] = ""  # "classifier", "regressor", "clusterer", ...
     task: ClassVar[str] = ""
     options: ClassVar[tuple[type[Option], ...]] = (EarlyStopping,)  # value objects that its parameters take
+    learner_type: ClassVar[Any]
+    settings_type: ClassVar[Any]  # of the learner
 
     n_jobs: int
     hasher: Any = None
@@ -413,7 +415,11 @@ class Model:
 
     def new_learner(self, settings: Any, source: Source, classes: Any = None) -> Any:
         """A learner that has seen nothing yet."""
-        raise TypeError(f"{type(self).__name__} has no learner")
+        return self._learner_for(settings, source, ())
+
+    def _learner_for(self, settings: Any, source: Source, labels: Any) -> Any:
+        """The same, where the labels are known, if there are any."""
+        return self.learner_type(settings, source.n_features or 0, labels)
 
     def _first_learner(self, settings: Any, source: Source) -> Any:
         """The learner that a fit starts with."""
@@ -424,7 +430,15 @@ class Model:
     @classmethod
     def _restore(cls, settings: Any, state: State) -> Any:
         """The learner that had this state; settings may be the plain values of a file."""
-        raise TypeError(f"{cls.__name__} has no learner")
+        known = settings if isinstance(settings, cls.settings_type) else cls.settings_type.from_dict(settings)
+        cls.learner_type.check_state(known, state)
+        return cls.learner_type.from_state(known, state)
+
+    @property
+    def n_nonzero_(self) -> int:
+        """Numbers that were learned and are not zero."""
+        self._check_fitted()
+        return int(self.learner_.count_nonzero())
 
     def _restorer(self, learner: Any) -> Any:
         """Makes what a checkpoint has saved out of its arrays."""

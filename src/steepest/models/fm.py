@@ -16,7 +16,6 @@ from steepest.data.raw import rereading_encoder
 from steepest.data.source import ArraySource, Source
 from steepest.engine.history import History
 from steepest.errors import ParameterError
-from steepest.learners.base import State
 from steepest.learners.fm.fm import FMLearner
 from steepest.learners.fm.fm_settings import FMSettings
 from steepest.learners.losses import LOSSES, loss_parameter
@@ -35,6 +34,8 @@ ETA0, ALPHA, EPOCHS = 0.1, 5e-3, 5
 class FMModel(Model):
     """What classifier and regressor share."""
 
+    learner_type = FMLearner
+    settings_type = FMSettings
     n_factors: int
     fields: Any
     loss: Any
@@ -109,12 +110,6 @@ class FMModel(Model):
         super()._finish(learner, history, executor)
         learner.keep_good_state()  # goes back if the very last row overflowed
 
-    @classmethod
-    def _restore(cls, settings: Any, state: State) -> FMLearner:
-        known = settings if isinstance(settings, FMSettings) else FMSettings.from_dict(settings)
-        FMLearner.check_state(known, state)
-        return FMLearner.from_state(known, state)
-
     # --------------------------------------------------------------------------------------------- looking inside
 
     @property
@@ -128,12 +123,6 @@ class FMModel(Model):
         """Biases, one per output."""
         self._check_fitted()
         return self._by_output(self.learner_.used_weights()[2])
-
-    @property
-    def n_nonzero_(self) -> int:
-        """Weights and factors that are not zero."""
-        self._check_fitted()
-        return int(self.learner_.count_nonzero())
 
     def _by_output(self, values: Array) -> Array:
         """What the learner has by output as this estimator shows it."""
@@ -250,11 +239,6 @@ class FMClassifier(Classifier, FMModel):
     ) -> None:
         self._store(locals())
 
-    def new_learner(self, settings: FMSettings, source: Source, classes: Any = None) -> FMLearner:
-        """A learner that has seen nothing yet."""
-        settings, labels = self._class_labels(settings, source, classes)
-        return self._learner_for(settings, source, labels)
-
     def _loss_name(self) -> str:
         return str(self.learner_.targets.loss.name if hasattr(self, "learner_") else self.loss)
 
@@ -301,7 +285,3 @@ class FMRegressor(Regressor, FMModel):
         verbose: int = 0,
     ) -> None:
         self._store(locals())
-
-    def new_learner(self, settings: FMSettings, source: Source, classes: Any = None) -> FMLearner:
-        """A learner that has seen nothing yet."""
-        return self._learner_for(settings, source, ())

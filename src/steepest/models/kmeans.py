@@ -94,6 +94,8 @@ class KMeans(Model):
     Sculley, D. (2010). Web-scale k-means clustering.
     """
 
+    learner_type = KMeansLearner
+    settings_type = KMeansSettings
     kind = "clusterer"
     task = "cluster"
 
@@ -237,12 +239,6 @@ class KMeans(Model):
         if not np.isfinite(given).all():
             raise ParameterError("init contains NaN or infinity; give finite centres")
         return given
-
-    @classmethod
-    def _restore(cls, settings: Any, state: State) -> KMeansLearner:
-        known = settings if isinstance(settings, KMeansSettings) else KMeansSettings.from_dict(settings)
-        KMeansLearner.check_state(known, state)
-        return KMeansLearner.from_state(known, state)
 
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory as a source, hashed if they are raw."""

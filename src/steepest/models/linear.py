@@ -86,6 +86,8 @@ STOCHASTIC = {
 class LinearModel(Model):
     """What linear classifiers, regressors and rankers share."""
 
+    learner_type = LinearLearner
+    settings_type = LinearSettings
     options: ClassVar[tuple[type[Option], ...]] = (
         Mixing,
         Replicas,
@@ -307,13 +309,9 @@ class LinearModel(Model):
         super()._learn(settings, source, validation, run, seed)
         self.keep_names()
 
-    def new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
-        """A learner that has seen nothing yet."""
-        return LinearLearner(settings, source.n_features or 0)
-
     def _first_learner(self, settings: LinearSettings, source: Source) -> LinearLearner:
         self._parallel = self._kind_of_parallel(settings, source)
-        learner = self.new_learner(self._in_parallel(settings, self._parallel[0]), source)
+        learner: LinearLearner = self.new_learner(self._in_parallel(settings, self._parallel[0]), source)
         if self._warm is not None:
             learner = self._warm.continued(learner.settings)
         elif isinstance(source, ArraySource) and len(source.block.indices) >= FULL_TABLE * max(1, learner.n_features):
@@ -682,11 +680,6 @@ class LinearModel(Model):
         self._check_learner()
         return self._by_output(np.array(self.learner_.used_weights()[2]))
 
-    @property
-    def n_nonzero_(self) -> int:
-        """Weights that are not zero."""
-        return self.learner_.count_nonzero()
-
     def _output_weights(self) -> Array:
         """One row per output."""
         self._check_learner()
@@ -782,12 +775,6 @@ class LinearModel(Model):
         self.voters_ = voters
         names = {name.removeprefix(VW_NAMES): array for name, array in state.items() if name.startswith(VW_NAMES)}
         self.vw_names_ = VwNames.from_state(names) if names else None
-
-    @classmethod
-    def _restore(cls, settings: Any, state: State) -> LinearLearner:
-        known = settings if isinstance(settings, LinearSettings) else LinearSettings.from_dict(settings)
-        LinearLearner.check_state(known, state)
-        return LinearLearner.from_state(known, state)
 
 
 def _in_memory(source: Source) -> ArraySource | None:
@@ -939,11 +926,6 @@ class LinearClassifier(Classifier, LinearModel):
         max_iter: int = 1000,
     ) -> None:
         self._store(locals())
-
-    def new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
-        """A learner that has seen nothing yet."""
-        settings, labels = self._class_labels(settings, source, classes)
-        return LinearLearner(settings, source.n_features or 0, labels)
 
     def adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
         """Takes a learner that was fitted; names that follow from it are shown."""

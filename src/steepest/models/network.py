@@ -18,7 +18,6 @@ from steepest.data.source import Source
 from steepest.engine.history import History
 from steepest.engine.loop import mean_loss
 from steepest.errors import DataError, ParameterError
-from steepest.learners.base import State
 from steepest.learners.losses import LOSSES, loss_parameter
 from steepest.learners.network.graph import Graph
 from steepest.learners.network.network import NetworkLearner
@@ -56,6 +55,8 @@ FEW_ROWS = 1000  # below, a tenth of the rows is too few to choose a start by
 class NetworkModel(Model):
     """What classifier and regressor share."""
 
+    learner_type = NetworkLearner
+    settings_type = NetworkSettings
     options: ClassVar[tuple[type[Option], ...]] = (ElasticNet, Momentum, Adam, EarlyStopping, Restarts, Layers)
     hidden: Any
     link: str
@@ -229,12 +230,6 @@ class NetworkModel(Model):
         learner.n_threads = self.n_threads
         return learner
 
-    @classmethod
-    def _restore(cls, settings: Any, state: State) -> NetworkLearner:
-        known = settings if isinstance(settings, NetworkSettings) else NetworkSettings.from_dict(settings)
-        NetworkLearner.check_state(known, state)
-        return NetworkLearner.from_state(known, state)
-
     # --------------------------------------------------------------------------------------------- inspection
 
     @property
@@ -250,12 +245,6 @@ class NetworkModel(Model):
         self._check_fitted()
         parameters: dict[str, Array] = self.learner_.parameters()
         return parameters
-
-    @property
-    def n_nonzero_(self) -> int:
-        """Weights that are not zero."""
-        self._check_fitted()
-        return int(self.learner_.count_nonzero())
 
     def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean loss on these rows plus alpha R(W)."""
@@ -380,11 +369,6 @@ class NetworkClassifier(Classifier, NetworkModel):
     def _loss_name(self) -> str:
         return "log" if self.loss == "softmax" else str(self.loss)
 
-    def new_learner(self, settings: NetworkSettings, source: Source, classes: Any = None) -> NetworkLearner:
-        """A learner that has seen nothing yet."""
-        settings, labels = self._class_labels(settings, source, classes)
-        return self._learner_for(settings, source, labels)
-
 
 class NetworkRegressor(Regressor, NetworkModel):
     """A network regressor: minimises (1/n) Σ loss(network(x), y) + alpha R(W) by back-propagation.
@@ -428,10 +412,6 @@ class NetworkRegressor(Regressor, NetworkModel):
         verbose: int = 0,
     ) -> None:
         self._store(locals())
-
-    def new_learner(self, settings: NetworkSettings, source: Source, classes: Any = None) -> NetworkLearner:
-        """A learner that has seen nothing yet."""
-        return self._learner_for(settings, source, ())
 
 
 def _share(name: str, value: Any) -> float:

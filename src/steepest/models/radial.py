@@ -271,11 +271,6 @@ class RBFClassifier(Classifier, RBFModel):
     def _loss_name(self) -> str:
         return "log" if self.votes == "backprop" else "squared"
 
-    def new_learner(self, settings: Any, source: Source, classes: Any = None) -> Learner:
-        """A learner that has seen nothing yet."""
-        settings, labels = self._class_labels(settings, source, classes)
-        return self._learner_for(settings, source, labels)
-
 
 class RBFRegressor(Regressor, RBFModel):
     """A radial basis regressor: Σ v_k exp(-gamma_k |w_k - x|²) + b by least squares.
@@ -314,10 +309,6 @@ class RBFRegressor(Regressor, RBFModel):
         verbose: int = 0,
     ) -> None:
         self._store(locals())
-
-    def new_learner(self, settings: Any, source: Source, classes: Any = None) -> Learner:
-        """A learner that has seen nothing yet."""
-        return self._learner_for(settings, source, ())
 
 
 def units_for(n_rows: int) -> int:

@@ -88,6 +88,11 @@ class Classifier(Model):
             settings = replace(settings, class_weight=balanced(source, labels))
         return settings, labels.tolist()
 
+    def new_learner(self, settings: Any, source: Source, classes: Any = None) -> Any:
+        """A learner that has seen nothing yet."""
+        settings, labels = self._class_labels(settings, source, classes)
+        return self._learner_for(settings, source, labels)
+
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, calibrate: bool = False
     ) -> Self:

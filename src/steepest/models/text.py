@@ -165,6 +165,8 @@ class TextClassifier(Classifier):
     Joulin, A., Grave, E., Bojanowski, P. and Mikolov, T. (2016). Bag of tricks for efficient text classification.
     """
 
+    learner_type = EmbeddingLearner
+    settings_type = EmbeddingSettings
     task = "text"
 
     options: ClassVar[tuple[type[Option], ...]] = (Replicas,)
@@ -342,12 +344,6 @@ class TextClassifier(Classifier):
         if settings.n_replicas == 1 and self.parallel != "hogwild":
             learner.n_threads = 1
         return learner
-
-    @classmethod
-    def _restore(cls, settings: Any, state: State) -> EmbeddingLearner:
-        known = settings if isinstance(settings, EmbeddingSettings) else EmbeddingSettings.from_dict(settings)
-        EmbeddingLearner.check_state(known, state)
-        return EmbeddingLearner.from_state(known, state)
 
     def settings_for(self, n_rows: int | None) -> EmbeddingSettings:
         """The constructor's arguments, checked."""
@@ -575,11 +571,6 @@ class TextClassifier(Classifier):
         return {**found, "precision_at_1": precision, "recall_at_1": hits / labels if labels else 0.0}
 
     # ------------------------------------------------------------------------------------------------------ words
-
-    @property
-    def n_nonzero_(self) -> int:
-        """Numbers that were learned."""
-        return self.learner_.count_nonzero()
 
     def vector(self, word: str) -> Array:
         """The mean of the rows of a word and its character n-grams; zeros if none was ever seen."""

@@ -55,7 +55,7 @@ class FMLearner(TargetLearner):
         given_fields: Array | None = None,
     ) -> None:
         s = settings
-        self.settings = s
+        self.settings: FMSettings = s
         self.targets = Targets(s.task, s.loss, s.loss_parameter, s.class_weight, labels)
         self.n_features = n_features
         self.given_fields = given_fields  # the field of each feature, where the user says so
@@ -74,15 +74,6 @@ class FMLearner(TargetLearner):
         self._shown: FMLearner | None = None
 
     # ------------------------------------------------------------------------------------------------ the contract
-
-    @property
-    def rollbacks(self) -> int:
-        """How often learning went back to the last good state."""
-        return self.good.rollbacks
-
-    @rollbacks.setter
-    def rollbacks(self, n: int) -> None:
-        self.good.rollbacks = n
 
     @property
     def state(self) -> dict[str, Array]:
@@ -155,12 +146,6 @@ class FMLearner(TargetLearner):
         own = own_fields(settings, given, owners)
         learner.table = FactorTable.restored(settings.rank, settings.seed, state["table"], state["field_ids"], own)
         return learner
-
-    def clone(self) -> FMLearner:
-        """An independent copy."""
-        copy = FMLearner.from_state(self.settings, self.state)
-        copy.n_threads = self.n_threads
-        return copy
 
     def __reduce__(self) -> Any:
         return FMLearner.from_state, (self.settings, self.state)

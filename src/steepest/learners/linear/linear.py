@@ -73,7 +73,7 @@ class LinearLearner(TargetLearner):
 
     def __init__(self, settings: LinearSettings, n_features: int = 0, labels: Sequence[Any] = ()) -> None:
         s = settings
-        self.settings = s
+        self.settings: LinearSettings = s
         self.shared = s.table_bits > 0  # all outputs share one table, where no column can be negated later
         loss = "softmax" if s.multi_class == "softmax" else s.loss
         self.targets = Targets(s.task, loss, s.loss_parameter, s.class_weight, labels, column_per_class=self.shared)

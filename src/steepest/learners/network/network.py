@@ -51,7 +51,7 @@ class NetworkLearner(TargetLearner):
         start: Mapping[str, Array] | None = None,
     ) -> None:
         s = settings
-        self.settings = s
+        self.settings: NetworkSettings = s
         self.graph = Graph.from_dict(s.graph)
         self.stations = wiring(self.graph)
         self.input = InputLayer(s, self.graph)
@@ -192,21 +192,6 @@ class NetworkLearner(TargetLearner):
         learner.targets.shift, learner.targets.scale = np.array(state["shift"]), np.array(state["scale"])
         learner.arrays = {name[8:]: np.array(array) for name, array in state.items() if name.startswith("learned ")}
         return learner
-
-    def clone(self) -> NetworkLearner:
-        """An independent copy."""
-        copy = NetworkLearner.from_state(self.settings, self.state)
-        copy.n_threads = self.n_threads
-        return copy
-
-    @property
-    def rollbacks(self) -> int:
-        """How often learning went back to the last good state."""
-        return self.good.rollbacks
-
-    @rollbacks.setter
-    def rollbacks(self, n: int) -> None:
-        self.good.rollbacks = n
 
     # ------------------------------------------------------------------------------------------- what was learned
 

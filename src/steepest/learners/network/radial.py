@@ -54,7 +54,7 @@ class RadialLearner(TargetLearner):
         labels: Sequence[Any] = (),
         centre_targets: Array | None = None,
     ) -> None:
-        self.settings = settings
+        self.settings: RadialSettings = settings
         self.centres = np.array(centres, np.float64, order="C")  # units x features
         self.n_features = self.centres.shape[1]
         self.gammas = np.atleast_1d(np.asarray(gammas, np.float64))
@@ -181,10 +181,6 @@ class RadialLearner(TargetLearner):
         learner = cls(settings, state["centres"], state["gammas"], state["labels"].tolist(), own)
         learner.restore(state)
         return learner
-
-    def clone(self) -> RadialLearner:
-        """An independent copy."""
-        return RadialLearner.from_state(self.settings, self.state)
 
     def weights(self) -> tuple[Array, Array]:
         """(votes of shape (units, outputs), bias)."""
