@@ -2,7 +2,8 @@
 
 SciPy trusts `indptr` and indices and follows them out of bounds: a damaged matrix ends in a crash or in gigabytes of
 garbage. Every way by which a matrix enters comes through `checked_csr` or `checked_coo`. The check costs one pass over
-the indices. What the values are is not checked here.
+the indices, which rows that go straight into a kernel are spared: kernels check them while they are in cache. What the
+values are is not checked here.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from steepest.errors import DataError
 REBUILD = "the matrix is damaged; build it again from its cells"
 
 
-def checked_csr(X: Any) -> Any:
-    """X in CSR form, safe to read; the same object if it is CSR already."""
-    check_sparse(X)
+def checked_csr(X: Any, *, columns: bool = True) -> Any:
+    """X in CSR form, safe to read; the same object if it is CSR already, with columns unchecked on request."""
     if getattr(X, "format", "csr") == "csr":
+        check_sparse(X, columns=columns or np.asarray(X.indices).itemsize > 4)  # longer ones are cut for kernels
         return X
+    check_sparse(X)
     found = X.tocsr()
     check_sparse(found)  # lists of lists are only seen whole once they are converted
     return found
@@ -35,20 +37,20 @@ def checked_coo(X: Any) -> Any:
     return found
 
 
-def check_sparse(X: Any) -> None:
+def check_sparse(X: Any, *, columns: bool = True) -> None:
     """Refuses a sparse matrix whose arrays do not fit its shape, or each other."""
     if len(X.shape) != 2:
         raise DataError(f"X has {len(X.shape)} dimensions; give a matrix, one row per example")
     kind = getattr(X, "format", "csr")
     if kind in ("csr", "csc", "bsr"):
-        _check_compressed(X, kind)
+        _check_compressed(X, kind, columns)
     elif kind == "coo":
         _check_cells(X)
     elif kind == "dia" and (np.ndim(X.data) != 2 or len(X.offsets) != len(X.data)):
         raise DataError(f"X has {len(X.offsets)} offsets for {len(X.data)} diagonals; {REBUILD}")
 
 
-def _check_compressed(X: Any, kind: str) -> None:
+def _check_compressed(X: Any, kind: str, columns: bool) -> None:
     shape = tuple(X.shape)
     if kind == "bsr":
         shape = tuple(n // max(size, 1) for n, size in zip(shape, X.data.shape[1:], strict=True))
@@ -67,7 +69,8 @@ def _check_compressed(X: Any, kind: str) -> None:
         raise DataError(
             f"X.indptr ends at {starts[-1]}, but there are {len(indices)} indices and {n_values} values; {REBUILD}"
         )
-    _check_range(indices[: int(starts[-1])], shape[1], "row" if kind == "csc" else "column")
+    if columns:
+        _check_range(indices[: int(starts[-1])], shape[1], "row" if kind == "csc" else "column")
 
 
 def _check_cells(X: Any) -> None:

@@ -467,10 +467,10 @@ def as_weights(sample_weight: Any, n_rows: int) -> Array:
     return weight
 
 
-def csr_arrays(X: Any) -> tuple[Array, Array, Array, int]:
-    """(indptr, indices, values, n_features) of anything that looks like a matrix."""
+def csr_arrays(X: Any, *, columns: bool = True) -> tuple[Array, Array, Array, int]:
+    """(indptr, indices, values, n_features) of anything that looks like a matrix; `columns`: checked here already."""
     if hasattr(X, "tocsr") or (hasattr(X, "indptr") and hasattr(X, "indices")):
-        return _from_csr(checked_csr(X))
+        return _from_csr(checked_csr(X, columns=columns))
     return _from_dense(X)
 
 

@@ -59,15 +59,18 @@ class LastGoodState:
         n_outputs: int = 1,
         *,
         packed: Collection[str] = (),
+        owned: Collection[str] = (),
         n_threads: int = 1,
     ) -> None:
-        """Copies arrays; those in `packed` are packed if they are large."""
+        """Copies arrays, but for those in `owned`, which nobody else has; those in `packed` are packed if large."""
         for name in self.arrays.keys() - arrays.keys():
             del self.arrays[name]
         for name, array in arrays.items():
             old = self.arrays.get(name)
             if name in packed and array.size >= PACKED_ELEMENTS:
                 self.arrays[name] = (old if isinstance(old, Packed) else Packed()).take(array, n_threads)
+            elif name in owned:
+                self.arrays[name] = array
             elif isinstance(old, np.ndarray) and old.shape == array.shape and old.dtype == array.dtype:
                 np.copyto(old, array)
             else:

@@ -467,7 +467,7 @@ def refuse_bad_row(rows: Chunk, visit: int, n_columns: int | None = None) -> Non
     if wrong.any():
         raise DataError(
             f"{name} has the column index {int(indices[wrong][0])}, but columns run from 0 "
-            f"to {rows.n_features - 1}; check how the matrix was built"
+            f"to {rows.n_features - 1}; the matrix is damaged, build it again"
         )
     wrong = ~np.isfinite(values)
     if wrong.any():

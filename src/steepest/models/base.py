@@ -31,7 +31,7 @@ from steepest.data.raw import (
     stored_encoder,
     taken_rows,
 )
-from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
+from steepest.data.source import SHUFFLES, ArraySource, Source, csr_arrays, from_arrays
 from steepest.data.store.row_store import store_rows
 from steepest.data.tables.columns import as_arrow, is_raw_rows
 from steepest.engine.checkpoint import EVERY, Checkpoints
@@ -594,8 +594,8 @@ class Model:
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _chunk(self, X: Any) -> Chunk:
-        """Rows to predict for."""
+    def _chunk(self, X: Any, *, columns: bool = True) -> Chunk:
+        """Rows to predict for; `columns`: those of a sparse matrix are checked here, not left to kernels."""
         self._check_fitted()
         X = in_memory(X)
         if getattr(self, "hasher_", None) is not None:
@@ -604,11 +604,11 @@ class Model:
         names = getattr(self, "feature_names_in_", None)
         if names is not None and hasattr(X, "columns"):
             _check_names(names, list(X.columns))
-        source = from_arrays(X)
-        self._check_width(source)
-        return source.block
+        rows = Chunk(*csr_arrays(X, columns=columns))
+        self._check_width(rows)
+        return rows
 
-    def _check_width(self, source: Source) -> None:
+    def _check_width(self, source: Source | Chunk) -> None:
         known = self.learner_.n_features if hasattr(self, "learner_") else source.n_features
         if source.n_features != known:
             raise DataError(
@@ -623,7 +623,7 @@ class Model:
 
     def _scores_of(self, X: Any) -> Array:
         """Scores of rows in memory."""
-        return self._scores(self._chunk(X))
+        return self._scores(self._chunk(X, columns=False))
 
     def _stream_scores(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
         self._check_fitted()

@@ -626,10 +626,10 @@ class LinearModel(Model):
 
     # ------------------------------------------------------------------------------------------------- prediction
 
-    def _chunk(self, X: Any) -> Chunk:
+    def _chunk(self, X: Any, *, columns: bool = True) -> Chunk:
         if self.vw_names_ is not None and isinstance(X, list) and X and isinstance(X[0], str):
             return self.vw_names_.to_chunk(X)
-        return super()._chunk(X)
+        return super()._chunk(X, columns=columns)
 
     def _scores(self, chunk: Chunk) -> Array:
         if not self.voters_:

@@ -36,6 +36,7 @@ LOSSES = ("softmax", "ova", "ns", "hs")
 LANES = 8  # floats of a vector; a row of the table is a multiple of it
 MOST_ROLLBACKS = 30
 FIRST_SNAPSHOT_ROWS = 1 << 14
+BLOCK_ROWS = 1 << 12  # of the table that are in cache at once
 SAMPLE_SIZE = 1 << 18  # labels to draw negatives from
 FINE, BAD_INDEX = 0, 1
 
@@ -193,7 +194,9 @@ class EmbeddingLearner:
         """Keeps the state to return to if learning diverges, when twice the rows of the last one were learned."""
         if not self.good.is_recent(self.rows_learned):
             rows = np.append(self._used_rows(), np.int32(self.n_features))
-            self.good.keep({"rows": rows, "vectors": self.table[rows], "head": self.head}, self.rows_learned)
+            vectors = np.take(self.table, rows, axis=0)  # in a third of the time that table[rows] takes
+            kept = {"rows": rows, "vectors": vectors, "head": self.head}
+            self.good.keep(kept, self.rows_learned, owned=("rows", "vectors"))
 
     def lower_step(self, factor: float) -> None:
         """Divides the step size."""
@@ -295,8 +298,12 @@ class EmbeddingLearner:
 
     def heaviness(self, features: Array) -> Array:
         """How long the embeddings of these features are."""
-        vectors = self.table[np.asarray(features, np.int64)]
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), np.float64)
+        squares = np.empty(len(features), np.float32)
+        for start in range(0, len(features), BLOCK_ROWS):  # a copy of all would cost more than their sums
+            part = slice(start, start + BLOCK_ROWS)
+            vectors = np.take(self.table, features[part], axis=0)
+            np.einsum("ij,ij->i", vectors, vectors, out=squares[part])
+        return np.asarray(np.sqrt(squares), np.float64)
 
     def refuse_overflow(self) -> None:
         """Raises if a number that was learned is not finite, without the copy of it that `state` makes."""
