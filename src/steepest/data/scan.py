@@ -92,7 +92,7 @@ def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> 
     """
     files = open_files(path)
     requested, format = format, format_of(files[0], format)
-    if files[0].head(2) in (b"\xff\xfe", b"\xfe\xff"):
+    if not files[0].once and files[0].head(2) in (b"\xff\xfe", b"\xfe\xff"):
         raise DataError(f"{files[0].name} is written in UTF-16; save it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
     if format == "cache" and requested not in ("auto", "cache"):
         options = {name: value for name, value in options.items() if name == "with_labels"}
