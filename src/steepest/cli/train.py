@@ -499,7 +499,8 @@ def summary(
     chosen = next((event for event in events if event.startswith("solver='auto' chose ")), "")
     lines["solver"] = chosen.removeprefix("solver='auto' chose ").replace("'", "", 2)
     if len(records) > 1 and records[0].get("loss") is not None:
-        lines["loss"] = f"{records[0]['loss']:.5g} at first, {records[-1]['loss']:.5g} after {len(records)} epochs"
+        unit = "iterations" if "passes" in records[-1] else "epochs"
+        lines["loss"] = f"{records[0]['loss']:.5g} at first, {records[-1]['loss']:.5g} after {len(records)} {unit}"
     held = [name for name in SHOWN_MEASURES if isinstance(measures.get(name), float)]
     lines["held out"] = ", ".join(f"{name} {measures[name]:.5g}" for name in held)
     if not held and records and records[-1].get("holdout_loss") is not None:
