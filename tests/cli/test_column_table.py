@@ -26,6 +26,7 @@ def test_columns_are_shown_after_training_and_by_inspect(table, tmp_path, capsys
     assert "steepest: column 'id' is different in almost every row, so it was left out" in shown
     table, _, summary = shown.partition("\n\n")
     assert "left out  id (is different in almost every row)" in summary
+    assert "label     label, chosen by its name (--label COLUMN chooses another)" in summary
     rows = {line.split()[0]: line for line in table.splitlines() if not line.startswith("steepest")}
     assert rows["column"].split() == ["column", "kind", "distinct", "missing", "example", "note"]
     assert rows["id"].split()[1] == "id"

@@ -30,6 +30,8 @@ def place(tmp_path_factory):
     (folder / "notes").write_text("just some words\nand no labels at all\n")
     (folder / "rows.svm").write_text("1 1:1\n-1 2:1\n" * 30)
     (folder / "bad.svm").write_text("1 1:1\nmaybe 2:1\n")
+    (folder / "book.xlsx").write_bytes(b"PK\x03\x04\x14\0\x06\0")
+    (folder / "wide.csv").write_bytes("colour,label\nred,yes\n".encode("utf-16"))
     (folder / "cut.csv.gz").write_bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\x03abc")
     for data, model in (("rows.csv", "rows.steepest"), ("texts.tsv", "texts.steepest"), ("rows.svm", "svm.steepest")):
         assert main(["train", str(folder / data), "-m", str(folder / model), "--quiet"]) == 0
@@ -40,6 +42,22 @@ WRONG = [
     ("trian rows.csv -m m", "did you mean 'train'?"),
     ("eval rows.steepest rows.csv", "did you mean 'evaluate'?"),
     ("--speed", "name a verb first"),
+    ("--verison", "did you mean '--version'?"),
+    ("version", "did you mean '--version'?"),
+    ("train --hlep", "did you mean '--help'?"),
+    ("train rows.csv -m rows.csv", "rows.csv is the data itself; choose another name"),
+    ("train rows.csv -m m --report rows.csv", "rows.csv is the data itself; choose another name"),
+    ("predict rows.steepest rows.csv -o rows.csv", "rows.csv is the data itself; choose another name"),
+    ("train book.xlsx -m m", "save it as CSV"),
+    ("train wide.csv -m m", "save it as UTF-8"),
+    ("train https://example.org/rows.csv -m m", "download the file first"),
+    ("train rows.csv -m m --labels label", "did you mean 'label'?"),
+    ("train rows.csv -m m --ignore colur", "did you mean 'colour'?"),
+    ("train rows.csv -m m --jobs two", "n_jobs='two' is not a number"),
+    ("train rows.csv -m m --holdout 10%", "'10%' is not a number"),
+    ("train rows.csv -m m --task regress", "choose another label, or classify"),
+    ("evaluate rows.csv rows.steepest", "MODEL comes before DATA"),
+    ("explain rows.steepest 'red and large'", "write the row as JSON"),
     ("train rows.csv", "train needs -m FILE"),
     ("train -m m", "train needs DATA"),
     ("train rows.csv -m m --lable label", "did you mean '--label'?"),

@@ -57,6 +57,7 @@ IN_THE_SHELL = {
     "the hasher was made for": "the model was trained on",
     "but X has": "but these rows have",
     "give X the same form as at first": "give rows with the columns that the model was trained on",
+    "give a file that steepest saved": "give a file that steepest saved; MODEL comes before DATA",
     ", or with_labels=False": "",
     ", or pass with_labels=False": "",
 }
@@ -88,14 +89,23 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
     from steepest.parameters import did_you_mean
 
     if verb is None:
-        raise UsageError(f"{arguments[0]} is not a flag of steepest itself; name a verb first: steepest train --help")
+        near = did_you_mean(arguments[0], [*HELP, "--version"])
+        raise UsageError(
+            f"{arguments[0]} is not a flag of steepest itself; {near}name a verb first: steepest train --help"
+        )
     if verb not in VERBS:
-        near = did_you_mean(verb, VERBS)
+        near = did_you_mean(verb, [*VERBS, "--version"])
         raise UsageError(f"{verb!r} is not a verb; {near}the verbs are {', '.join(VERBS)}")
     rest = list(arguments)
     rest.remove(verb)
     helps = not HELP.isdisjoint(rest)
-    options, unknown = parser_of(verb, rest, every_flag=helps).parse_known_args(rest)
+    try:
+        options, unknown = parser_of(verb, rest, every_flag=helps).parse_known_args(rest)
+    except UsageError as error:  # a misspelt flag is the likeliest reason why something is missing
+        whole = parser_of(verb, rest, every_flag=True)
+        flags = {name for action in whole.arguments for name in action.option_strings}
+        wrong = [a for a in rest if a.startswith("--") and a != "--" and a.partition("=")[0] not in flags]
+        raise (whole.unknown_argument(wrong[0]) if wrong else error) from None
     if unknown:
         whole = parser_of(verb, rest, every_flag=True)
         options, unknown = whole.parse_known_args(rest)

@@ -7,7 +7,6 @@ TSV, JSON lines, Parquet, Arrow and text, and are hashed on their way to libsvm,
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from itertools import chain
@@ -18,6 +17,7 @@ import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import (
     add_data_arguments,
+    check_writable,
     hasher_options,
     open_data,
     refuse_hasher_flags,
@@ -119,13 +119,7 @@ def _check_output(options: argparse.Namespace, form: str) -> None:
             raise st.ParameterError(f"{form} is binary and read in pieces, so {out} cannot hold it; give a plain file")
         if out == "-":
             return
-    if not Path(out).absolute().parent.is_dir():
-        raise st.DataError(f"the folder {Path(out).absolute().parent} for {out} does not exist; make it first")
-    if Path(out).is_dir():
-        raise st.DataError(f"{out} is a folder; give a file name")
-    for path in options.data:
-        if os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path):
-            raise st.DataError(f"{out} is the data itself; choose another name for the output")
+    check_writable(out, options.data)
 
 
 def _naming(source: Source, codes: dict[str, int] | None = None) -> write.Naming:

@@ -6,9 +6,9 @@ import argparse
 import json
 
 import steepest as st
-from steepest.cli.data import open_data, tell_skipped
+from steepest.cli.data import check_writable, open_data, tell_skipped
 from steepest.cli.parser import LEARNING
-from steepest.cli.train import about_run, add_model_arguments, check_writable, choose_task, new_estimator, open_rows
+from steepest.cli.train import about_run, add_model_arguments, choose_task, new_estimator, open_rows
 from steepest.data.folds import survey_rows
 from steepest.report.choosing import save_folds
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints a line a fold, the means and the standard deviations; --jobs folds at once."""
-    check_writable(options.report)
+    check_writable(options.report, options.data)
     choose_task(options)
     estimator = new_estimator(options)
     source = open_rows(estimator, options)

@@ -8,9 +8,11 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import steepest as st
+from steepest.atomic import check_target
 from steepest.cli import flags
 from steepest.data.files.blocks import open_files
 from steepest.data.raw import is_raw, stored_encoder
@@ -239,6 +241,20 @@ def refuse_hasher_flags(source: Source, given: Iterable[str]) -> None:
         if form != "vw" or name not in VW:
             why = "whose features are hashed as they stand" if form == "vw" else "whose columns are numbered already"
             raise st.ParameterError(f"{flags.flag_of(name)} has no meaning for {form} rows, {why}; leave it out")
+
+
+def check_writable(file: str | None, data: Iterable[str]) -> None:
+    """Refuses, before hours of training and not after, a file that cannot be written or that holds the data."""
+    if file is None:
+        return
+    directory = Path(file).absolute().parent
+    if not directory.is_dir():
+        raise st.DataError(f"the directory {directory} for {Path(file).name} does not exist; make it first")
+    if Path(file).is_dir():
+        raise st.DataError(f"{file} is a directory; give the name of a file")
+    if any(os.path.exists(path) and os.path.exists(file) and os.path.samefile(path, file) for path in data):
+        raise st.DataError(f"{file} is the data itself; choose another name for the output")
+    check_target(file)
 
 
 def open_cache(source: Source, path: str) -> Source:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import steepest as st
-from steepest.cli.data import add_data_arguments, open_data, tell_skipped
+from steepest.cli.data import add_data_arguments, check_writable, open_data, tell_skipped
 from steepest.cli.inspect import describe_model
-from steepest.cli.train import about_run, check_writable
+from steepest.cli.train import about_run
 from steepest.report.training import MOST_IN_MATRIX, save_evaluation
 
 CORNER = "true \\ predicted"
@@ -37,8 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the measures."""
-    if options.report is not None:
-        check_writable(options.report)
+    check_writable(options.report, options.data)
     model = st.load(options.model)
     model.n_jobs = options.jobs
     clusters = isinstance(model, st.KMeans)

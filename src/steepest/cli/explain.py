@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import steepest as st
-from steepest.cli.data import add_data_arguments, json_row, open_data, written_row
+from steepest.cli.data import add_data_arguments, json_row, open_data, rows_from, written_row
 from steepest.data.chunk import Chunk
 from steepest.data.raw import RawBatch, is_raw, raw_batches, rows_of
 
@@ -120,11 +120,14 @@ def _row(model: Any, options: argparse.Namespace) -> Any:
     if options.example == "-":
         text = sys.stdin.read().strip("\n")
         return json_row(text) if text.lstrip().startswith("{") else text
-    if options.example is not None and (row := written_row(options.example)) is not None:
-        return row
     raw = getattr(model, "hasher_", None) is not None
-    if options.example is not None and raw and not _is_file(options.example):
-        return options.example  # a text of one word
+    row = None if options.example is None else written_row(options.example)
+    if row is None and raw and options.example is not None and not _is_file(options.example):
+        row = options.example  # a text of one word
+    if row is not None:
+        if raw:
+            rows_from(model, row)  # refuses what the model cannot read
+        return row
     options.data = options.data or [options.example]
     return _row_of_file(model, options)
 

@@ -16,6 +16,7 @@ LEARNING = (
     *("format", "limit", "task", "label", "text", "categorical", "numeric", "ignore", "header"),
     *("loss", "alpha", "epochs", "class_weight", "ngrams", "n_jobs", "random_state"),
 )
+INVALID = re.compile(r": invalid (\w+) value: (.*)")
 NEEDED = re.compile(r"the following arguments are required: (.*)")
 
 
@@ -87,7 +88,11 @@ class Parser(argparse.ArgumentParser):
             shown = [formatter.short(called[name]) if name in called else name for name in names]
             example = f"; for example: {self.examples[0]}" if self.examples else ""
             raise UsageError(f"{self.verb} needs {' and '.join(shown)}{example}")
-        raise UsageError(f"{message.removeprefix('argument ')}; see steepest {self.verb} --help")
+        message = INVALID.sub(r": \2 is not a \1", message.removeprefix("argument "))
+        raise UsageError(
+            f"{message.replace(' a int', ' a whole number').replace(' a float', ' a number')}; "
+            f"see steepest {self.verb} --help"
+        )
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import steepest as st
 from steepest import atomic
-from steepest.cli.data import add_data_arguments, open_for, tell_skipped
+from steepest.cli.data import add_data_arguments, check_writable, open_for, tell_skipped
 from steepest.data.chunk import Array
 
 COMMON = ("format", "label", "on_bad_line", "limit", "header", "proba", "output", "jobs")
@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
         loss = f" with loss {model.loss!r}" if hasattr(model, "loss") else ""
         known = f"{options.model} is a {type(model).__name__}{loss}"
         raise st.ParameterError(f"--proba needs a classifier with loss 'log' or 'squared_hinge', and {known}")
+    check_writable(options.output, options.data)
     source = open_for(model, options, with_labels=False)
     with open_output(options.output) as out:
         if options.proba:

@@ -7,9 +7,9 @@ import json
 import sys
 
 import steepest as st
-from steepest.cli.data import open_data, tell_skipped
+from steepest.cli.data import check_writable, open_data, tell_skipped
 from steepest.cli.parser import LEARNING
-from steepest.cli.train import about_run, add_model_arguments, check_writable, choose_task, new_estimator, open_rows
+from steepest.cli.train import about_run, add_model_arguments, choose_task, new_estimator, open_rows
 from steepest.report.choosing import save_race
 from steepest.report.picture import check_picture
 from steepest.select.race import Point
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     estimator = new_estimator(options)
     if options.png is not None:
         check_picture(options.png)
-    check_writable(options.report)
+    check_writable(options.report, options.data)
     source, test = open_rows(estimator, options), options.test
     if options.test_data is not None:
         other = {"data": [options.test_data], "cache": None, "limit": None}

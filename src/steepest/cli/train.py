@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import steepest as st
-from steepest.atomic import check_target
 from steepest.cli import columns, flags
 from steepest.cli.data import (
     KINDS,
     RATINGS,
     add_data_arguments,
+    check_writable,
     hasher_options,
     open_data,
     refuse_hasher_flags,
@@ -160,7 +160,7 @@ def run(options: argparse.Namespace) -> int:
         flag = "--quantize" if options.quantize else "--size"
         raise st.ParameterError(f"{flag} has no meaning with --task {options.task}; it is for --task text")
     for file in (options.model, options.report):
-        check_writable(file)
+        check_writable(file, options.data)
     started = time.perf_counter()
     if options.spark is not None:
         _fit_on_spark(estimator, options)
@@ -432,18 +432,6 @@ def _hasher(options: argparse.Namespace) -> st.Hasher | None:
     return st.Hasher(**{"names": DEFAULTS["names"], **asked})
 
 
-def check_writable(file: str | None) -> None:
-    """Finds out before hours of training, and not after, that a file cannot be written."""
-    if file is None:
-        return
-    directory = Path(file).absolute().parent
-    if not directory.is_dir():
-        raise st.DataError(f"the directory {directory} for {Path(file).name} does not exist; make it first")
-    if Path(file).is_dir():
-        raise st.DataError(f"{file} is a directory; give the name of a file")
-    check_target(file)
-
-
 def _report(estimator: Model, options: argparse.Namespace, measures: Mapping[str, Any], seconds: float) -> None:
     from steepest.cli.inspect import describe_model
     from steepest.report.training import save_training
@@ -483,13 +471,15 @@ def _summarise(
         if facts:
             print(file=sys.stderr)
         report = f"; report in {options.report}" if options.report else ""
-        lines = summary(estimator, facts, measures)
+        lines = summary(estimator, facts, measures, options.label)
         lines["file"] = f"{options.model}, {size:,} bytes, {seconds:.1f} s{report}"
         print("\n".join(f"{name:<10}{text}" for name, text in lines.items() if text), file=sys.stderr)
 
 
-def summary(estimator: Any, facts: list[dict[str, Any]], measures: Mapping[str, Any]) -> dict[str, str]:
-    """What was learned from what, in a few lines."""
+def summary(
+    estimator: Any, facts: list[dict[str, Any]], measures: Mapping[str, Any], label: str | None
+) -> dict[str, str]:
+    """What was learned from what, in a few lines; `label` is the column that a flag named."""
     records, events = estimator.history_.records, estimator.history_.events
     lines = {"rows": f"{records[0]['rows']:,} learned" if records else ""}
     if measures.get("rows"):
@@ -502,11 +492,14 @@ def summary(estimator: Any, facts: list[dict[str, Any]], measures: Mapping[str, 
     if len(classes):
         shown = ", ".join(map(str, classes[:8]))
         lines["classes"] = f"{len(classes):,}: {shown}{', ...' if len(classes) > 8 else ''}"
+    if label is not None or (found := estimator.recipe_.get("label")) is not None:
+        lines["label"] = label or f"{found}, chosen by its name (--label COLUMN chooses another)"
     lines["model"] = f"{type(estimator).__name__}, {_learned(estimator)}"
     chosen = next((event for event in events if event.startswith("solver='auto' chose ")), "")
     lines["solver"] = chosen.removeprefix("solver='auto' chose ").replace("'", "", 2)
     if len(records) > 1 and records[0].get("loss") is not None:
-        lines["loss"] = f"{records[0]['loss']:.5g} at first, {records[-1]['loss']:.5g} after {len(records)} rounds"
+        unit = "iterations" if "passes" in records[-1] else "epochs"
+        lines["loss"] = f"{records[0]['loss']:.5g} at first, {records[-1]['loss']:.5g} after {len(records)} {unit}"
     held = [name for name in SHOWN_MEASURES if isinstance(measures.get(name), float)]
     lines["held out"] = ", ".join(f"{name} {measures[name]:.5g}" for name in held)
     if not held and records and records[-1].get("holdout_loss") is not None:

@@ -13,12 +13,11 @@ from typing import Any
 
 import steepest as st
 from steepest.cli import flags
-from steepest.cli.data import RATINGS, READING, tell_skipped
+from steepest.cli.data import RATINGS, READING, check_writable, tell_skipped
 from steepest.cli.parser import LEARNING
 from steepest.cli.train import (
     about_run,
     add_model_arguments,
-    check_writable,
     choose_task,
     estimator_of,
     new_estimator,
@@ -68,14 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the table of trials and the best command."""
-    check_writable(options.report)
+    check_writable(options.report, options.data)
     choose_task(options)
     if options.task not in TUNED_TASKS:
         raise st.ParameterError(f"--task {options.task} cannot be tuned; choose one of {', '.join(TUNED_TASKS)}")
     several = {name: value for name in SEVERAL if isinstance(value := vars(options).get(name), tuple)}
     estimator = new_estimator(options, leave_out=several)
-    if options.model is not None:
-        check_writable(options.model)
+    check_writable(options.model, options.data)
     source = open_rows(estimator, options)
     given = _given(options)
     free = {name: values for name, values in default_space(estimator, is_raw(source)).items() if name not in given}

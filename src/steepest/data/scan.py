@@ -18,7 +18,7 @@ from steepest.data.files.packing import COMPRESSED
 from steepest.data.source import Source
 from steepest.data.store.row_file import is_row_file
 from steepest.errors import DataError, ParameterError
-from steepest.parameters import unknown
+from steepest.parameters import did_you_mean, unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,11 @@ FORMATS = {
 ENDINGS = {ending: name for name, known in FORMATS.items() for ending in known.endings}
 WEAK_ENDINGS = {ending: name for name, known in FORMATS.items() for ending in known.weak_endings}
 HEAD_BYTES = 4096
+# Files of other programs, by their first bytes.
+FOREIGN = {
+    b"PK\x03\x04": "a spreadsheet or a zip archive; save it as CSV, or unpack it, first",
+    b"%PDF": "a PDF document; write its rows to a CSV file first",
+}
 ROLES = ("label", "text", "categorical", "numeric", "weight", "with_labels", "on_bad_line")
 
 
@@ -87,6 +92,8 @@ def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> 
     """
     files = open_files(path)
     requested, format = format, format_of(files[0], format)
+    if not files[0].once and files[0].head(2) in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError(f"{files[0].name} is written in UTF-16; save it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
     if format == "cache" and requested not in ("auto", "cache"):
         options = {name: value for name, value in options.items() if name == "with_labels"}
     if format not in FORMATS:
@@ -95,7 +102,8 @@ def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> 
     known = inspect.signature(reader).parameters
     for option in options:
         if option not in known:
-            raise ParameterError(f"{option}= has no meaning for the format {format}; it takes {', '.join(known)}")
+            near = did_you_mean(option, known)
+            raise ParameterError(f"{option}= has no meaning for the format {format}; {near}it takes {', '.join(known)}")
     return reader(files, **{**FORMATS[format].options, **options})
 
 
@@ -176,6 +184,9 @@ def guess_format(file: TextFile) -> str:
         return fitting[0] if fitting else WEAK_ENDINGS[ending]
     if table := _kind_of_table(start):
         return table
+    for opening, way_out in FOREIGN.items():
+        if start.startswith(opening):
+            raise DataError(f"{file.name} is {way_out}")
     first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
     raise DataError(
         f"{file.name}: the format cannot be detected from the name or from the first line, {first!r}; "

@@ -66,6 +66,7 @@ from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
 from steepest.features.hasher_check import check_buckets, check_columns, check_counts, check_misfits
 from steepest.features.names import NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
+from steepest.parameters import did_you_mean
 from steepest.protocol import Estimator, not_fitted, parameter_names, store
 
 HASH_ID = kernels.hash_id
@@ -564,7 +565,8 @@ class Hasher(Estimator):
         for name in (*(self.kinds or {}), *ignored):
             if name not in table.columns and table.origin != "records":
                 listed = ", ".join(map(repr, list(table.columns)[:20]))
-                raise ParameterError(f"kinds= or ignore= names the column {name!r}, but X has {listed}")
+                near = did_you_mean(name, table.columns) or "name one of these"
+                raise ParameterError(f"kinds= or ignore= names the column {name!r}, but X has {listed}; {near.strip()}")
         crossed = {name for pair in self.cross for name in pair}
         sample = _sample(table, names) if learn else {}
         chosen: list[Column] = []

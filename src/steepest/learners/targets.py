@@ -267,7 +267,10 @@ class Targets:
 
     def _numbers(self, y: Array) -> Array:
         if y.dtype.kind not in "biuf":
-            raise DataError(f"the target {y.ravel()[:1].tolist()[0]!r} is not a number; a regression needs numbers")
+            raise DataError(
+                f"the target {y.ravel()[:1].tolist()[0]!r} is not a number; a regression needs numbers, "
+                "so choose another label, or classify"
+            )
         y = y.astype(np.float64, copy=False)
         n_columns = y.shape[1] if y.ndim == 2 else 1
         if n_columns != self.n_outputs:

@@ -47,7 +47,7 @@ from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
 from steepest.models.calibration import Calibration, Recent
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
-from steepest.parameters import at_least, choice, inside, whole
+from steepest.parameters import at_least, choice, inside, number, whole
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
 NAMES = 10_000  # kept by the hasher that raw data gets if none is given
@@ -798,9 +798,8 @@ def from_plain(value: Any) -> Any:
 
 def threads(n_jobs: int | None) -> int:
     """How many threads `n_jobs` asks for; None for one, -1 for all cores."""
-    if n_jobs is None:
-        return 1
-    return min(int(n_jobs), MOST_THREADS) if n_jobs > 0 else os.cpu_count() or 1
+    n = 1 if n_jobs is None else int(number("n_jobs", n_jobs))
+    return min(n, MOST_THREADS) if n > 0 else os.cpu_count() or 1
 
 
 def target_names(source: Source) -> list[Any] | None:

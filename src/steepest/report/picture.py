@@ -14,11 +14,11 @@ ENDINGS = (".png", ".svg", ".pdf")
 
 
 def check_picture(path: str | os.PathLike[str]) -> None:
-    """Better to stumble before the work than after it: the ending, the folder and matplotlib."""
+    """Refuses, before the work and not after it, what cannot be written: the ending, the directory and matplotlib."""
     if Path(path).suffix.lower() not in ENDINGS:
         raise ParameterError(f"{path} has no ending of a picture; give one of {', '.join(ENDINGS)}")
     if not Path(path).absolute().parent.is_dir():
-        raise DataError(f"the folder {Path(path).absolute().parent} for {path} does not exist; make it first")
+        raise DataError(f"the directory {Path(path).absolute().parent} for {path} does not exist; make it first")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -42,7 +42,7 @@ def draw(charts: Sequence[Chart], *, one_legend: bool = True) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(5.6 * len(charts), 4.4), dpi=110, layout="constrained")
+    figure = Figure(figsize=(4.4 * len(charts), 3.6), dpi=140, layout="constrained")
     names: dict[str, int] = {}
     for chart in charts if one_legend else ():
         for line in chart.lines:
@@ -73,6 +73,6 @@ def draw(charts: Sequence[Chart], *, one_legend: bool = True) -> Any:
         if not one_legend and len(chart.lines) > 1:
             axes.legend(fontsize=8, frameon=False)
     if len(names) > 1:
-        columns = min(len(names), 4 * len(charts))
+        columns = min(len(names), 3 * len(charts))
         figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False)
     return figure

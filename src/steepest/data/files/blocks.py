@@ -249,7 +249,9 @@ class TextFile:
 
 
 def near_file(path: str) -> str:
-    """A file beside it with almost this name."""
+    """A file beside it with almost this name, or why there is none."""
+    if path.startswith(("http://", "https://")):
+        return "web addresses are not read, so download the file first; "
     directory = os.path.dirname(path)
     try:
         names = [entry.name for entry in itertools.islice(os.scandir(directory or "."), 10_000)]
