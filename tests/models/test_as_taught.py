@@ -97,7 +97,7 @@ def test_conjugate_gradients_are_the_lectures_step_by_step(rows, lengths):
         X = 10 * X / np.sqrt((X**2).sum(axis=0))
     X = X.astype(np.float32).astype(float)
     units = np.sqrt((X**2).mean(axis=0) + 0.01) if lengths == "any" else np.ones(6)
-    w, values = conjugate_gradients(X / units, y, 120 * 0.01 / units**2, 4)
+    values = conjugate_gradients(X / units, y, 120 * 0.01 / units**2, 4)[1]
     options = dict(solver="cg", alpha=0.01, tol=1e-12, fit_intercept=False, dtype="float64")
     model = st.LinearRegressor(**options).fit(X, y)
     np.testing.assert_allclose(model.history_.column("objective")[:4], values, rtol=1e-8)
@@ -171,6 +171,8 @@ PENALTIES = {
     "l2": ("l2", lambda w: 0.5 * w @ w),
     "l1": ("l1", lambda w: np.abs(w).sum()),
     "p": (st.LP(1.5), lambda w: (np.abs(w) ** 1.5).sum() / 1.5),
+    "norm2": ("norm2", np.linalg.norm),
+    "max": ("max", lambda w: np.abs(w).max()),
 }
 
 
