@@ -239,6 +239,7 @@ def test_published_files_of_rcv1_are_found_and_read(tmp_path, sample):
     assert rcv1.load(tmp_path, 200).X.shape[0] == 200
 
 
+@pytest.mark.independent
 def test_the_lectures_table_has_its_three_solvers_and_a_gap_from_the_optimum(tmp_path, sample, capsys):
     X, y, _ = sample
     _lyrl_files(tmp_path, X[:600], y[:600])

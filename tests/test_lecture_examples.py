@@ -46,6 +46,7 @@ def test_the_average_by_eta_keeps_to_its_bound(tmp_path, monkeypatch):
     assert (tmp_path / "averaging.svg").stat().st_size > 1000
 
 
+@pytest.mark.independent
 def test_the_bound_is_the_lectures_formula():
     bound = importlib.import_module("examples.averaging").bound
     assert bound(2.0, 3.0, np.array([0.5, 0.25])) == pytest.approx((4 + 9 * (0.25 + 0.0625)) / 1.5)

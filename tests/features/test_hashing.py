@@ -191,6 +191,7 @@ def test_signs_are_balanced_and_independent_of_buckets():
     assert abs(sign[odd].mean()) < 0.006
 
 
+@pytest.mark.independent
 def test_inner_products_are_unbiased_and_vary_with_one_over_m():
     generator = np.random.default_rng(3)
     x, y = generator.normal(size=(2, 200))

@@ -37,6 +37,7 @@ def kept_words(hasher, vocabulary):
     return {word for word, n in zip(sorted(vocabulary), np.diff(plain.indptr), strict=True) if n}
 
 
+@pytest.mark.independent
 @pytest.mark.parametrize(("min_count", "max_share"), [(2, 1.0), (5, 1.0), (1, 0.3), (1, 0.05), (3, 0.2)])
 def test_words_are_kept_by_the_rows_that_have_them(min_count, max_share):
     texts = zipf_texts()
@@ -114,6 +115,20 @@ def test_a_filter_from_a_sketch_decides_as_its_counts_do(monkeypatch):
         assert kept_words(hasher, true) == expected
         if max_share == 1:
             assert expected >= {w for w, n in true.items() if n >= min_count}
+
+
+@pytest.mark.independent
+def test_a_sketch_keeps_every_frequent_word_and_few_rare_ones(monkeypatch):
+    monkeypatch.setattr(words, "MOST_WORDS", 50)
+    monkeypatch.setattr(words, "SKETCH_BITS", 9)
+    texts = zipf_texts(800, seed=5)
+    true = rows_with(texts)
+    hasher = Hasher(22, min_count=6).fit(texts)
+    kept = kept_words(hasher, true)
+    assert not hasher.words_.exact
+    assert kept >= {word for word, n in true.items() if n >= 6}  # a count is never too low
+    far = {word for word, n in true.items() if n + hasher.words_.error < 6}
+    assert len(kept & far) <= np.exp(-4) * len(true)  # and seldom too high by more than the error
 
 
 def test_a_model_file_holds_what_was_decided(tmp_path):

@@ -403,6 +403,7 @@ def test_epsilon_insensitive_as_linear_svr(solver):
     assert ours.objective(X, y) == pytest.approx(value, rel=CLOSE)
 
 
+@pytest.mark.independent
 @pytest.mark.parametrize("solver", ["closed_form", "cg"])
 @pytest.mark.parametrize(("n", "d"), [(100, 8), (20, 60)])
 @pytest.mark.parametrize("weighted", [False, True])

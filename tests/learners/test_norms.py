@@ -88,6 +88,7 @@ def test_gd_ends_where_the_conditions_of_a_minimum_hold(name, loss):
     assert model.history_[-1]["loss"] == pytest.approx(value - alpha * np.linalg.norm(w, order), rel=1e-9)
 
 
+@pytest.mark.independent
 def test_hinge_under_the_max_norm_is_the_linear_program():
     X, y = problem("hinge")
     n, d = X.shape
@@ -130,6 +131,7 @@ def test_a_model_under_a_norm_is_saved_and_loaded(name, tmp_path):
     assert again.penalty == name
 
 
+@pytest.mark.independent
 @pytest.mark.parametrize("p", [0.3, 0.5, 1.0, 1.5, 2.0, 7.0, 300.0, math.inf])
 def test_contours_have_the_norm_they_are_drawn_for(p):
     points = norm_contour(p, 2.0, 60)
@@ -147,6 +149,7 @@ def test_below_1_a_point_between_two_of_the_same_norm_has_a_larger_one():
 BIAS_SOLVERS = ["saga", "lbfgs", "newton_cg", "cg", "gd", "dual_cd"]
 
 
+@pytest.mark.independent
 @pytest.mark.parametrize("solver", BIAS_SOLVERS)
 @pytest.mark.parametrize("alpha", [10.0, 1e6])
 def test_the_bias_is_free_under_any_strength(solver, alpha):

@@ -64,6 +64,7 @@ def least_objective(model, dense: np.ndarray) -> float:
     return 0.5 * (left**2).sum() + shrink * kept.sum()
 
 
+@pytest.mark.independent
 @pytest.mark.parametrize("weighting", ["mixed", "count", "none"])
 @pytest.mark.parametrize("n_factors", [3, 30])
 def test_als_over_all_cells_reaches_the_minimum_that_singular_values_give(weighting, n_factors):

@@ -171,6 +171,7 @@ def test_inertia_is_no_worse_than_scikit_learns(kind, solver):
     assert ours <= theirs * (1.001 if solver == "lloyd" else 1.01)
 
 
+@pytest.mark.independent
 def test_k_means_is_matrix_factorization_with_indicator_rows():
     """V ≈ W H with one 1 in each row of W: the same objective, and Lloyd's steps are the two least-squares steps."""
     X, _ = blobs(spread=1.0)

@@ -79,6 +79,7 @@ def check_gradients(learner, rows):
             assert gradient[place] == pytest.approx((above - below) / (2 * step), rel=1e-4, abs=1e-7), name
 
 
+@pytest.mark.independent
 @given(graph=graphs(), seed=st_.integers(0, 1000), n_classes=st_.integers(2, 4))
 @settings(max_examples=40)
 def test_gradients_of_random_graphs_are_the_slopes_of_the_loss(graph, seed, n_classes):
@@ -121,6 +122,7 @@ def test_sign_learns_straight_through_its_clipped_identity():
 # ---------------------------------------------------------------------------------------------------------- graphs
 
 
+@pytest.mark.independent
 def test_a_layered_network_is_the_chain_of_its_products():
     X, y = sparse_problem(n_rows=300, n_features=30, n_classes=3, density=0.3, seed=30)
     model = st.NetworkClassifier(hidden=(7, 5), epochs=3, random_state=0).fit(X, y)

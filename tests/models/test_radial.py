@@ -30,6 +30,7 @@ def waves(n=200, noise=0.1, seed=0):
     return x, np.sin(2 * x[:, 0]) + noise * rng.standard_normal(n)
 
 
+@pytest.mark.independent
 def test_one_unit_a_row_with_fixed_votes_is_distance_weighted_nearest_neighbours():
     X, y = moons(120)
     new = moons(80, seed=1)[0]
@@ -52,6 +53,7 @@ def test_rows_far_from_every_centre_take_the_side_of_the_nearest():
     assert model.predict([[-1000.0], [1000.0]]).tolist() == ["a", "b"]
 
 
+@pytest.mark.independent
 def test_closed_form_is_ridge_on_the_bumps():
     x, y = waves(60)
     model = st.RBFRegressor(init="all", gamma=2.0, alpha=0.01).fit(x, y)

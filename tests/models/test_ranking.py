@@ -50,6 +50,7 @@ def pair_rows(X, y, groups):
     return np.array(rows, np.float64)
 
 
+@pytest.mark.independent
 @pytest.mark.parametrize("loss", ["log", "squared_hinge", "hinge"])
 @pytest.mark.parametrize("solver", ["newton_cg", "dual_cd", "auto"])
 def test_all_pairs_reach_the_minimum_that_scipy_finds(loss, solver):
