@@ -225,6 +225,8 @@ def test_a_token_guards_every_route_but_probes_and_the_page(models, start):
     assert server.call("/predict", rows)[0] == 401
     assert server.call("/predict", rows, token="wrong")[0] == 401
     assert server.call("/predict", rows, token="secret")[0] == 200
+    assert server.raw("GET", "/model", headers={"Authorization": "bearer secret"})[0] == 200
+    assert server.raw("GET", "/model", headers={"Authorization": "Basic secret"})[0] == 401
     assert server.call("/model")[0] == 401
     assert [server.raw("GET", path)[0] for path in ("/", "/healthz", "/readyz", "/v2/health/live")] == [200] * 4
     assert server.raw("GET", "/metrics", headers={"Authorization": "Bearer secret"})[0] == 200
@@ -261,3 +263,38 @@ def test_workers_end_when_their_parent_is_killed(models, start):
         while time.monotonic() < end:
             server.call("/healthz")
             time.sleep(0.1)
+
+
+def test_rows_are_taken_as_files_write_them(start, tmp_path):
+    """Numbers and dates as texts, lists, columns that training left out; derived columns are not asked for."""
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "id": f"r{n}",
+            "size": f"{rng.integers(1000, 9000):,}",
+            "tags": [str(tag) for tag in rng.choice(["red", "blue", "big"], 2, replace=False)],
+            "day": f"2024-{rng.integers(1, 13):02d}-{rng.integers(1, 29):02d}",
+        }
+        for n in range(300)
+    ]
+    model = st.LinearClassifier(hasher=st.Hasher(n_bits=12), random_state=0)
+    with pytest.warns(UserWarning, match="column 'id'"):
+        model.fit(rows, [int("red" in row["tags"]) for row in rows]).save(tmp_path / "model.steepest")
+    server = start(tmp_path / "model.steepest", "--learn", "--log", tmp_path / "log")
+    found = server.call("/predict", {"rows": rows[:50]})[1]
+    assert [list(p.values()) for p in found["probabilities"]] == model.predict_proba(rows[:50]).tolist()
+    numbers = [{**row, "size": int(row["size"].replace(",", ""))} for row in rows[:50]]
+    assert server.call("/predict", {"rows": numbers})[1] == found
+    assert [column["name"] for column in server.call("/model")[1]["columns"]] == ["size", "tags", "day"]
+    for row, part in (({"size": "large"}, "give a number"), ({"day": "soon"}, "give a date"), ({"size": [1]}, "list")):
+        status, said = server.call("/predict", {"rows": [row]})
+        assert (status, part in said["error"]) == (400, True), said
+    assert server.call("/predict", {"rows": [{"size": "?", "day": ""}]})[0] == 200
+    assert server.call("/learn", {"rows": rows[:2], "labels": ["1", 0]})[1]["learned"] == 2  # as answers name classes
+    assert server.call("/learn", {"rows": rows[:1], "labels": ["7"]})[0] == 400
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/jsonl; charset=utf-8"])
+def test_lines_are_known_by_every_usual_type(text_server, kind):
+    status, headers, data = text_server.raw("POST", "/predict", b'"great film"\n"dull film"', {"Content-Type": kind})
+    assert (status, headers["Content-Type"], data.count(b"\n")) == (200, "application/x-ndjson", 2)

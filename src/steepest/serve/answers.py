@@ -27,6 +27,7 @@ JSON = b"application/json"
 HTML = b"text/html; charset=utf-8"
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"  # as Prometheus names its text format
 LINES = b"application/x-ndjson"
+LINE_TYPES = frozenset((LINES, b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"))
 # Pages load nothing from elsewhere, are shown in no frame, and send what is typed to this server alone.
 PAGE_HEADERS = (
     b"Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "

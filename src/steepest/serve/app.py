@@ -63,7 +63,7 @@ class App:
         self._pool = ThreadPoolExecutor(THREADS, "steepest-batch")
         self._n_jobs = 0
         self.ready = True
-        self._token = None if options.token is None else b"Bearer " + options.token.encode()
+        self._token = None if options.token is None else options.token.encode()
         self._sample_at = 0.0
         self._watch = threading.Lock()
         self._drift: dict[Any, Drift] = {}
@@ -153,7 +153,8 @@ class App:
         given = request.headers.get(b"authorization")
         if given is None and not (self.options.guards_everything or request.path == "/learn"):
             return
-        if given is None or not hmac.compare_digest(given, self._token):
+        scheme, _, token = (given or b"").partition(b" ")  # names of schemes have no case
+        if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
             said = "a token is needed" if given is None else "the token is wrong"
             raise Refusal(401, f"{said}; send the header Authorization: Bearer TOKEN", b"WWW-Authenticate: Bearer\r\n")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 
-from steepest.serve.answers import LINES, Answer, Refusal
+from steepest.serve.answers import LINE_TYPES, Answer, Refusal
 from steepest.serve.counters import ROUTES
 
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ class Connection(asyncio.Protocol):
         request.path, request.query = path.decode("latin-1"), query.decode("latin-1")
         request.keep_alive = self._parser.should_keep_alive()
         length = request.headers.get(b"content-length")
-        streams = LINES in request.headers.get(b"content-type", b"") and request.path == "/predict"
+        kind = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        streams = kind in LINE_TYPES and request.path == "/predict"
         if length is not None and not streams and int(length) > self._app.options.max_body:
             raise self._too_large()
         if streams and request.method == "POST" and self._busy is None and not self._waiting:

@@ -130,6 +130,8 @@ def _row_schema(predictor: Predictor) -> Schema:
             "text": {"type": ["string", "null"]},
             "category": {"type": ["string", "integer", "boolean", "null"]},
             "number": {"type": ["number", "null"]},
+            "date": {"type": ["string", "integer", "null"], "description": "written as in the training data"},
+            "list": {"type": ["array", "string", "null"], "items": {"type": ["string", "integer", "null"]}},
         }
         columns = {column.name: kinds.get(column.kind, {}) for column in reader.columns}
         return {"type": "object", "properties": columns, "additionalProperties": False}

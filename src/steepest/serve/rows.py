@@ -7,27 +7,32 @@ not a plain one is refused with a sentence that names the row.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from steepest.data.chunk import Array
+from steepest.data.tables.columns import KINDS, MISSING_MARKS
 from steepest.errors import DataError
+from steepest.features import dates, written_numbers
 from steepest.features.hasher import Hasher
 
 TEXT, COLUMNS, SPARSE, PAIRS = "text", "columns", "sparse", "pairs"
+GIVE_FEATURES = (*KINDS, "date")
 PLAIN = (str, int, float, bool, type(None))
 SHOWN = 12  # columns that a sentence names
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the model: its name, and "text", "category" or "number"."""
+    """One column that a row may have: its name and kind, "text", "category", "number", "list" or "date"."""
 
     name: str
     kind: str
     size: float | None = None  # root mean square of a column of numbers, where the hasher keeps it
+    format: str = ""  # of a date: the order of its fields
+    derived: bool = False  # made from another column, such as the month of a date
 
 
 @dataclass(slots=True)
@@ -50,17 +55,17 @@ class SparseRows:
 
 
 def columns_of(hasher: Hasher) -> list[Column]:
-    """The columns of a hasher, whether it keeps (name, kind) pairs or objects that have both."""
-    found = []
-    for column in getattr(hasher, "columns_", ()):
-        name, kind = (column.name, column.kind) if hasattr(column, "kind") else column
-        found.append(Column(str(name), str(kind)))
+    """The columns of a hasher, with the sizes of its numbers."""
+    found = [
+        Column(column.name, column.kind, None, column.format, bool(column.source))
+        for column in getattr(hasher, "columns_", ())
+    ]
     sizes = getattr(hasher, "number_sizes_", None)
     places = [place for place, column in enumerate(found) if column.kind == "number"]
     if sizes is not None and len(sizes) == len(places):
         for place, (n, squares) in zip(places, np.asarray(sizes).tolist(), strict=True):
             if n > 0:
-                found[place] = Column(found[place].name, "number", math.sqrt(squares / n))
+                found[place] = replace(found[place], size=math.sqrt(squares / n))
     return found
 
 
@@ -69,7 +74,8 @@ class RowReader:
 
     def __init__(self, model: Any) -> None:
         hasher = getattr(model, "hasher_", None)
-        self.columns = [] if hasher is None else columns_of(hasher)
+        known = [] if hasher is None else [column for column in columns_of(hasher) if not column.derived]
+        self.columns = [column for column in known if column.kind in GIVE_FEATURES]
         recipe = getattr(model, "recipe_", None) or {}
         roles = (recipe.get("label"), recipe.get("weight"))
         self._ignored = {role for role in roles if isinstance(role, str)}  # a row of the training file may be sent
@@ -79,15 +85,15 @@ class RowReader:
         self.takes_lines = getattr(model, "vw_names_", None) is not None  # lines of Vowpal Wabbit text, with names
         if hasattr(model, "recommend"):
             self.form, self._id_of = PAIRS, model.id_of
-        elif len(self.columns) == 1 and self.columns[0].kind == "text":
+        elif len(known) == 1 and known[0].kind == "text":
             self.form = TEXT
-        elif self.columns:
+        elif known:
             self.form = COLUMNS
         else:
             self.form = SPARSE
             self.n_features = int(model.n_features_in_)
-        self._numbers = {column.name for column in self.columns if column.kind == "number"}
-        self._known = {column.name for column in self.columns} | self._ignored
+        self._kinds = {column.name: column.kind for column in known} | dict.fromkeys(self._ignored, "ignored")
+        self._formats = {column.name: column.format for column in known}
         self._places = {name: place for place, name in enumerate(self.feature_names)}
 
     def read(self, rows: list[Any]) -> Any:
@@ -125,17 +131,31 @@ class RowReader:
         return DataError(f"row {number} is {_kind(rows[number])}; this model takes {self.expected()}")
 
     def _records(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        rows = rows.copy()
         for number, row in enumerate(rows):
             for name, value in row.items():
-                if name not in self._known:
+                kind = self._kinds.get(name)
+                if kind is None:
                     raise DataError(f"row {number} has the unknown column {name!r}; this model takes {self.expected()}")
-                if not isinstance(value, PLAIN):
+                if not isinstance(value, PLAIN) and not (kind == "list" and _is_plain_list(value)):
                     raise DataError(f"row {number}, column {name!r} holds {_kind(value)}; give a text, number or null")
-                if type(value) is str and name in self._numbers:
-                    raise DataError(f"row {number}, column {name!r} holds {value[:50]!r}; give a number or null")
+                if kind == "date" or (kind == "number" and type(value) is str):
+                    rows[number] = {**rows[number], name: self._read_value(number, name, kind, value)}
         if not any(rows):  # nothing but missing values: the hasher still needs to see a column
-            return [{self.columns[0].name: None} for _ in rows]
+            return [{next(iter(self._kinds)): None} for _ in rows]
         return rows
+
+    def _read_value(self, number: int, name: str, kind: str, value: Any) -> Any:
+        """A number or date as a table writes it, or null; what training would take for missing is refused by name."""
+        if value is None or str(value).strip().lower() in MISSING_MARKS:
+            return None
+        if kind == "date":
+            found, right = dates.parse([value], self._formats[name])[0], "a date as in the training data"
+        else:
+            found, right = written_numbers.read(value)[0], "a number"
+        if math.isnan(found):
+            raise DataError(f"row {number}, column {name!r} holds {str(value)[:50]!r}; give {right}, or null")
+        return value if kind == "date" else found
 
     def _pairs(self, rows: list[Any]) -> Array:
         pairs = np.empty((len(rows), 2), object)
@@ -200,6 +220,10 @@ class RowReader:
         return {"indices": [self._places[name] for name in row], "values": list(row.values())}
 
 
+def _is_plain_list(value: Any) -> bool:
+    return type(value) is list and all(isinstance(part, PLAIN) for part in value)
+
+
 def _kind(value: Any) -> str:
     """What a JSON value is, in words."""
     names = {str: "a text", dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
@@ -214,6 +238,8 @@ class LabelReader:
     def __init__(self, model: Any) -> None:
         self._is_classifier = hasattr(model, "classes_")
         self._several = self._is_classifier and bool(getattr(model.learner_, "several_targets", False))
+        # The answers name classes by texts: a class that is a number may be called by its name.
+        self._named = {str(label): label for label in model.classes_.tolist()} if self._is_classifier else {}
         self._texts = self._is_classifier and model.classes_.dtype.kind not in "biuf"
         self._classes = model.classes_.tolist() if self._several else []
         self._whole = self._is_classifier and model.classes_.dtype.kind in "biu"
@@ -233,6 +259,7 @@ class LabelReader:
         return str(label)
 
     def _number(self, number: int, label: Any) -> float | int:
+        label = self._named.get(label, label) if type(label) is str else label
         if type(label) not in (int, float, bool) or not math.isfinite(label) or abs(label) > 1e300:
             raise DataError(f"label {number} is {label!r}; give a finite number")
         if self._is_classifier and label != int(label):
