@@ -434,12 +434,6 @@ class Model:
         cls.learner_type.check_state(known, state)
         return cls.learner_type.from_state(known, state)
 
-    @property
-    def n_nonzero_(self) -> int:
-        """Numbers that were learned and are not zero."""
-        self._check_fitted()
-        return int(self.learner_.count_nonzero())
-
     def _restorer(self, learner: Any) -> Any:
         """Makes what a checkpoint has saved out of its arrays."""
 

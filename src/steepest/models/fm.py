@@ -124,6 +124,12 @@ class FMModel(Model):
         self._check_fitted()
         return self._by_output(self.learner_.used_weights()[2])
 
+    @property
+    def n_nonzero_(self) -> int:
+        """Weights and factors that are not zero."""
+        self._check_fitted()
+        return int(self.learner_.count_nonzero())
+
     def _by_output(self, values: Array) -> Array:
         """What the learner has by output as this estimator shows it."""
         return values

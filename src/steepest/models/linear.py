@@ -680,6 +680,11 @@ class LinearModel(Model):
         self._check_learner()
         return self._by_output(np.array(self.learner_.used_weights()[2]))
 
+    @property
+    def n_nonzero_(self) -> int:
+        """Weights that are not zero."""
+        return self.learner_.count_nonzero()
+
     def _output_weights(self) -> Array:
         """One row per output."""
         self._check_learner()

@@ -246,6 +246,12 @@ class NetworkModel(Model):
         parameters: dict[str, Array] = self.learner_.parameters()
         return parameters
 
+    @property
+    def n_nonzero_(self) -> int:
+        """Weights that are not zero."""
+        self._check_fitted()
+        return int(self.learner_.count_nonzero())
+
     def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean loss on these rows plus alpha R(W)."""
         self._check_fitted()

@@ -572,6 +572,11 @@ class TextClassifier(Classifier):
 
     # ------------------------------------------------------------------------------------------------------ words
 
+    @property
+    def n_nonzero_(self) -> int:
+        """Numbers that were learned."""
+        return self.learner_.count_nonzero()
+
     def vector(self, word: str) -> Array:
         """The mean of the rows of a word and its character n-grams; zeros if none was ever seen."""
         return np.asarray(self._word_vectors([word])[0])
