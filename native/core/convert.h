@@ -20,6 +20,9 @@ struct OwnedRows {
         n(n_rows) {
     indptr[0] = 0;
   }
+  Rows view(int64_t n_features) const {
+    return plain_rows(indptr.get(), indices.get(), values.get(), n, n_features);
+  }
 
   std::unique_ptr<int64_t[]> indptr;
   std::unique_ptr<int32_t[]> indices;

@@ -22,6 +22,12 @@ struct Rows {
   int64_t n_targets;     // columns of y
 };
 
+// n rows of a block without targets and weights.
+static inline Rows plain_rows(const int64_t* indptr, const int32_t* indices, const float* values, int64_t n,
+                              int64_t n_features) {
+  return {indptr, indices, values, nullptr, nullptr, nullptr, n, n_features, 0};
+}
+
 // One row of the block.
 struct Row {
   const int32_t* index;

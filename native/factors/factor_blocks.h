@@ -93,12 +93,19 @@ struct FactorBlocks {
   const int64_t *offsets, *user_bounds, *item_bounds;
   int64_t d;
 
-  FactorBlock block(int32_t number) const {
-    const int64_t first = offsets[number];
+  FactorBlock block(int32_t number) const { return part(number, offsets[number], offsets[number + 1]); }
+  int64_t pieces_of(int64_t size) const { return entries.n > 0 ? (entries.n - 1) / size + 1 : 0; }
+  // Of the only block, `size` entries or those that are left.
+  FactorBlock piece(int64_t first, int64_t size) const {
+    return part(0, first, std::min(entries.n, first + size));
+  }
+
+ private:
+  FactorBlock part(int32_t number, int64_t first, int64_t last) const {
     const int64_t *user = user_bounds + number / d, *item = item_bounds + number % d;
-    const Entries part = {entries.users + first, entries.items + first, entries.values + first,
-                          entries.weights ? entries.weights + first : nullptr, offsets[number + 1] - first};
-    return {part, user[0], user[1], item[0], item[1], nullptr, 0};
+    const Entries own = {entries.users + first, entries.items + first, entries.values + first,
+                         entries.weights ? entries.weights + first : nullptr, last - first};
+    return {own, user[0], user[1], item[0], item[1], nullptr, 0};
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python names for the factorization kernels. But for factor_hogwild, results never depend on how many
+// Python names for the factorization kernels. But for pieces without locks, results never depend on how many
 // threads there are: blocks that share a row or column are learned in the order given, and everything else is
 // computed row by row. Sizes are checked here; numbers of rows are checked by the kernels. Structs of Python
 // hold pointers into arrays, which `keep_alive` keeps; arrays are taken as they are, since a converted copy
@@ -46,14 +46,11 @@ Entries entries_of(const In<int32_t>& users, const In<int32_t>& items, const In<
   return {users.data(), items.data(), values.data(), data_of(weights, n, "the entries differ in length"), n};
 }
 
-template <typename T>
-using NewArray = nb::ndarray<nb::numpy, T>;
-
 // A side of the matrix: the row of each code, and the first row of each stripe.
 using Side = std::pair<In<int32_t>, In<int64_t>>;
 
-using Packed = std::tuple<NewArray<int32_t>, NewArray<int32_t>, NewArray<float>,
-                          std::optional<NewArray<float>>, NewArray<int64_t>>;
+using Packed = std::tuple<NumpyArray<int32_t>, NumpyArray<int32_t>, NumpyArray<float>,
+                          std::optional<NumpyArray<float>>, NumpyArray<int64_t>>;
 
 Packed pack(In<int32_t> users, In<int32_t> items, In<float> values, std::optional<In<float>> weights,
             Side user_stripes, Side item_stripes, uint64_t seed, int64_t before) {
@@ -72,7 +69,7 @@ Packed pack(In<int32_t> users, In<int32_t> items, In<float> values, std::optiona
     pack_blocks(entries, by_user, by_item, seed, before,
                 {out_users.get(), out_items.get(), out_values.get(), out_weights.get(), offsets.get()});
   }
-  std::optional<NewArray<float>> packed_weights;
+  std::optional<NumpyArray<float>> packed_weights;
   if (weights) packed_weights = numpy_array(std::move(out_weights), n);
   return {numpy_array(std::move(out_users), n), numpy_array(std::move(out_items), n),
           numpy_array(std::move(out_values), n), packed_weights, numpy_array(std::move(offsets), n_offsets)};
@@ -97,74 +94,52 @@ ItemLists lists_of(const In<int64_t>& indptr, const In<int32_t>& items, int64_t 
 
 using Liked = std::optional<std::tuple<In<int64_t>, In<int32_t>, uint64_t>>;
 
-// Learns all entries of a single block by pieces of `size`, in this order, every piece by whichever thread is
-// free: threads share the tables without locks (Niu et al. 2011), so that results of several threads differ
-// from run to run, and those of one thread do not. Losses come by the place in the order.
-int32_t learn_hogwild(const FactorBlocks& blocks, In<int32_t> order, int64_t size, Table<float> users,
-                      Table<float> items, const FactorChoices& choices, Out<double> losses, int64_t n_threads,
-                      Liked liked) {
-  const FactorTables tables = tables_of(users, items);
-  const Entries& all = blocks.entries;
-  require(blocks.d == 1, "threads without locks need the entries in one block");
-  require(choices.rank > 0 && choices.rank <= tables.padded, "the rank does not fit the tables");
-  require(!choices.block_steps, "threads without locks take steps at every visit");
-  require(blocks.user_bounds[1] <= tables.n_users && blocks.item_bounds[1] <= tables.n_items,
-          "the bounds of the stripes do not fit");
-  require(size > 0 && losses.size() == order.size(), "losses needs one place per piece");
-  for (int64_t at = 0; at < size_of(order); ++at)
-    require(0 <= order.data()[at] && order.data()[at] * size < all.n,
-            "the order names a piece that is not there");
-  ItemLists lists = {};
-  if (liked) lists = lists_of(std::get<0>(*liked), std::get<1>(*liked), tables.n_users);
-  std::atomic<int32_t> status{kAllFine};
-  nb::gil_scoped_release release;
-  parallel_for(size_of(order), std::max<int64_t>(n_threads, 1), [&](int64_t at, int64_t) {
-    if (status != kAllFine) return;
-    const int64_t piece = order.data()[at], first = piece * size;
-    FactorBlock block = blocks.block(0);
-    block.entries = {all.users + first, all.items + first, all.values + first,
-                     all.weights ? all.weights + first : nullptr, std::min(size, all.n - first)};
-    if (liked) {
-      block.liked = &lists;
-      block.seed = splitmix64(std::get<2>(*liked) ^ splitmix64(static_cast<uint64_t>(piece)));
-    }
-    const FactorOutcome outcome = factor_kernels().learn(block, tables, choices);
-    losses.data()[at] = outcome.loss_sum;
-    if (outcome.status != kAllFine) status = outcome.status;
-  });
-  return status;
-}
-
-// Learns the blocks of a schedule; losses come by the place in it. Returns the worst status.
+// Learns the blocks of a schedule, those that share a stripe in its order, whatever the number of threads.
+// Or, if a piece has a size, pieces of the only block, each by whichever thread is free: threads share the
+// tables without locks (Niu et al. 2011), so that results of several threads differ from run to run. Losses
+// come by the place in the schedule. Returns the worst status.
 int32_t learn(const FactorBlocks& blocks, In<int32_t> schedule, Table<float> users, Table<float> items,
-              const FactorChoices& choices, Out<double> losses, int64_t n_threads, Liked liked) {
+              const FactorChoices& choices, Out<double> losses, int64_t n_threads, Liked liked,
+              int64_t piece) {
   const FactorTables tables = tables_of(users, items);
   require(choices.rank > 0 && choices.rank <= tables.padded, "the rank does not fit the tables");
   require(!choices.block_steps || !choices.proximal(), "steps of a block allow no l1 and no floor at zero");
   require(blocks.user_bounds[blocks.d] <= tables.n_users && blocks.item_bounds[blocks.d] <= tables.n_items,
           "the bounds of the stripes do not fit");
+  require(piece >= 0 && (piece == 0 || blocks.d == 1), "threads without locks need the entries in one block");
+  require(piece == 0 || !choices.block_steps, "threads without locks take steps at every visit");
+  const int64_t n_parts = piece ? blocks.pieces_of(piece) : blocks.d * blocks.d;
   for (int64_t at = 0; at < size_of(schedule); ++at)
-    require(0 <= schedule.data()[at] && schedule.data()[at] < blocks.d * blocks.d,
+    require(0 <= schedule.data()[at] && schedule.data()[at] < n_parts,
             "the schedule names a block that is not there");
   require(losses.size() == schedule.size(), "losses needs one place per block");
   ItemLists lists = {};
   if (liked) lists = lists_of(std::get<0>(*liked), std::get<1>(*liked), tables.n_users);
   std::atomic<int32_t> status{kAllFine};
+  const auto learn_part = [&](int64_t at) {
+    const int32_t number = schedule.data()[at];
+    FactorBlock block = piece ? blocks.piece(number * piece, piece) : blocks.block(number);
+    if (liked) {
+      block.liked = &lists;
+      block.seed = splitmix64(std::get<2>(*liked) ^ splitmix64(static_cast<uint64_t>(number)));
+    }
+    const FactorOutcome outcome = factor_kernels().learn(block, tables, choices);
+    losses.data()[at] = outcome.loss_sum;
+    if (outcome.status != kAllFine) status = outcome.status;
+  };
+  const int64_t threads = std::max<int64_t>(n_threads, 1), workers = std::min(threads, blocks.d);
   nb::gil_scoped_release release;
+  if (piece) {
+    parallel_for(size_of(schedule), threads, [&](int64_t at, int64_t) {
+      if (status == kAllFine) learn_part(at);
+    });
+    return status;
+  }
   Turns turns(schedule.data(), size_of(schedule), blocks.d);
-  const int64_t workers = std::min(std::max<int64_t>(n_threads, 1), blocks.d);
   parallel_for(workers, workers, [&](int64_t) {
     for (int64_t at = turns.take(); at >= 0; at = turns.take()) {
-      const int32_t number = schedule.data()[at];
-      FactorBlock block = blocks.block(number);
-      if (liked) {
-        block.liked = &lists;
-        block.seed = splitmix64(std::get<2>(*liked) ^ splitmix64(static_cast<uint64_t>(number)));
-      }
-      const FactorOutcome outcome = factor_kernels().learn(block, tables, choices);
-      losses.data()[at] = outcome.loss_sum;
-      if (outcome.status != kAllFine) status = outcome.status;
-      turns.done(at, outcome.status != kAllFine);
+      learn_part(at);
+      turns.done(at, status != kAllFine);
     }
   });
   return status;
@@ -332,10 +307,8 @@ void bind_factors(nb::module_& module) {
   module.def("factor_pack", &pack, "users"_a, "items"_a, "values"_a, "weights"_a.none(), "user_stripes"_a,
              "item_stripes"_a, "seed"_a, "before"_a = 0);
   module.def("factor_learn", &learn, "blocks"_a, "schedule"_a, "users"_a.noconvert(), "items"_a.noconvert(),
-             "choices"_a, "losses"_a.noconvert(), "n_threads"_a, "liked"_a.none() = nb::none());
-  module.def("factor_hogwild", &learn_hogwild, "blocks"_a, "order"_a, "size"_a, "users"_a.noconvert(),
-             "items"_a.noconvert(), "choices"_a, "losses"_a.noconvert(), "n_threads"_a,
-             "liked"_a.none() = nb::none());
+             "choices"_a, "losses"_a.noconvert(), "n_threads"_a, "liked"_a.none() = nb::none(),
+             "piece"_a = 0);
   module.def("factor_pairs", &score_pairs, "users"_a, "items"_a, "user_table"_a, "item_table"_a, "mean"_a,
              "scores"_a.noconvert(), "n_threads"_a);
   module.def("factor_als", &solve_als, "side"_a, "ridge"_a, "gram"_a.none(), "choices"_a, "n_threads"_a);

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "core/convert.h"
 #include "linear/parallel.h"
 #include "python/arrays.h"
 #include "python/linear_tables.h"
@@ -296,35 +297,6 @@ void make_word_filter(WordFilter* self, List<uint64_t> listed, bool keeps_listed
                         bytes_of(too_many), sketch_bits);
 }
 
-// Slots for indices, as place_features finds them.
-void take_slots(HashedRows& rows, const int32_t* slots, bool keep) {
-  int32_t* const index = rows.indices.data();
-  float* const x = rows.values.data();
-  int64_t k = 0, filled = 0;
-  for (int64_t& end : rows.indptr) {
-    for (; k < end; ++k) {
-      const int32_t slot = slots[index[k]];
-      const bool finite = std::isfinite(x[k]);
-      index[filled] = slot ? slot - 1 : 0;
-      x[filled] = slot || !finite ? x[k] : 0;
-      filled += keep || slot != 0 || !finite;
-    }
-    end = filled;
-  }
-}
-
-// Whether all scores are numbers.
-bool score_hashed(const HashedRows& rows, const ScoreTable& table, double* scores, int n_threads) {
-  Rows all = {};
-  all.indptr = rows.indptr.data();
-  all.indices = rows.indices.data();
-  all.values = rows.values.data();
-  all.n = static_cast<int64_t>(rows.indptr.size()) - 1;
-  all.n_features = table.shape.n_features;
-  const std::pair<int64_t, int64_t> good = score_linear(all, table, scores, n_threads);
-  return std::min(good.first, good.second) == all.n;
-}
-
 // hash_rows and linear_scores in one, without arrays between them: they would cost as much as a short text.
 // None if there is a bucket that the table does not know, or a score that is not a number.
 std::optional<Result<double>> score_rows(const Recipe& recipe, nb::list columns,
@@ -342,9 +314,16 @@ std::optional<Result<double>> score_rows(const Recipe& recipe, nb::list columns,
   bool good;
   {
     nb::gil_scoped_release release;
-    HashedRows rows = hash_rows(task, hashing_threads);
-    if (slots) take_slots(rows, slots->data(), bias.size() == 1);
-    good = score_hashed(rows, table, scores.data(), n_threads);
+    const HashedRows hashed = hash_rows(task, hashing_threads);
+    Rows rows = plain_rows(hashed.indptr.data(), hashed.indices.data(), hashed.values.data(), task.n_rows,
+                           slots ? size_of(*slots) : table.shape.n_features);
+    std::optional<OwnedRows> placed;
+    if (slots) {
+      placed = place_features(rows, slots->data(), bias.size() == 1);
+      rows = placed->view(table.shape.n_features);
+    }
+    const auto [fitting, finite] = score_linear(rows, table, scores.data(), n_threads);
+    good = std::min(fitting, finite) == task.n_rows;
   }
   if (!good) return std::nullopt;
   return to_numpy(scores, n_rows, bias.size());

@@ -419,7 +419,7 @@ class FactorLearner(Resumable):
         """The same for pieces of the only block, by threads that share the tables without locks."""
         lists = None if liked is None else (*liked, seed)
         blocks = _blocks(strata)
-        return kernels.factor_hogwild(blocks, order, size, *tables, self.choices(), losses, n_threads, lists)
+        return kernels.factor_learn(blocks, order, *tables, self.choices(), losses, n_threads, lists, size)
 
 
 def _blocks(s: Strata) -> kernels.FactorBlocks:
