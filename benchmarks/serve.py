@@ -287,8 +287,8 @@ def compare(peers, texts, rounds, seconds):
 def batches(peer, model, texts):
     """A thousand documents in one request, beside the same in this process, by processor time and by the clock.
 
-    A string keeps its UTF-8 form once it was asked for, so texts that were predicted before are cheaper than new ones, which
-    a server has always: both are shown.
+    A string keeps its UTF-8 form once it was asked for, so texts that were predicted before are cheaper than new ones,
+    which a server always has: both are shown.
     """
     request = [post("/predict", {"rows": texts[:1000]})]
     written = json.dumps(texts[:1000])
@@ -309,9 +309,10 @@ def batches(peer, model, texts):
         served.append((peer.cpu() - before) / len(latencies))
         speed.append(inside * rate)
     print(
-        f"\nbatches of 1,000 documents: {1e3 * min(served):.1f} ms of processor time, least of {len(served)}; in process "
-        f"{1e3 * min(new):.1f} ms for new strings ({min(new) / min(served):.0%}), {1e3 * min(again):.1f} ms for strings "
-        f"that were predicted before ({min(again) / min(served):.0%}); by the clock {statistics.median(speed):.0%}"
+        f"\nbatches of 1,000 documents: {1e3 * min(served):.1f} ms of processor time, least of {len(served)}; "
+        f"in process {1e3 * min(new):.1f} ms for new strings ({min(new) / min(served):.0%}), "
+        f"{1e3 * min(again):.1f} ms for strings predicted before ({min(again) / min(served):.0%}); "
+        f"by the clock {statistics.median(speed):.0%}"
     )
 
 

@@ -1,9 +1,9 @@
 """Numbers in fewer bits: rows as 32-bit, 16-bit or 8-bit numbers, fewer rows, and counts on a coarse scale.
 
 An 8-bit weight of a linear model is sign(c) (|c| / 127)^2 times the largest of its output: most weights are small, and
-even steps would round them to zero. The 64 largest weights are stored exactly beside (the code -128 says so): they would
-be off by most, and the others have finer steps without them. A table of few columns so loses nothing. An 8-bit row of embeddings or factors has even steps and a scale of its
-own, as in model files. Invariant: `restored` is exactly what the exported program computes from the codes.
+even steps would round them to zero. The 64 largest weights are stored exactly beside, under the code -128: they would
+be off by most, and the others have finer steps without them. An 8-bit row of embeddings or factors has even steps and a
+scale of its own, as in model files. Invariant: `restored` is exactly what the exported program computes from the codes.
 """
 
 from __future__ import annotations
