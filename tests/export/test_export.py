@@ -252,6 +252,18 @@ def test_eight_bits_keep_small_weights_that_even_steps_would_lose():
     assert packed.restored[1, 0] > 0 > packed.restored[2, 0]
 
 
+def test_eight_bits_store_the_largest_weights_exactly_and_the_others_in_finer_steps():
+    rng = np.random.default_rng(0)
+    few = rng.normal(size=(19, 1)).astype(np.float32) * np.float32([137.4])
+    np.testing.assert_array_equal(pack_weights(few, "int8").restored, few)
+    many = rng.normal(size=(5000, 2)).astype(np.float32)
+    many[:30] *= 1000
+    packed = pack_weights(many, "int8")
+    assert len(packed.exact) == 64
+    np.testing.assert_array_equal(packed.restored[:30][np.abs(many[:30]) > 10], many[:30][np.abs(many[:30]) > 10])
+    assert np.abs(packed.restored[30:] - many[30:]).max() < 0.05
+
+
 def test_rounded_counts_are_few_and_close():
     counts = np.random.default_rng(0).integers(1, 100_000, 20_000).astype(np.uint32)
     rounded = round_counts(counts)

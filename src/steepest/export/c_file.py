@@ -18,7 +18,7 @@ from steepest.data.chunk import Array
 from steepest.data.tables.columns import CATEGORY, LIST, NUMBER, TEXT
 from steepest.export import runtime
 from steepest.export.describe import Column, FactorPairs, Hashing, Scores
-from steepest.export.pack import LARGEST, Packed, levels
+from steepest.export.pack import EXACT_CODE, LARGEST, Packed, levels
 from steepest.export.python_file import PATTERNS
 from steepest.export.unicode import fold_ranges, word_edges
 
@@ -69,6 +69,16 @@ static float half(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const float size = exponent ? ldexpf((float)(1024 + fraction), exponent - 25) : ldexpf((float)fraction, -24);
   return bits >> 15 ? -size : size;
+}
+"""
+EXACT_AT = """
+static float exact_at(uint32_t place) {
+  uint32_t low = 0, high = N_EXACT - 1;
+  while (low < high) {
+    const uint32_t middle = (low + high) / 2;
+    if (exact_places[middle] < place) low = middle + 1; else high = middle;
+  }
+  return exact_weights[low];
 }
 """
 POWERS = """  {
@@ -321,7 +331,13 @@ class _Scores:
         elif packed.precision == "int8" and model.head is None:
             parts.append(array("float", "levels", map(short_real, levels().tolist()), 2 * LARGEST + 1))
             parts.append(array("float", "scales", map(short_real, packed.scales.tolist()), width))
-            at = f"(float)(levels[{at} + {LARGEST}] * scales[k])"
+            values = packed.restored.ravel()[packed.exact].tolist() or [0.0]
+            exact = np.flatnonzero(codes.ravel() == EXACT_CODE).tolist() or [0]
+            parts.append(array("uint32_t", "exact_places", map(str, exact), len(values)))
+            parts.append(array("float", "exact_weights", map(short_real, values), len(values)))
+            parts.append(EXACT_AT.replace("N_EXACT", f"{len(values)}u"))
+            stored = f"exact_at((uint32_t)place * {width}u + k)"
+            at = f"{at} == {EXACT_CODE} ? {stored} : (float)(levels[{at} + {LARGEST}] * scales[k])"
         elif packed.precision == "int8":
             parts.append(array("float", "scales", map(short_real, packed.scales.tolist()), n))
             at = f"(float)((float){at} * scales[place])"

@@ -1,13 +1,14 @@
 """Numbers in fewer bits: rows as 32-bit, 16-bit or 8-bit numbers, fewer rows, and counts on a coarse scale.
 
-An 8-bit weight of a linear model is sign(c) (|c| / 127)^2 times the largest weight of its output: most weights are
-small, and even steps would round them to zero. An 8-bit row of embeddings or factors has even steps and a scale of its
-own, as in model files. Invariant: `restored` is exactly what the exported program computes from the codes.
+An 8-bit weight of a linear model is sign(c) (|c| / 127)^2 times the largest of its output: most weights are small, and
+even steps would round them to zero. The 64 largest weights are stored exactly beside, under the code -128: they would
+be off by most, and the others have finer steps without them. An 8-bit row of embeddings or factors has even steps and a
+scale of its own, as in model files. Invariant: `restored` is exactly what the exported program computes from the codes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from steepest.learners.embedding.quantized import pack_rows, rows_by_weight, unp
 PRECISIONS = ("float32", "float16", "int8")
 LEVELS = 256  # of counts, where they are rounded
 LARGEST = 127
+EXACT, EXACT_CODE = 64, -128  # weights of a linear model that are stored as they are, and the code that says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,12 @@ class Packed:
     codes: Array  # float32, uint16 (bits of half precision) or int8
     scales: Array  # float32: one per output of a linear model, one per row of another; none without int8
     restored: Array  # float32
+    exact: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # places in `codes`, flat, that hold -128
 
     @property
     def n_bytes(self) -> int:
         """What the numbers take."""
-        return int(self.codes.nbytes + self.scales.nbytes)
+        return int(self.codes.nbytes + self.scales.nbytes + 8 * len(self.exact))
 
 
 def levels() -> Array:
@@ -46,11 +49,17 @@ def pack_weights(rows: Array, precision: str) -> Packed:
     """Weights of a linear model, one column per output."""
     if precision != "int8":
         return pack_floats(rows, precision)
-    scales = np.abs(rows).max(axis=0, initial=0.0).astype(np.float32)
-    share = np.abs(rows) / np.where(scales > 0, scales, 1)
-    codes = (np.sign(rows) * np.rint(np.sqrt(share) * LARGEST)).astype(np.int8)
-    restored = levels()[codes.astype(np.int64) + LARGEST] * scales
-    return Packed(precision, codes, scales, np.asarray(restored, np.float32))
+    rows = np.asarray(rows, np.float32)
+    exact = np.sort(np.argsort(-np.abs(rows).ravel(), kind="stable")[:EXACT])
+    others = rows.copy()
+    others.ravel()[exact] = 0.0
+    scales = np.abs(others).max(axis=0, initial=0.0).astype(np.float32)
+    share = np.abs(others) / np.where(scales > 0, scales, 1)
+    codes = (np.sign(others) * np.rint(np.sqrt(share) * LARGEST)).astype(np.int8)
+    restored = np.asarray(levels()[codes.astype(np.int64) + LARGEST] * scales, np.float32)
+    codes.ravel()[exact] = EXACT_CODE
+    restored.ravel()[exact] = rows.ravel()[exact]
+    return Packed(precision, codes, scales, restored, exact)
 
 
 def pack_table(rows: Array, precision: str) -> Packed:
