@@ -55,7 +55,7 @@ def main(folder: Any = None) -> list[tuple[float, float, float]]:
         figure, axes = drawn
         for name, values in zip(("average by eta", "last iterate", "bound"), zip(*found, strict=True), strict=True):
             axes.loglog(LENGTHS, values, marker="o", label=name)
-        axes.set(xlabel="rows", ylabel="expected loss above the least", title="Weighted averages of SGD")
+        axes.set(xlabel="rows", ylabel="expected loss above the minimum", title="Weighted averages of SGD")
         axes.legend()
         save(figure, "averaging.svg", folder)
     return found

@@ -28,12 +28,12 @@ def main(folder: Any = None) -> list[float]:
         descent: dict[str, Any] = dict(solver="sgd", average=False, schedule="invsqrt", eta0=2.0, epochs=1)
         model = st.LinearClassifier("log", batch_size=size, **descent, **options).fit(X, y)
         found.append(model.objective(X, y) - least)
-        print(f"batches of {size:>5}: {found[-1]:.4f} above the least")
+        print(f"batches of {size:>5}: {found[-1]:.4f} above the minimum")
     drawn = new_figure()
     if drawn is not None:
         figure, axes = drawn
         axes.loglog(SIZES, found, "o-")
-        axes.set(xlabel="rows per batch", ylabel="objective above the least", title="One epoch over 8,000 rows")
+        axes.set(xlabel="rows per batch", ylabel="objective above the minimum", title="One epoch over 8,000 rows")
         axes.set_xticks(SIZES, [str(size) for size in SIZES])
         axes.minorticks_off()
         save(figure, "batches.svg", folder)

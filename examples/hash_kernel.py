@@ -46,7 +46,7 @@ def main(folder: Any = None) -> dict[str, list[tuple[float, float]]]:
             )
         axes.axhline(100, color="grey", linewidth=0.8, linestyle=":", label="exact")
         axes.set(xlabel="bits of the table", ylabel="inner product, mean and deviation", xticks=BITS)
-        axes.set_title(f"Two texts with 100 common words, {SEEDS} hashes")
+        axes.set_title(f"Two texts, 100 common words, {SEEDS} hashes")
         axes.legend()
         save(figure, "hash_kernel.svg", folder)
     return found

@@ -42,7 +42,7 @@ def main(folder: Any = None) -> dict[str, list[float]]:
         figure, axes = drawn
         for (name, gaps), style in zip(found.items(), ("o-", "s--", "D-.", "^:"), strict=True):
             axes.loglog(EPOCHS, gaps, style, label=name)
-        axes.set(xlabel="epochs", ylabel="objective above the least", title="Parallel learners")
+        axes.set(xlabel="epochs", ylabel="objective above the minimum", title="Parallel learners")
         axes.set_xticks(EPOCHS, [str(epochs) for epochs in EPOCHS])
         axes.minorticks_off()
         axes.legend(fontsize=7)

@@ -36,7 +36,7 @@ def main(folder: Any = None) -> dict[str, list[float]]:
         figure, axes = drawn
         for name, gaps in found.items():
             axes.loglog(EPOCHS, gaps, marker="o", label=name)
-        axes.set(xlabel="epochs", ylabel="objective above the least", title="Subgradient steps on the hinge loss")
+        axes.set(xlabel="epochs", ylabel="objective above the minimum", title="Subgradient steps on the hinge loss")
         axes.set_xticks(EPOCHS, [str(epochs) for epochs in EPOCHS])
         axes.legend()
         save(figure, "subgradients.svg", folder)

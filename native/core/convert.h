@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse rows made of other rows or of a dense matrix.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -71,7 +72,7 @@ inline OwnedRows place_features(const Rows& rows, const int32_t* slots, bool kee
     fits = q + 1 == rows.n || check(q + 1);
     const Row row = row_in_turn(rows, q);
     for (int64_t k = 0; k < row.n; ++k) {
-      const int32_t slot = slots[row.index[k]];
+      const int32_t slot = std::max(slots[row.index[k]], 0);
       const bool finite = std::isfinite(row.value[k]);
       out.indices[filled] = slot ? slot - 1 : 0;
       out.values[filled] = slot || !finite ? row.value[k] : 0;
