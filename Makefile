@@ -6,7 +6,7 @@ STUB := src/steepest/_native.pyi
 NATIVE := $(shell find native -name "*.h" -o -name "*.cpp")
 SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 
-.PHONY: demo test quick bench coverage sanitize tsan fuzz audit lint size format docs wheel notebooks clean
+.PHONY: demo test quick bench coverage sanitize sanitize-short tsan fuzz audit lint size format docs wheel notebooks clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/steepest demo
@@ -94,6 +94,13 @@ sanitize: build/address/.installed
 	for isa in baseline v3; do $(FOR_ADDRESS) STEEPEST_ISA=$$isa build/address/venv/bin/python -m pytest -n auto \
 	  --dist loadgroup -m 'not build' -k 'not memory and not stay_within' $(or $(filter-out tests,$(TESTS)),$(SANITIZED)) || exit 1; done
 
+# What every change must pass of it, in two minutes: compiled without optimisation, the kernels against their references
+# on the machine's own instruction set, and random arguments into every binding.
+SHORT := tests/kernels/test_linear.py tests/fuzz
+sanitize-short: build/short/.installed
+	$(FOR_ADDRESS) build/short/venv/bin/python -m pytest -n auto -m 'not build' $(SHORT)
+	cd tests && $(FOR_ADDRESS) ../build/short/venv/bin/python -m fuzz 10 bindings
+
 tsan: build/thread/.installed
 	$(FOR_THREADS) build/thread/venv/bin/python -m pytest -n auto --dist loadgroup -m 'not build' -k '$(THREADED)' \
 	  $(or $(filter-out tests,$(TESTS)),$(SANITIZED))
@@ -108,13 +115,15 @@ audit: $(BIN)/python
 	$(BIN)/python -m pip install --quiet pip-audit
 	$(BIN)/python -m pip_audit --skip-editable
 
-build/address/.installed: FLAGS = $(call SANITIZER,address$(COMMA)undefined)
+build/address/.installed build/short/.installed: FLAGS = $(call SANITIZER,address$(COMMA)undefined)
+build/short/.installed: OPTIMISE = -O0
 build/thread/.installed: FLAGS = $(call SANITIZER,thread)
 COMMA := ,
+OPTIMISE := -O1
 build/%/.installed: $(SOURCES) | $(VENV)/.test
 	$(BIN)/python -m venv --without-pip build/$*/venv
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
 	  $$(build/$*/venv/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
 	$(BIN)/python -m pip --python build/$*/venv/bin/python install --quiet --no-deps -e . -C build-dir=build/$*/native \
-	  -C 'cmake.define.CMAKE_CXX_FLAGS=$(FLAGS)' -C cmake.define.STEEPEST_OPTIMISE=-O1
+	  -C 'cmake.define.CMAKE_CXX_FLAGS=$(FLAGS)' -C cmake.define.STEEPEST_OPTIMISE=$(OPTIMISE)
 	touch $@
