@@ -53,7 +53,6 @@ class Run:
         if self.pid == 0:
             status = 1
             try:
-                warnings.simplefilter("ignore")
                 learn(case, folder)
                 status = 0
             except BaseException:
@@ -72,10 +71,14 @@ class Run:
 
 
 def undisturbed(case: str, folder: Path) -> tuple[bytes, float]:
-    """The bytes of the model, and the seconds that learning took."""
+    """The bytes of the model, and the seconds that learning took, once all modules were imported here."""
+    learn(case, folder)
+    expected = (folder / "m").read_bytes()
     began = time.monotonic()
     assert Run(case, folder).wait() == 0
-    return (folder / "m").read_bytes(), time.monotonic() - began
+    seconds = time.monotonic() - began
+    assert (folder / "m").read_bytes() == expected
+    return expected, seconds
 
 
 def killed_twice(case: str, folder: Path, seconds: float, rng: random.Random) -> tuple[bytes, int]:
@@ -91,10 +94,13 @@ def killed_twice(case: str, folder: Path, seconds: float, rng: random.Random) ->
 
 def rounds(n: int, seed: int = 0) -> tuple[int, int, list[str]]:
     """(rounds, kills that met a living process, what does not hold)"""
+    warnings.simplefilter("ignore")
     rng, met, faults = random.Random(seed), 0, []
     expected: dict[str, tuple[bytes, float]] = {}
     cases = [KILLED[number % len(KILLED)] for number in range(n)]
-    for case in cases:
+    for number, case in enumerate(cases):
+        if number and number % 20 == 0:
+            print(f"{number} rounds, {met} kills of running processes, {len(faults)} that do not hold", flush=True)
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder)
             if case not in expected:

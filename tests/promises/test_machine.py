@@ -3,7 +3,8 @@
 After any sequence the model holds, bit for bit, what a plain replay has learned: a new estimator that was given the
 same rows by the same calls, and nothing else between them. Runs that are stopped at checkpoints, any number of times,
 end as one that was not. Shards that learn apart and are merged give the same bits in whatever order they learn, and
-also where each has been to another process, as its state or as a pickle. CI takes a few sequences; HYPOTHESIS_EXAMPLES=1000 in the environment takes more.
+also where each has been to another process, as its state or as a pickle. CI takes a few sequences;
+HYPOTHESIS_EXAMPLES=1000 in the environment takes more.
 """
 
 from __future__ import annotations

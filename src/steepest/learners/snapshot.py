@@ -7,6 +7,7 @@ large tables, which are mostly zero, are packed: a bit for every element, and th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Self
 
@@ -20,7 +21,8 @@ from steepest.learners.resumable import COUNTERS
 
 FIRST_SNAPSHOT_ROWS = 1 << 16
 MOST_ROLLBACKS = 60
-MAY_BE_UNKNOWN = (COUNTERS, "targets")  # arrays of a state in which NaN means "not known yet"
+UNKNOWN = -1.0  # in a state, for what only more rows will show
+MAY_BE_UNKNOWN = (COUNTERS, "targets")  # arrays in which files of older versions have NaN for that
 PACKED_ELEMENTS = 1 << 20  # from which on a table is worth packing
 
 
@@ -147,10 +149,15 @@ def overflow(what: str, dtype: object) -> DataError:
 
 
 def refuse_overflow(state: State) -> None:
-    """Raises if a number that was learned is not finite; counters may hold NaN for what is not known yet."""
+    """Raises if a number that was learned is not finite."""
     for name, array in state.items():
-        if array.dtype.kind == "f" and name not in MAY_BE_UNKNOWN and not all_finite(array):
+        if array.dtype.kind == "f" and not all_finite(array):
             raise overflow(f"numbers of {name!r} are", array.dtype)
+
+
+def is_unknown(number: float) -> bool:
+    """Whether a number of a state stands for what is not known yet."""
+    return number == UNKNOWN or math.isnan(number)
 
 
 def all_finite(table: Array) -> bool:

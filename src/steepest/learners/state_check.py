@@ -17,7 +17,7 @@ from steepest.data.chunk import Array
 from steepest.learners.base import State
 from steepest.learners.losses import LOSSES
 from steepest.learners.resumable import COUNTERS
-from steepest.learners.snapshot import MAY_BE_UNKNOWN, all_finite
+from steepest.learners.snapshot import MAY_BE_UNKNOWN, all_finite, is_unknown
 from steepest.learners.waiting import MARK
 
 MOST_FEATURES = (1 << 31) - 1
@@ -93,8 +93,8 @@ class StateCheck:
         return float(number)
 
     def step_size(self, number: float) -> None:
-        """A step size, or NaN before one was found."""
-        if not math.isnan(number):
+        """A step size, or unknown before one was found."""
+        if not is_unknown(number):
             self.inside("the step size", number, 0.0)
 
     def labels(self) -> int:
@@ -113,7 +113,7 @@ class StateCheck:
         n_labels = self.labels()
         for what, number in (("several", several), ("bare", bare), ("started", started)):
             self.flag(what, number)
-        if not math.isnan(loss) and loss not in LOSS_CODES:
+        if not is_unknown(loss) and loss not in LOSS_CODES:
             raise ValueError(f"the loss has the number {loss}")
         k = self.whole("the number of outputs", n_outputs, 1, MOST_FEATURES)
         by_labels = max(2, n_labels) if column_per_class else n_labels if n_labels > 2 else 1

@@ -14,7 +14,6 @@ visit; `code` gives those of the visited rows only, a row of targets per output 
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -27,7 +26,7 @@ from steepest.errors import DataError, ParameterError
 from steepest.learners.base import State
 from steepest.learners.losses import LOSSES, loss_for
 from steepest.learners.resumable import Resumable
-from steepest.learners.snapshot import LastGoodState
+from steepest.learners.snapshot import UNKNOWN, LastGoodState
 from steepest.learners.waiting import WaitingRows
 from steepest.parameters import at_least
 
@@ -157,7 +156,7 @@ class Targets:
 
     def state(self) -> dict[str, Array]:
         """All of this that rows have shown, as arrays."""
-        loss = math.nan if self.loss_is_open else self.loss.code
+        loss = UNKNOWN if self.loss_is_open else self.loss.code
         shape = [self.n_outputs, self.several, self.has_bare_rows, self.started, loss]
         return {
             "targets": np.array(shape, np.float64),
@@ -171,7 +170,7 @@ class Targets:
         self.n_outputs, self.several = int(n_outputs), bool(several)
         self.has_bare_rows, self.started = bool(bare), bool(started)
         self.counts = np.array(state["class_counts"])
-        if not math.isnan(loss):
+        if loss >= 0:  # NaN in older files means unknown, too
             self._take_loss(int(loss))
 
     def decide_loss(self) -> None:

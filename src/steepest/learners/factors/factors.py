@@ -14,6 +14,7 @@ Rows start from numbers that depend on the seed and their code only, so that new
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 
@@ -73,7 +74,7 @@ class FactorLearner(Resumable):
         self.low, self.high = -math.inf, math.inf
         self.started = False
         self.eta = settings.eta
-        self.best_loss = math.inf  # of all epochs, for the bold driver
+        self.best_loss = sys.float_info.max  # of all epochs, for the bold driver
         self.level = 0.0  # around which factors start, where no mean does the work
         self.waiting: Entries | None = None  # until there are enough to start an online pass
 

@@ -40,7 +40,7 @@ from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import Penalty
 from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size_by_code
-from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
+from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, UNKNOWN, LastGoodState, all_finite, overflow
 from steepest.learners.state_check import check_counters
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
@@ -112,7 +112,7 @@ class LinearLearner(TargetLearner):
     @property
     def numbers(self) -> tuple[float, ...]:
         """What is needed to go on besides arrays."""
-        eta0 = math.nan if self.eta0 is None else self.eta0
+        eta0 = UNKNOWN if self.eta0 is None else self.eta0
         return self.n_features, eta0, self.bias_scale, self.rows_learned, self.good.rollbacks, self.sizes_open
 
     def restore_numbers(self, numbers: Iterable[float]) -> None:
@@ -120,7 +120,7 @@ class LinearLearner(TargetLearner):
         n_features, eta0, self.bias_scale, rows_learned, rollbacks, *more = numbers
         self.sizes_open = bool(more and more[0])  # files from before there were sizes have none
         self.n_features, self.rows_learned = int(n_features), int(rows_learned)
-        self.eta0 = None if math.isnan(eta0) else eta0
+        self.eta0 = eta0 if eta0 > 0 else None  # NaN in older files
         self.good = _no_good_state(self.n_features)
         self.good.rollbacks = int(rollbacks)
 
