@@ -67,6 +67,11 @@ def set_to(place, value):
         ("factors/sgd", {}, {"seen.items": set_to(0, 10**6)}),
         ("factors/sgd", {}, {"seen.indptr": set_to(1, 2**40)}),
         ("factors/sgd", {"settings.rank": 2**15}, {}),
+        ("fm/fields-two", {}, {"labels": lambda array: array[:0]}),
+        ("network/adam-four", {}, {"labels": lambda array: array[:0]}),
+        ("factors/float16", {}, {"items.tail": lambda array: array.astype(np.float64)}),
+        ("k-means/lloyd-blobs", {}, {"counters": set_to(3, 0.5)}),
+        ("k-means/minibatch-blobs", {}, {"counters": set_to(4, 2.0)}),
     ],
 )
 def test_a_forged_file_is_refused_in_a_sentence(tmp_path, name, header, arrays):

@@ -107,8 +107,8 @@ class StateCheck:
             raise ValueError("a label is there twice")
         return len(labels)
 
-    def targets(self, task: str, *, column_per_class: bool = False) -> int:
-        """What `Targets.state` wrote; the number of outputs."""
+    def targets(self, task: str, rows: float, *, column_per_class: bool = False) -> int:
+        """What `Targets.state` wrote after so many rows; the number of outputs."""
         n_outputs, several, bare, started, loss = self.numbers("targets", 5)
         n_labels = self.labels()
         for what, number in (("several", several), ("bare", bare), ("started", started)):
@@ -119,6 +119,8 @@ class StateCheck:
         by_labels = max(2, n_labels) if column_per_class else n_labels if n_labels > 2 else 1
         if not several and k != (by_labels if task == "classify" else 1):
             raise ValueError(f"{k} outputs for {n_labels} labels")
+        if task == "classify" and not several and rows and not n_labels:
+            raise ValueError("a classifier that has learned rows has no labels")
         counts = self.array("class_counts", "f", [None])
         if len(counts) < n_labels or (counts < 0).any():
             raise ValueError("class_counts do not belong to the labels")

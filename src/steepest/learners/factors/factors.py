@@ -71,7 +71,7 @@ class FactorLearner(Resumable):
         self.item_counts = np.zeros(0, np.int64)
         self.mean = 0.0
         self.scale = 1.0
-        self.low, self.high = -math.inf, math.inf
+        self.low, self.high = -sys.float_info.max, sys.float_info.max
         self.started = False
         self.eta = settings.eta
         self.best_loss = sys.float_info.max  # of all epochs, for the bold driver

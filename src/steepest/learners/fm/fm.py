@@ -98,7 +98,7 @@ class FMLearner(TargetLearner):
         check.inside("the unit of values", unit, 0.0)
         if s.loss not in LOSSES or s.field_bits > MOST_FIELD_BITS or s.l2 < 0:
             raise ValueError(f"the settings {s.loss!r}, {s.field_bits}, {s.l2} are not those of a machine"[:200])
-        k = check.targets(s.task)
+        k = check.targets(s.task, rows)
         n_known = check.doubles("bias", [2, None]).shape[1]  # a new class may wait
         if not 0 < n_known <= k:
             raise ValueError(f"the machine has {n_known} outputs of {k}")

@@ -157,9 +157,10 @@ class KMeansLearner(Resumable):
         check, numbers = check_counters(state, len(names))
         found = dict(zip(names, numbers, strict=True))
         n = check.features(found["n_features"])
-        check.rows(found["rows_learned"])
-        for name, number in found.items():
-            check.inside(name, number, 0.0)
+        for name in ("rows_learned", "rows_since_check", "epoch_rows"):
+            check.rows(found[name])
+        for name in ("started", "holds_sums"):
+            check.flag(name, found[name])
         table = check.array("table", "f", [None, None])
         if table.dtype != np.float32 or (table.size and (len(table) < n or table.shape[1] < settings.k)):
             raise ValueError(f"table has the shape {table.shape} for {n} features and {settings.k} centres")

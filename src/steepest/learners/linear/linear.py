@@ -169,7 +169,7 @@ class LinearLearner(TargetLearner):
         check.inside("the scale of the bias", bias_scale, -1.0)
         check.rows(rows)
         check.rollbacks(rollbacks)
-        k = check.targets(s.task, column_per_class=shared)
+        k = check.targets(s.task, rows, column_per_class=shared)
         for name in BIASES:
             check.doubles(name, [k])
         check.doubles("clock", [len(CLOCK)])
@@ -183,8 +183,6 @@ class LinearLearner(TargetLearner):
         n_rows = len(state["v"])
         if s.shrinks_lazily:
             check.doubles("shrunk", [n_rows])
-        if s.task == "classify" and not state["targets"][1] and rows and not len(state["labels"]):
-            raise ValueError("a classifier that has learned rows has no labels")
         if "owners" in state:
             owners = check.array("owners", "i", [n_rows])
             check.codes(owners, n, "owners")

@@ -151,7 +151,7 @@ class NetworkLearner(TargetLearner):
         check.flag("dense", dense)
         if settings.solver not in SOLVERS:
             raise ValueError(f"the solver is {settings.solver!r}"[:200])
-        k = check.targets(settings.task)
+        k = check.targets(settings.task, rows)
         shift, scale = check.array("shift", "f", [None]), check.array("scale", "f", [None])
         if not 0 < len(shift) == len(scale) <= k or (scale <= 0).any():
             raise ValueError("shift and scale do not belong to the outputs")

@@ -159,7 +159,7 @@ class RadialLearner(TargetLearner):
         check.rows(rows)
         check.inside("the sum of squares", square, 0.0)
         check.inside("the weight", weight, 0.0)
-        k = check.targets(settings.task)
+        k = check.targets(settings.task, rows)
         units, n_features = check.array("centres", "f", [None, None]).shape
         gammas = check.array("gammas", "f", [None])
         if not len(gammas) or (gammas < 0).any():
