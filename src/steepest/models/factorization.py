@@ -488,12 +488,14 @@ class MatrixFactorization(Model):
     @property
     def user_ids_(self) -> Array:
         """Ids of the users, in the order of `user_factors_`."""
-        return np.asarray(self._part("_users").ids)
+        self._check_learner()
+        return np.asarray(self._users.ids)
 
     @property
     def item_ids_(self) -> Array:
         """Ids of the items, in the order of `item_factors_`."""
-        return np.asarray(self._part("_items").ids)
+        self._check_learner()
+        return np.asarray(self._items.ids)
 
     @property
     def user_factors_(self) -> Array:
@@ -518,32 +520,29 @@ class MatrixFactorization(Model):
     @property
     def mean_(self) -> float:
         """The global mean (0 without biases)."""
-        self._part("learner_")
+        self._check_learner()
         return float(self._model().mean)
 
     @property
     def solver_(self) -> str:
         """The solver that was used."""
-        return str(self._part("learner_").settings.solver)
+        self._check_learner()
+        return self.learner_.settings.solver
 
     @property
     def alpha_(self) -> float:
         """The strength of the penalty that was used."""
-        return float(self._part("learner_").settings.alpha)
-
-    def _part(self, name: str) -> Any:
-        if name not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
-        return vars(self)[name]
+        self._check_learner()
+        return float(self.learner_.settings.alpha)
 
     def _factors(self, side: str) -> Array:
-        self._part("learner_")
+        self._check_learner()
         learner = self._model()
         scale = math.sqrt(learner.scale) if learner.settings.loss in SCALED else 1.0
         return np.asarray(getattr(learner, side)[:, : learner.rank] * np.float32(scale))
 
     def _biases(self, side: str) -> Array:
-        self._part("learner_")
+        self._check_learner()
         learner = self._model()
         scale = learner.scale if learner.settings.loss in SCALED else 1.0
         return np.asarray(getattr(learner, side)[:, learner.padded + BIAS] * np.float32(scale))

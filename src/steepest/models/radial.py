@@ -56,7 +56,6 @@ class RBFModel(Model):
     solver: Any
     eta0: float | str
     batch_size: int
-    _n_rows: int | None = None  # of the source that is learned from
     class_weight: Any = None
     loss = "squared"
 
@@ -67,10 +66,6 @@ class RBFModel(Model):
                 "heart; set early_stopping=True, so that held-out rows end it, or solve the votes in closed form"
             )
         return super()._fit(source, validation, run)
-
-    def _resolve(self, source: Source, run: Run) -> Any:
-        self._n_rows = source.n_rows
-        return super()._resolve(source, run)
 
     def _n_epochs(self) -> int:
         return self._epochs_for(self._n_rows) if self.votes == "backprop" else 1
