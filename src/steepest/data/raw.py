@@ -9,7 +9,6 @@ Models read through a `RowEncoder`, whose hasher learns from each batch once.
 
 from __future__ import annotations
 
-import copy
 import math
 import threading
 import warnings
@@ -421,25 +420,19 @@ def raw_batches(source: Source) -> Generator[RawBatch, None, None]:
 
 def without_cache(source: Source) -> Source:
     """The same rows, read anew and not from a cache."""
-    if isinstance(source, CachedSource):
-        return without_cache(source.parent)
-    if not isinstance(source, Limited | Selected):
-        return source
-    result = copy.copy(source)
-    result.parent = without_cache(source.parent)
-    return result
+    return source.rebased(lambda base: without_cache(base.parent) if isinstance(base, CachedSource) else base)
 
 
 def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:
     """The source with an encoder put in at the bottom; a cache is valid for one `signature` of an encoder."""
-    if isinstance(source, CachedSource):
-        return source.over(encoded(source.parent, encode, signature))
-    if isinstance(source, RawSource):
-        result: Source = source.with_encoder(encode)
-    elif isinstance(source, Limited | Selected):
-        result = copy.copy(source)
-        result.parent = encoded(source.parent, encode, signature)
-    else:
-        raise DataError("these rows are encoded already; only raw texts and tables take a hasher")
-    result.signature = signature
-    return result
+
+    def put_in(base: Source) -> Source:
+        if isinstance(base, CachedSource):
+            return base.over(encoded(base.parent, encode, signature))
+        if not isinstance(base, RawSource):
+            raise DataError("these rows are encoded already; only raw texts and tables take a hasher")
+        result = base.with_encoder(encode)
+        result.signature = signature
+        return result
+
+    return source.rebased(put_in)

@@ -13,7 +13,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -178,6 +178,10 @@ class Source(ABC):
         """Forgets what was learned about the rows while they were read, as if nothing had been."""
         return
 
+    def rebased(self, change: Callable[[Source], Source]) -> Source:
+        """The same limits and splits over another source: what `change` makes of the one below them."""
+        return change(self)
+
     def epoch(self, epoch: int = 0) -> Iterator[Chunk]:
         """All chunks of one epoch in this source's own order."""
         return self.read(self.order, epoch)
@@ -247,6 +251,7 @@ class Derived(Source):
     """A source read through another one."""
 
     parent: Source
+    is_part: ClassVar[bool] = False  # whether it is no more than some rows of its parent
 
     def __init__(self, parent: Source) -> None:
         self.parent = parent
@@ -274,6 +279,15 @@ class Derived(Source):
         """The parent's."""
         return self.parent.label_names
 
+    def rebased(self, change: Callable[[Source], Source]) -> Source:
+        """A limit or split of another source."""
+        if not self.is_part:
+            return change(self)
+        source = self.copy()
+        source.parent = self.parent.rebased(change)
+        source.signature = source.parent.signature
+        return source
+
     def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
         """As the parent does."""
         self.parent.refuse_rows(row_ids, faults, remedy)
@@ -288,6 +302,8 @@ class Limited(Derived):
 
     With `sample_seed` they are a sample from all over the data; a larger one holds all rows of a smaller one.
     """
+
+    is_part = True
 
     def __init__(self, parent: Source, most: int, sample_seed: int | None = None) -> None:
         super().__init__(parent)
@@ -318,6 +334,8 @@ class Selected(Derived):
 
     With `by_id`, the test looks at nothing but stable row numbers.
     """
+
+    is_part = True
 
     def __init__(self, parent: Source, keep: Callable[[Chunk], Array], rule: str, *, by_id: bool = False) -> None:
         super().__init__(parent)
