@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,14 @@ from steepest.data.source import Source
 from steepest.errors import DataError
 
 
+@dataclass(slots=True, eq=False)
 class Entries:
     """Known entries by codes, in the order of the data."""
 
-    __slots__ = ("items", "users", "values", "weights")
-
-    def __init__(self, users: Array, items: Array, values: Array, weights: Array | None) -> None:
-        self.users, self.items, self.values, self.weights = users, items, values, weights
+    users: Array
+    items: Array
+    values: Array
+    weights: Array | None
 
     @classmethod
     def none(cls) -> Entries:

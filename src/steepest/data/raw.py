@@ -76,7 +76,7 @@ class RowEncoder:
         self.heaviness: Callable[[Array], Array] | None = None  # of a learner's weights, by bucket
         self._seen: set[int] = set()
         self._n_batches = 0
-        self._wanted: Array | None = None  # heavy buckets without a name
+        self._unnamed: Array | None = None  # heavy buckets without a name
         self._start = hasher.state() if learn else None
 
     def start_over(self) -> None:
@@ -84,7 +84,7 @@ class RowEncoder:
         if self._start is not None and self._seen:
             self.hasher.restore(*self._start)
             self._seen.clear()
-            self._n_batches, self._wanted = 0, None
+            self._n_batches, self._unnamed = 0, None
 
     def waits(self, batch: RawBatch) -> bool:
         """Whether the batch is to be encoded only when all before it were learned: batch 2, 4, 8, ... of new ones."""
@@ -99,7 +99,7 @@ class RowEncoder:
             self.hasher.names_.keep_heaviest(self.heaviness)
             if hasattr(self.hasher, "document_counts_"):  # which show the buckets in use
                 used = np.flatnonzero(self.hasher.document_counts_)
-                self._wanted = self.hasher.names_.unnamed(used, self.heaviness(used))
+                self._unnamed = self.hasher.names_.unnamed(used, self.heaviness(used))
 
     def __call__(self, batch: RawBatch) -> Chunk:
         """The batch, hashed."""
@@ -107,9 +107,9 @@ class RowEncoder:
         new = self.learn and not self._seen.issuperset(blocks)
         self._seen.update(blocks)
         chunk: Chunk = self.hasher.to_chunk(batch.columns, learn=new)
-        if new and self._wanted is not None and len(self._wanted):
-            self.hasher.find_names(batch.columns, chunk, self._wanted)
-            self._wanted = np.setdiff1d(self._wanted, chunk.indices)
+        if new and self._unnamed is not None and len(self._unnamed):
+            self.hasher.find_names(batch.columns, chunk, self._unnamed)
+            self._unnamed = np.setdiff1d(self._unnamed, chunk.indices)
         return chunk
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:

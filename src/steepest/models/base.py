@@ -660,19 +660,13 @@ class Model:
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """(plain values, arrays) that make up a fitted model."""
-        params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
-        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
         hasher = getattr(self, "hasher_", None)
         hasher_header, hasher_arrays = (None, {}) if hasher is None else hasher.state()
         words, arrays = split_words(self._whole_state())
         header = {
+            **self._file_header(),
             "words": words,
             "hasher": hasher_header,
-            "params": {name: to_plain(value) for name, value in params.items()},
-            "settings": self.learner_.settings.as_dict(),
-            "history": self.history_.as_dict(),
-            "n_iter": self.n_iter_,
-            "recipe": self.recipe_,
             "target_names": self._target_names,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
@@ -681,6 +675,18 @@ class Model:
         if self._recent is not None:
             header["recent"] = self._recent.as_dict()
         return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
+
+    def _file_header(self) -> dict[str, Any]:
+        """Plain values that every model has."""
+        params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
+        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
+        return {
+            "params": {name: to_plain(value) for name, value in params.items()},
+            "settings": self.learner_.settings.as_dict(),
+            "history": self.history_.as_dict(),
+            "n_iter": self.n_iter_,
+            "recipe": self.recipe_,
+        }
 
     @classmethod
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:

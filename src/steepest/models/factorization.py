@@ -40,7 +40,7 @@ from steepest.learners.factors.factor_sgd import SgdRun
 from steepest.learners.factors.factors import BIAS, TAIL, FactorLearner, csr_of, new_table
 from steepest.learners.factors.strata import Strata
 from steepest.metrics import RegressionMetrics
-from steepest.models.base import Model, Run, from_plain, to_plain
+from steepest.models.base import Model, Run, from_plain
 from steepest.models.options import EarlyStopping
 from steepest.models.recommend import (
     Filter,
@@ -739,16 +739,7 @@ class MatrixFactorization(Model):
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         self._order_seen()
         learner = self.learner_
-        params = {name: to_plain(value) for name, value in self.get_params(deep=False).items()}
-        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
-        header: dict[str, Any] = {
-            "params": params,
-            "settings": learner.settings.as_dict(),
-            "history": self.history_.as_dict(),
-            "n_iter": self.n_iter_,
-            "recipe": self.recipe_,
-            "n_blocks": getattr(self, "n_blocks_", None),
-        }
+        header = {**self._file_header(), "n_blocks": getattr(self, "n_blocks_", None)}
         arrays = {
             "user_counts": learner.user_counts,
             "item_counts": learner.item_counts,
