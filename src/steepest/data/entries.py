@@ -72,7 +72,7 @@ def gather(source: Source, users: IdBook, items: IdBook) -> Entries:
     for part in source:
         chunk = ratings_of(part)
         if chunk.weight is not None:
-            chunk = chunk.rows(chunk.row_numbers[chunk.visited(chunk.weight) > 0])
+            chunk = chunk.visit(chunk.row_numbers[chunk.visited(chunk.weight) > 0])
         chunk = chunk.packed()
         values = np.ones(chunk.n_rows) if chunk.y is None else np.asarray(chunk.y, np.float64)
         weights = None if chunk.weight is None else np.ascontiguousarray(chunk.weight, np.float32)

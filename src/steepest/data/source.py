@@ -97,6 +97,8 @@ class Source(ABC):
         How the source was read (format and options); a model keeps it, so that new data is read alike.
     signature : str
         Whatever else shapes the rows, in any words; a cache made under another signature is not used.
+    skipped : Skipped
+        Bad lines or rows passed over so far under on_bad_line="skip": their number `n` and three `examples`.
 
     Examples
     --------
@@ -117,6 +119,7 @@ class Source(ABC):
     renewed: bool = False  # whether every epoch has rows of its own, so that storing those of one would lose the others
     parent: Source | None = None  # the source that this one is derived from
     files: Sequence[TextFile] = ()
+    skipped: Skipped = Skipped()
     encoder: Any = None  # what makes features of raw rows
     holds_rows: bool = False  # whether all rows are stored, so that nothing below is read again
 
@@ -142,11 +145,6 @@ class Source(ABC):
     def describe(self) -> str:
         """Where the rows come from, in short."""
         return describe(self.root.files)
-
-    @property
-    def skipped(self) -> Skipped:
-        """Bad lines or rows passed over so far under on_bad_line="skip": their number `n` and three `examples`."""
-        return Skipped()
 
     @property
     def label_names(self) -> list[str] | None:
@@ -270,7 +268,7 @@ class Derived(Source):
         return self.parent.recipe
 
     @property
-    def skipped(self) -> Skipped:
+    def skipped(self) -> Skipped:  # type: ignore[override]
         """The parent's."""
         return self.parent.skipped
 

@@ -19,7 +19,7 @@ from steepest.data.chunk import Array
 from steepest.data.entries import Entries, from_matrix, gather, has_pairs, ratings_of, two_columns
 from steepest.data.ids import IdBook, as_ids
 from steepest.data.readers.ratings import RatingsChunk, as_ratings, from_frame, from_ratings
-from steepest.data.source import Source, as_weights
+from steepest.data.source import Source
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import EntryEpochs, Monitor, train
@@ -326,11 +326,7 @@ class MatrixFactorization(Model):
             if sample_weight is not None:
                 raise ParameterError("sample_weight needs pairs; give X as (user, item) with ratings y")
             return from_matrix(X)
-        users, items = two_columns(X)
-        if y is not None:
-            y = as_ratings(y, len(users))
-        weight = None if sample_weight is None else as_weights(sample_weight, len(users))
-        return from_ratings(users, items, y, weight)
+        return from_ratings(*two_columns(X), y, sample_weight)
 
     def _is_matrix(self, X: Any) -> bool:
         if hasattr(X, "tocoo"):

@@ -154,13 +154,11 @@ class RBFModel(Model):
     @classmethod
     def _restore(cls, settings: Any, state: State) -> Learner:
         plain = settings.as_dict() if not isinstance(settings, dict) else settings
-        if "graph" in plain:
-            network = NetworkSettings.from_dict(plain)
-            NetworkLearner.check_state(network, state)
-            return NetworkLearner.from_state(network, state)
-        radial = RadialSettings.from_dict(plain)
-        RadialLearner.check_state(radial, state)
-        return RadialLearner.from_state(radial, state)
+        kinds: Any = (NetworkSettings, NetworkLearner) if "graph" in plain else (RadialSettings, RadialLearner)
+        known = kinds[0].from_dict(plain)
+        kinds[1].check_state(known, state)
+        restored: Learner = kinds[1].from_state(known, state)
+        return restored
 
     # --------------------------------------------------------------------------------------------- inspection
 

@@ -174,7 +174,7 @@ class ColumnarSource(RawSource):
         self.kind = kind
         self.schema = schema
         self.on_bad_line = choice("on_bad_line", on_bad_line, ON_BAD_LINE)
-        self._skipped = Skipped()
+        self.skipped = Skipped()  # shared by all copies
         try:
             with kind.open(files[0]) as reader:
                 self._detect_sparse_rows(kind.schema_of(reader))
@@ -190,11 +190,6 @@ class ColumnarSource(RawSource):
         self.schema = Schema(Roles(label, _SPARSE_COLUMNS, (), (), weight, with_labels), self.schema.labels)
         self.n_features = int(metadata[_WIDTH]) if _WIDTH in metadata else None
         self.encoder = lambda batch: _sparse_rows(batch, self.n_features)
-
-    @property
-    def skipped(self) -> Skipped:
-        """Rows passed over so far, shared by all copies."""
-        return self._skipped
 
     @property
     def label_names(self) -> list[str] | None:
