@@ -529,15 +529,6 @@ class TargetLearner(Resumable):
         return copy
 
     @property
-    def rollbacks(self) -> int:
-        """How often learning went back to the last good state."""
-        return self.good.rollbacks
-
-    @rollbacks.setter
-    def rollbacks(self, n: int) -> None:
-        self.good.rollbacks = n
-
-    @property
     def book(self) -> LabelBook:
         """The classes."""
         return self.targets.book

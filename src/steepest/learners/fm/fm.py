@@ -34,7 +34,7 @@ from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import LOSSES
 from steepest.learners.schedules import CALIBRATION_ROWS
 from steepest.learners.snapshot import LastGoodState, all_finite
-from steepest.learners.state_check import check_counters
+from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
@@ -45,7 +45,7 @@ class FMLearner(TargetLearner):
     """State and step of a factorization machine."""
 
     state_arrays = ("bias", "signs", "shift", "scale")
-    state_numbers = ("n_features", "eta0", "rows_learned", "rollbacks", "unit")
+    state_numbers = ("n_features", "eta0", "rows_learned", "good.rollbacks", "unit")
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class FMLearner(TargetLearner):
         owners, table = self.slots.owners[order], self.table.used[order]
         state = {"table": table, "owners": owners, "field_ids": self.table.field_ids}
         if self.sizes is not None:
-            state |= {"centre": self.sizes.centre, "size": self.sizes.scale}
+            state |= self.sizes.state()
         if self.given_fields is not None:
             state["given_fields"] = self.given_fields
         return state | super().state
@@ -90,48 +90,35 @@ class FMLearner(TargetLearner):
     @classmethod
     def check_state(cls, s: FMSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        check, (n_features, eta0, rows, rollbacks, unit) = check_counters(state, 5)
-        n = check.features(n_features)
-        check.step_size(eta0)
-        check.rows(rows)
-        check.rollbacks(rollbacks)
-        check.inside("the unit of values", unit, 0.0)
+        check = StateCheck.of(state, cls.state_numbers)
         if s.loss not in LOSSES or s.field_bits > MOST_FIELD_BITS or s.l2 < 0:
             raise ValueError(f"the settings {s.loss!r}, {s.field_bits}, {s.l2} are not those of a machine"[:200])
         k = check.targets(s.task)
-        n_known = check.doubles("bias", [2, None]).shape[1]  # a new class may wait
-        if not 0 < n_known <= k:
-            raise ValueError(f"the machine has {n_known} outputs of {k}")
-        for name in ("signs", "shift", "scale"):
-            check.doubles(name, [n_known])
+        forms = {
+            "bias": "f8 2 known",
+            "field_ids": "i8 fields",
+            **dict.fromkeys(("signs", "shift", "scale"), "f8 known"),
+        }
+        sizes = check.arrays(forms)
+        if not 0 < sizes["known"] <= k:  # a new class may wait
+            raise ValueError(f"the machine has {sizes['known']} outputs of {k}")
         if (np.abs(state["signs"]) != 1).any() or (state["scale"] <= 0).any() or (state["bias"][1] < 0).any():
             raise ValueError("a sign, a scale or a sum of squares is out of range")
-        ids = check.array("field_ids", "i", [None])
-        if ids.dtype != np.int64 or len(np.unique(ids)) != len(ids) or len(ids) > MOST_FIELDS:
-            raise ValueError("field_ids are not different numbers")
-        if not s.fields and ids.tolist() != [0]:
-            raise ValueError("a machine without fields has fields")
-        owners = check.array("owners", "i", [None])
-        check.codes(owners, n, "owners")
-        if owners.dtype != np.int32 or len(np.unique(owners)) != len(owners):
-            raise ValueError("a feature has two rows")
-        if check.array("table", "f", [len(owners), n_known, stride(len(ids), s.rank)]).dtype != np.float32:
-            raise ValueError("the table is not of type float32")
+        ids, owners = state["field_ids"], check.owners()
+        if len(np.unique(ids)) != len(ids) or len(ids) > MOST_FIELDS or (not s.fields and ids.tolist() != [0]):
+            raise ValueError("field_ids are not different numbers, or a machine without fields has some")
+        check.arrays({"table": f"f4 rows known {stride(len(ids), s.rank)}"}, rows=len(owners), **sizes)
         if (state["table"][:, :, 1 : 2 + len(ids)] < 0).any():
             raise ValueError("a sum of squares is negative")
-        given = check.array("given_fields", "i", [None]) if "given_fields" in state else None
-        if given is not None and (
-            not s.fields or given.dtype != np.int64 or (len(owners) and owners.max() >= len(given))
-        ):
-            raise ValueError("given_fields do not belong to the features")
+        given = state.get("given_fields")
+        if given is not None:
+            check.arrays({"given_fields": "i8 features"})
+            if not s.fields or owners.max(initial=-1) >= len(given):
+                raise ValueError("given_fields do not belong to the features")
         if len(owners) and not np.isin(own_fields(s, given, owners), ids).all():
             raise ValueError("the field of a feature is missing")
-        if "size" in state:
-            for name in ("centre", "size"):
-                check.doubles(name, [None])
-            if len(state["centre"]) != len(state["size"]) or not (state["size"] > 0).all():
-                raise ValueError("the sizes of features are not positive numbers, one per centre")
-        check.waiting(n)
+        check.sizes()
+        check.waiting(check.n_features)
 
     @classmethod
     def from_state(cls, settings: FMSettings, state: State) -> FMLearner:
@@ -139,8 +126,7 @@ class FMLearner(TargetLearner):
         given = np.array(state["given_fields"]) if "given_fields" in state else None
         learner = cls(settings, 0, state["labels"].tolist(), given)
         learner.restore(state)
-        if "size" in state:
-            learner.sizes = Sizes(np.array(state["centre"]), np.array(state["size"]))
+        learner.sizes = Sizes.from_state(state)
         owners = np.array(state["owners"])
         learner.slots = Slots(learner.n_features, owners)
         own = own_fields(settings, given, owners)

@@ -27,7 +27,7 @@ from steepest.learners.network.network_settings import SOLVERS, NetworkSettings
 from steepest.learners.network.network_start import Start
 from steepest.learners.network.network_updates import MOMENTS, PATH, STEPS, paid_weights, pay_penalty, shrink, update
 from steepest.learners.snapshot import LastGoodState, all_finite
-from steepest.learners.state_check import check_counters
+from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
@@ -41,7 +41,7 @@ class NetworkLearner(TargetLearner):
     """State and step of a network."""
 
     state_arrays = ()
-    state_numbers = ("n_features", "eta0", "rows_learned", "rollbacks", "spread", "dense")
+    state_numbers = ("n_features", "eta0", "rows_learned", "good.rollbacks", "spread", "dense")
 
     def __init__(
         self,
@@ -142,44 +142,39 @@ class NetworkLearner(TargetLearner):
     @classmethod
     def check_state(cls, settings: NetworkSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        check, (n_features, eta0, rows, rollbacks, spread, dense) = check_counters(state, 6)
-        n = check.features(n_features)
-        check.step_size(eta0)
-        check.rows(rows)
-        check.rollbacks(rollbacks)
-        check.inside("the spread", spread, 0.0)
-        check.flag("dense", dense)
+        check = StateCheck.of(state, cls.state_numbers)
+        n = check.n_features
         if settings.solver not in SOLVERS:
             raise ValueError(f"the solver is {settings.solver!r}"[:200])
         k = check.targets(settings.task)
-        shift, scale = check.array("shift", "f", [None]), check.array("scale", "f", [None])
-        if not 0 < len(shift) == len(scale) <= k or (scale <= 0).any():
+        n_shown = check.arrays({"shift": "f outputs", "scale": "f outputs"})["outputs"]
+        if not 0 < n_shown <= k or (state["scale"] <= 0).any():
             raise ValueError("shift and scale do not belong to the outputs")
         check.waiting(n)
         graph = Graph.from_dict(settings.graph)
         learned = {name[8:] for name in state if name.startswith("learned ")}
         if not learned:
             return
-        check.doubles("learned clock", [2])
+        check.arrays({"learned clock": "f8 2"})
         n_known = np.asarray(state[f"learned {graph.sources(OUTPUT)[0]}>{OUTPUT}"]).shape[-1]  # a new class may wait
         if n_known > k:
             raise ValueError(f"the network has {n_known} outputs of {k}")
-        sizes = {name: node.size for name, node in graph.nodes.items()} | {INPUT: None, OUTPUT: n_known}
-        parts = [(f"{a}>{b}", [sizes[a], sizes[b]]) for a, b in graph.edges]
+        sizes = {name: str(node.size) for name, node in graph.nodes.items()} | {INPUT: "features", OUTPUT: str(n_known)}
+        parts = {f"{a}>{b}": f"{sizes[a]} {sizes[b]}" for a, b in graph.edges}
         for name, node in graph.nodes.items():
             if name != INPUT and node.kind == "dot" and settings.biases:
-                parts.append((f"bias {name}", [sizes[name]]))
+                parts[f"bias {name}"] = sizes[name]
             if node.kind == "distance":
-                parts.append((f"gamma {name}", [sizes[name]]))
+                parts[f"gamma {name}"] = sizes[name]
         rows_of_input = {len(state[f"learned {name}"]) for name in learned if f"{INPUT}>" in name}
         if len(rows_of_input) > 1 or min(rows_of_input, default=n) < n:
             raise ValueError("the arrays of the input have not a row per feature")
         moments = [mark for mark in ("first ", "second ") if any(name.startswith(mark) for name in learned)]
-        for name, shape in parts:
-            for mark in ("", *moments):
-                if check.array(f"learned {mark}{name}", "f", shape).dtype != settings.dtype:
-                    raise ValueError(f"{mark}{name} is not of type {settings.dtype}")
-        known = {f"{mark}{name}" for name, _ in parts for mark in ("", "first ", "second ", "stamp ")} | {"clock"}
+        kind = np.dtype(settings.dtype).str[1:]
+        check.arrays(
+            {f"learned {mark}{name}": f"{kind} {shape}" for name, shape in parts.items() for mark in ("", *moments)}
+        )
+        known = {f"{mark}{name}" for name in parts for mark in ("", "first ", "second ", "stamp ")} | {"clock"}
         if learned - known:
             raise ValueError(f"the network has no {sorted(learned - known)[0]}")
 

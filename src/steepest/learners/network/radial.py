@@ -23,7 +23,7 @@ from steepest.data.chunk import Array, Chunk
 from steepest.learners.base import Progress, State
 from steepest.learners.network.graph import product
 from steepest.learners.settings import PlainSettings
-from steepest.learners.state_check import check_counters
+from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row
 from steepest.learners.waiting import WaitingRows, finished
 
@@ -155,24 +155,18 @@ class RadialLearner(TargetLearner):
     @classmethod
     def check_state(cls, settings: RadialSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        check, (rows, square, weight) = check_counters(state, 3)
-        check.rows(rows)
-        check.inside("the sum of squares", square, 0.0)
-        check.inside("the weight", weight, 0.0)
+        check = StateCheck.of(state, cls.state_numbers)
         k = check.targets(settings.task)
-        units, n_features = check.array("centres", "f", [None, None]).shape
-        gammas = check.array("gammas", "f", [None])
-        if not len(gammas) or (gammas < 0).any():
+        sizes = check.arrays({"centres": "f units features", "gammas": "f gammas", "error": "f gammas"})
+        if not sizes["gammas"] or (state["gammas"] < 0).any():
             raise ValueError("a width is negative")
-        size = 1 if settings.votes == "fixed" else units + 1
-        check.array("gram", "f", [len(gammas), size, size])
-        outputs = check.array("moment", "f", [len(gammas), size, None]).shape[2]
-        if outputs > k:
-            raise ValueError(f"moment has {outputs} outputs of {k}")
-        check.array("error", "f", [len(gammas)])
-        if settings.votes == "fixed" and len(np.asarray(state["centre_targets"])) != units:
+        sizes["size"] = 1 if settings.votes == "fixed" else sizes["units"] + 1
+        sizes = check.arrays({"gram": "f gammas size size", "moment": "f gammas size outputs"}, **sizes)
+        if sizes["outputs"] > k:
+            raise ValueError(f"moment has {sizes['outputs']} outputs of {k}")
+        if settings.votes == "fixed" and len(np.asarray(state["centre_targets"])) != sizes["units"]:
             raise ValueError("centre_targets has another length")
-        check.waiting(n_features)
+        check.waiting(sizes["features"])
 
     @classmethod
     def from_state(cls, settings: RadialSettings, state: State) -> RadialLearner:
