@@ -39,7 +39,7 @@ MOST_ROLLBACKS = 30
 FIRST_SNAPSHOT_ROWS = 1 << 14
 BLOCK_ROWS = 1 << 12  # of the table that are in cache at once
 SAMPLE_SIZE = 1 << 18  # labels to draw negatives from
-FINE, BAD_INDEX = 0, 1
+FINE = 0  # what became of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +103,17 @@ class EmbeddingLearner(Resumable):
         if chunk.y is None:
             raise DataError("the rows have no labels, so nothing can be learned from them; name their column")
         if self.settings.n_replicas == 1:
-            self._learn_in_turn(chunk, progress)
+            self._learn(chunk, progress)
             return progress
         for rows in self.waiting.ready(chunk, lambda: self._round):
             whole = rows.n_rows - rows.n_rows % self._round
-            self._learn_rounds(rows.span(0, whole), progress)
+            self._learn(rows.span(0, whole), progress, self._round)
             self.waiting.put_back(rows.span(whole, rows.n_rows))
         return progress
 
     def finish(self) -> Progress:
         """Learns the texts that wait for their round, one after the other."""
-        return self.waiting.finish(self._learn_in_turn)
+        return self.waiting.finish(self._learn)
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, labels): logits, or log-probabilities under "hs"."""
@@ -385,17 +385,20 @@ class EmbeddingLearner(Resumable):
 
     # ---------------------------------------------------------------------------------------------------- the step
 
-    def _learn_in_turn(self, chunk: Chunk, progress: Progress) -> None:
-        """Learns one row after the other."""
+    def _learn(self, chunk: Chunk, progress: Progress, unit: int = 1) -> None:
+        """Learns rows one after the other, or whole rounds, of so many rows each, by the replicas."""
         done = 0
         while done < chunk.n_rows:
             rows, edge = chunk.span(done, chunk.n_rows), self.good.next_rows(self.rows_learned)
             if self.settings.total == 0:
-                rows = rows.span(0, min(rows.n_rows, edge - self.rows_learned))
-            rows, starts, targets = self._rows_until_new(rows)
-            n_learned, status = self._run_kernel(rows, starts, targets, progress)
+                rows = rows.span(0, min(rows.n_rows, max(1, (edge - self.rows_learned) // unit) * unit))
+            rows, starts, targets = self._rows_until_new(rows, unit)
+            n_learned, status = self._run_kernel(rows, starts, targets, progress, apart=unit > 1)
             done += n_learned
-            if status != FINE:
+            if status != FINE and unit > 1:  # a round with a row in trouble is learned in turn
+                self._learn(chunk.span(done, done + unit), progress)
+                done += unit
+            elif status != FINE:
                 refuse_bad_row(rows, n_learned, self.n_features)
                 self._roll_back(progress)
             if self.settings.total == 0 and self.rows_learned >= edge:
@@ -404,22 +407,6 @@ class EmbeddingLearner(Resumable):
     @property
     def _round(self) -> int:
         return self.settings.n_replicas * self.settings.sync_every
-
-    def _learn_rounds(self, chunk: Chunk, progress: Progress) -> None:
-        """Learns whole rounds by the replicas."""
-        done = 0
-        while done < chunk.n_rows:
-            rows, edge = chunk.span(done, chunk.n_rows), self.good.next_rows(self.rows_learned)
-            if self.settings.total == 0:
-                rows = rows.span(0, max(1, (edge - self.rows_learned) // self._round) * self._round)
-            rows, starts, targets = self._rows_until_new(rows, self._round)
-            n_learned, status = self._run_kernel(rows, starts, targets, progress, apart=True)
-            done += n_learned
-            if status != FINE:  # a round with a row in trouble is learned in turn, which knows what to do
-                self._learn_in_turn(chunk.span(done, done + self._round), progress)
-                done += self._round
-            if self.settings.total == 0 and self.rows_learned >= edge:
-                self.keep_good_state()
 
     def _run_kernel(
         self, rows: Chunk, starts: Array | None, targets: Array, progress: Progress, *, apart: bool = False

@@ -36,7 +36,7 @@ from steepest.learners.schedules import CALIBRATION_ROWS
 from steepest.learners.snapshot import LastGoodState, all_finite
 from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
-from steepest.learners.waiting import WaitingRows, finished
+from steepest.learners.waiting import WaitingRows
 
 START_SQUARE = 0.1  # what sums of squared gradients begin with
 
@@ -59,7 +59,7 @@ class FMLearner(TargetLearner):
         self.targets = Targets(s.task, s.loss, s.loss_parameter, s.class_weight, labels)
         self.n_features = n_features
         self.given_fields = given_fields  # the field of each feature, where the user says so
-        self.eta0 = s.eta0
+        self.eta0: float = s.eta0
         self.rows_learned = 0
         self.unit = 0.0  # what values are multiplied by; 0 until the first rows have shown it
         self.n_threads = 1  # that score; learning is serial
@@ -71,7 +71,6 @@ class FMLearner(TargetLearner):
         self.bias = np.zeros((2, k))  # and sums of squared gradients
         self.signs, self.shift, self.scale = np.ones(k), np.zeros(k), np.ones(k)
         self.table = FactorTable(s.rank, s.seed, k, np.zeros(0 if s.fields else 1, np.int64))
-        self._shown: FMLearner | None = None
 
     # ------------------------------------------------------------------------------------------------ the contract
 
@@ -139,7 +138,7 @@ class FMLearner(TargetLearner):
     def step(self, chunk: Chunk) -> Progress:
         """Learns the rows of a chunk, in order; the first ones wait until there are a thousand."""
         progress = Progress()
-        self._shown = None
+        self._finished = None
         for rows in self.waiting.ready(chunk, self._rows_needed, self._announce):
             if not self.unit:
                 self._learn(rows.span(0, CALIBRATION_ROWS), progress)
@@ -147,14 +146,9 @@ class FMLearner(TargetLearner):
             self._learn(rows, progress)
         return progress
 
-    def finish(self) -> Progress:
-        """Learns the rows that wait, as if no others were to come."""
-        self._shown = None
-        return self.waiting.finish(self._learn)
-
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs), in the units of targets; features never learned count for nothing."""
-        if (shown := self._finished()) is not self:
+        if (shown := self.finished()) is not self:
             return shown.scores(chunk, n_threads)
         self._match_outputs()
         rows = self._sized(chunk)
@@ -177,15 +171,9 @@ class FMLearner(TargetLearner):
 
     # ------------------------------------------------------------------------------------------- what was learned
 
-    def _finished(self) -> FMLearner:
-        """This learner if nothing waits, else a copy that has learned the waiting rows."""
-        if self._shown is None:
-            self._shown = finished(self)
-        return self._shown
-
     def weights(self) -> tuple[Array, Array]:
         """(linear weights of the features in use, shape (features, outputs); biases), in the machine's units."""
-        shown = self._finished()
+        shown = self.finished()
         return shown.table.used[:, :, 0], shown.bias[0]
 
     def used_weights(self) -> tuple[Array, Array, Array]:
@@ -193,7 +181,7 @@ class FMLearner(TargetLearner):
 
         With `normalise` the weights are those of a row of length 1.
         """
-        shown = self._finished()
+        shown = self.finished()
         order = np.argsort(shown.slots.owners)
         owners = shown.slots.owners[order]
         weights = shown.table.used[order, :, 0] * (
@@ -203,7 +191,7 @@ class FMLearner(TargetLearner):
 
     def parts_of(self, row: Chunk) -> tuple[Array, Array, Array]:
         """What one row's score is made of, by output: (bias, linear[i] of each entry, pairs[i, j] of two, i < j)."""
-        shown = self._finished()
+        shown = self.finished()
         x = row.values.astype(np.float64)
         length = math.sqrt(float(x @ x))
         x = x * ((1 / length if length else 1.0) if self.settings.normalise else (shown.unit or 1.0))
@@ -221,7 +209,7 @@ class FMLearner(TargetLearner):
 
     def sized(self, rows: Chunk) -> Chunk:
         """The rows in the units of their columns, where rows are dense."""
-        shown = self._finished()
+        shown = self.finished()
         return self._sized(rows) if shown is self else shown.sized(rows)
 
     def heaviness(self, columns: Array) -> Array:
@@ -249,10 +237,6 @@ class FMLearner(TargetLearner):
         """The step before AdaGrad divides it."""
         return self.eta0
 
-    def lower_step(self, factor: float) -> None:
-        """Divides the step size."""
-        self.eta0 /= factor
-
     def keep_good_state(self) -> None:
         """Keeps the state to return to if learning diverges; an overflowed one is not worth it."""
         if not all_finite(self.table.used):
@@ -267,7 +251,7 @@ class FMLearner(TargetLearner):
         same = self.good.exists and kept["table"].shape[1:] == table.numbers.shape[1:]  # no output or field since
         self.bias = kept["bias"] if same else self._first_bias()
         table.refill(kept["table"] if same else table.numbers[:0], self.slots.owners)
-        self._shown = None
+        self._finished = None
 
     # ---------------------------------------------------------------------------------------------------- the step
 

@@ -29,7 +29,7 @@ from steepest.learners.network.network_updates import MOMENTS, PATH, STEPS, paid
 from steepest.learners.snapshot import LastGoodState, all_finite
 from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_rows
-from steepest.learners.waiting import WaitingRows, finished
+from steepest.learners.waiting import WaitingRows
 
 FIRST_ROWS = 1000  # whose spread sets the first weights
 SCORED_ROWS = 1024  # at once, so that memory stays small
@@ -59,7 +59,7 @@ class NetworkLearner(TargetLearner):
         self.penalised = [f"{a}>{b}" for a, b in self.graph.edges if self.graph.nodes[b].kind == "dot"]
         self.targets = Targets(s.task, s.loss, s.loss_parameter, s.class_weight, labels)
         self.n_features = n_features
-        self.eta0 = s.eta0
+        self.eta0: float = s.eta0
         self.rows_learned = 0
         self.spread = 0.0  # mean of |x|^2; 0 until the first rows have shown it
         self.dense = False  # whether rows have so few zeros that dense products are faster
@@ -67,7 +67,6 @@ class NetworkLearner(TargetLearner):
         self.arrays: dict[str, Array] = {}
         self.start = {} if start is None else dict(start)  # given first values, such as centres
         self.good = LastGoodState()
-        self._shown: NetworkLearner | None = None
 
     @property
     def n_threads(self) -> int:
@@ -83,7 +82,7 @@ class NetworkLearner(TargetLearner):
     def step(self, chunk: Chunk) -> Progress:
         """Learns the rows of a chunk, in order, in mini-batches; rows that fill none wait."""
         progress = Progress()
-        self._shown = None
+        self._finished = None
         for rows in self.waiting.ready(chunk, self._rows_needed, self._announce):
             if not self.spread:
                 first = self._rows_needed()
@@ -103,11 +102,6 @@ class NetworkLearner(TargetLearner):
     def _announce(self, rows: Chunk) -> None:
         self.targets.announce(rows)
         self._grow_features(rows.n_features)
-
-    def finish(self) -> Progress:
-        """Learns the rows that wait, as if no others were to come."""
-        self._shown = None
-        return self.waiting.finish(self._learn)
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); each row's bits are its own, so results are bit-identical for threads."""
@@ -190,12 +184,6 @@ class NetworkLearner(TargetLearner):
 
     # ------------------------------------------------------------------------------------------- what was learned
 
-    def finished(self) -> NetworkLearner:
-        """This learner if nothing waits, else a copy that has learned the waiting rows."""
-        if self._shown is None:
-            self._shown = finished(self)
-        return self._shown
-
     def parameters(self) -> dict[str, Array]:
         """Weights by edge ("x>h1"), biases ("bias h1") and widths ("gamma h1") as they would predict."""
         shown, moments = self.finished(), ("first ", "second ", "stamp ", "clock")
@@ -232,10 +220,6 @@ class NetworkLearner(TargetLearner):
         if schedule == "invsqrt":
             return self.eta0 / math.sqrt(1.0 + rows / INVSQRT_ROWS)
         return self.eta0
-
-    def lower_step(self, factor: float) -> None:
-        """Divides the step size."""
-        self.eta0 /= factor
 
     def penalty(self) -> float:
         """alpha R(W) at the current weights; centres of radial bases are not penalised."""

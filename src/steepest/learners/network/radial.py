@@ -25,7 +25,7 @@ from steepest.learners.network.graph import product
 from steepest.learners.settings import PlainSettings
 from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row
-from steepest.learners.waiting import WaitingRows, finished
+from steepest.learners.waiting import WaitingRows
 
 BLOCK_ROWS = 256  # summed at once, from the first row on, so that chunks do not matter
 
@@ -77,7 +77,7 @@ class RadialLearner(TargetLearner):
 
     def step(self, chunk: Chunk) -> Progress:
         """Adds the rows to the sums, a block at a time."""
-        progress = Progress()
+        progress, self._finished = Progress(), None
         while chunk.n_rows:
             part = chunk.span(0, min(chunk.n_rows, BLOCK_ROWS - self.waiting.n_rows))
             chunk = chunk.span(part.n_rows, chunk.n_rows)
@@ -86,11 +86,7 @@ class RadialLearner(TargetLearner):
                 progress.add(self.finish())
         return progress
 
-    def finish(self) -> Progress:
-        """Adds the rows that wait."""
-        rows = self.waiting.take()
-        if rows is None:
-            return Progress()
+    def _learn(self, rows: Chunk, progress: Progress) -> None:
         self._solved = None
         coded = self.targets.code(rows)
         y = self._signs(coded)
@@ -105,7 +101,7 @@ class RadialLearner(TargetLearner):
         self.weight += float(share.sum())
         self.rows_learned += rows.n_rows
         self._solved = None
-        return Progress(rows.n_rows, float(share.sum()), float((share * losses).sum()))
+        progress.add(Progress(rows.n_rows, float(share.sum()), float((share * losses).sum())))
 
     def _solved_earlier(self) -> tuple[int, Array] | None:
         """A solution from before these rows; solved anew whenever the rows have doubled, because solving costs most."""
@@ -127,7 +123,7 @@ class RadialLearner(TargetLearner):
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Scores, shape (rows, outputs)."""
-        learner = finished(self)
+        learner = self.finished()
         solved = learner.solve() if learner.weight else None
         out = np.zeros((chunk.n_rows, self.n_outputs))
         for start in range(0, chunk.n_rows, BLOCK_ROWS):
@@ -138,8 +134,8 @@ class RadialLearner(TargetLearner):
     def merge(self, states: Sequence[State]) -> RadialLearner:
         """The sums of several learners around the same centres: exactly what one would have learned."""
         parts = [RadialLearner.from_state(self.settings, state) for state in states]
-        merged = finished(parts[0])
-        for part in (finished(part) for part in parts[1:]):
+        merged = parts[0].finished()
+        for part in (part.finished() for part in parts[1:]):
             merged.gram, merged.moment = merged.gram + part.gram, merged.moment + part.moment
             merged.error, merged.square = merged.error + part.error, merged.square + part.square
             merged.weight += part.weight
@@ -178,14 +174,14 @@ class RadialLearner(TargetLearner):
 
     def weights(self) -> tuple[Array, Array]:
         """(votes of shape (units, outputs), bias)."""
-        solution = finished(self).solve()[1]
+        solution = self.finished().solve()[1]
         k = len(self.centres)
         return solution[:k], solution[k:].ravel() if len(solution) > k else np.zeros(self.n_outputs)
 
     @property
     def gamma(self) -> float:
         """The width in use."""
-        return float(self.gammas[finished(self).solve()[0]])
+        return float(self.gammas[self.finished().solve()[0]])
 
     @property
     def step_size(self) -> float:
