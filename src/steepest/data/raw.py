@@ -88,7 +88,7 @@ class RowEncoder:
 
     def waits(self, batch: RawBatch) -> bool:
         """Whether the batch is to be encoded only when all before it were learned: batch 2, 4, 8, ... of new ones."""
-        if not self.learn or self.heaviness is None or not self.hasher.names or batch.first_id in self._seen:
+        if not self.learn or self.heaviness is None or not self.hasher.n_names or batch.first_id in self._seen:
             return False
         self._n_batches += 1
         return self._n_batches > 1 and self._n_batches & (self._n_batches - 1) == 0
