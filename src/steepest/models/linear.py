@@ -275,7 +275,8 @@ class LinearModel(Model):
         def new_learner(part: ArraySource) -> LinearLearner:
             return LinearLearner(settings, part.n_features or 0, labels)
 
-        return choose_strength(rows, settings.solver, new_learner, self.n_threads)
+        mixed = self._shape is not None and self._shape.mixed
+        return choose_strength(rows, settings.solver, new_learner, self.n_threads, mixed=mixed)
 
     # -------------------------------------------------------------------------------------------------- learning
 
