@@ -50,7 +50,6 @@ from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
 from steepest.parameters import at_least, choice, inside, number, whole
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
-NAMES = 10_000  # kept by the hasher that raw data gets if none is given
 MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
 PATIENCE = 2  # epochs without improvement before `tol` ends training
 
@@ -547,7 +546,7 @@ class Model:
         """The hasher of the constructor, or the one that raw rows get without it."""
         from steepest.features.hasher import Hasher
 
-        hasher = Hasher(names=NAMES) if self.hasher is None else self.hasher
+        hasher = Hasher() if self.hasher is None else self.hasher
         if not isinstance(hasher, Hasher):
             raise ParameterError(f"hasher={hasher!r} is not a Hasher; give steepest.Hasher(...) or None")
         return hasher

@@ -28,11 +28,12 @@ from steepest.data.store.row_store import store_rows
 from steepest.engine.history import History
 from steepest.errors import DataError, ParameterError
 from steepest.features.hasher import Hasher
+from steepest.features.names import NAMES
 from steepest.learners.base import State
 from steepest.learners.embedding.embedding import LOSSES, EmbeddingLearner, EmbeddingSettings
 from steepest.learners.embedding.quantized import bytes_of_rows, pack_rows, rows_by_weight, unpack_rows
 from steepest.learners.embedding.temperature import best_sharpness
-from steepest.models.base import HASHER, NAMES, Run, load, target_names
+from steepest.models.base import HASHER, Run, load, target_names
 from steepest.models.calibration import Recent
 from steepest.models.memory import parse_bytes, shown
 from steepest.models.options import Option, Replicas
