@@ -19,7 +19,7 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk
 from steepest.data.files.blocks import Block, Paths, TextFile, open_files
-from steepest.data.files.remote import is_remote, open_bytes
+from steepest.data.files.remote import open_bytes
 from steepest.data.ids import as_ids
 from steepest.data.readers.lines import BadLine, LineSource, Parsed
 from steepest.data.skipped import EXAMPLES, ON_BAD_LINE
@@ -282,7 +282,7 @@ class ParquetRatings(RatingsSource):
         first_id = 0
         for file in self.files:
             try:
-                with parquet.ParquetFile(open_bytes(file.path) if is_remote(file.path) else file.path) as reader:
+                with parquet.ParquetFile(open_bytes(file.path) if file.is_remote else file.path) as reader:
                     names = reader.schema_arrow.names
                     places = places_of(self.requested, names, True, file.name, self.with_labels)
                     columns = list(dict.fromkeys(names[place] for place in places.values()))
