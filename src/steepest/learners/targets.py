@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -34,22 +35,23 @@ from steepest.parameters import at_least
 
 def distinct(y: Array) -> Array:
     """The distinct values of y, sorted; two classes, the usual case, are found without sorting."""
-    if y.ndim == 1 and len(y) and y.dtype.kind in "biuf":
-        other = y != y[0]
-        second = y[int(other.argmax())]
-        if (~other | (y == second)).all():
-            return np.unique(np.array([y[0], second], dtype=y.dtype))
-    return np.unique(y)
+    two = _at_most_two(y) if y.ndim == 1 else None
+    return np.unique(y if two is None else two)
 
 
 def by_appearance(y: Array) -> list[Any]:
     """The distinct values of y in the order of their first rows; two classes are found without a set of all."""
-    if len(y) and y.dtype.kind in "biuf":
-        other = y != y[0]
-        second = y[int(other.argmax())]
-        if (~other | (y == second)).all():
-            return [y[0].item(), second.item()] if other.any() else [y[0].item()]
-    return list(dict.fromkeys(y.tolist()))
+    two = _at_most_two(y)
+    return list(dict.fromkeys((y if two is None else two).tolist()))
+
+
+def _at_most_two(y: Array) -> Array | None:
+    """The first value of y and the first other one, if there are no more; else None."""
+    if not len(y) or y.dtype.kind not in "biuf":
+        return None
+    other = y != y[0]
+    second = y[int(other.argmax())]
+    return np.array([y[0], second], dtype=y.dtype) if (~other | (y == second)).all() else None
 
 
 class LabelBook:
@@ -490,6 +492,16 @@ def refuse_bad_rows(rows: Chunk, n_columns: int | None = None, *, check_values: 
     if wrong.any():
         entry = int(np.flatnonzero(wrong)[0])
         refuse_bad_row(rows, int(np.searchsorted(packed.indptr, entry, side="right")) - 1, n_columns)
+
+
+def only_known(rows: Chunk, n_features: int) -> Chunk:
+    """The rows without features that were never seen in training, which have no weights: their values become 0."""
+    if rows.n_features <= n_features:
+        return rows
+    rows = rows.packed()  # the block may be far larger than what is visited of it
+    known = rows.indices < n_features
+    indices, values = np.where(known, rows.indices, 0), np.where(known, rows.values, 0)
+    return replace(rows, indices=indices.astype(np.int32), values=values.astype(np.float32))
 
 
 class TargetLearner(Resumable):
