@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -100,6 +100,8 @@ class LabelBook:
         order = np.argsort(labels, kind="stable")
         return labels[order], order
 
+
+Outcome = tuple[int, int, float, float]  # of a kernel: rows learned, status of the next one, sums of losses and weights
 
 # How kernels read y: a number per output, the number of a class (one against the rest), or of one soft maximum.
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
@@ -512,6 +514,7 @@ class TargetLearner(Resumable):
     waiting: WaitingRows
     good: LastGoodState
     n_features: int
+    rows_learned: int
     n_threads: int = 1
     eta0: Any  # the first step size
     _finished: Any = None  # this learner with the rows that wait, until there are others
@@ -549,6 +552,33 @@ class TargetLearner(Resumable):
 
     @abstractmethod
     def _learn(self, rows: Chunk, progress: Progress) -> None: ...
+
+    def _learn_by(self, kernel: Callable[[Chunk], Outcome], coded: Chunk, progress: Progress) -> None:
+        """Learns coded rows by a kernel; one on which learning overflows is left out, so that a stream goes on."""
+        start = 0
+        while start < coded.n_rows:
+            part = coded.span(start, coded.n_rows) if start else coded
+            done, status = self._count(kernel(part), progress)
+            start += done
+            if status == 0 and done == part.n_rows:
+                return
+            self.refuse_bad_row(part, done)
+            self.roll_back(progress)
+            start += 1
+            self.rows_learned += 1
+
+    def _count(self, outcome: Outcome, progress: Progress) -> tuple[int, int]:
+        done, status, loss_sum, weight = outcome
+        progress.add(Progress(done, weight, loss_sum))
+        self.rows_learned += done
+        return done, status
+
+    def refuse_bad_row(self, rows: Chunk, visit: int) -> None:
+        """Raises if the row itself is at fault, and returns if the weights are."""
+        refuse_bad_row(rows, visit, self.n_features)
+
+    def roll_back(self, progress: Progress) -> None:
+        """Scores ran out of range: back to the last good state with half the step."""
 
     def finished(self) -> Self:
         """This learner if nothing waits, else a copy that has learned the rows that wait."""

@@ -42,7 +42,7 @@ from steepest.learners.penalties import Penalty
 from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
 from steepest.learners.state_check import StateCheck
-from steepest.learners.targets import TargetLearner, Targets, only_known, refuse_bad_row, refuse_bad_rows
+from steepest.learners.targets import Outcome, TargetLearner, Targets, only_known, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
 NATIVE_SOLVERS = {"adagrad": 1, "ftrl": 2, "coin": 3}  # 0, sgd, is what asgd and truncated are made of
@@ -468,34 +468,18 @@ class LinearLearner(TargetLearner):
             done, status = self._count(self._learn_by_replicas(coded.span(start, coded.n_rows)), progress)
             start += done
             if status != 0:  # a round with a row in trouble is learned by one, which knows what to do
-                self._learn_alone(coded.span(start, start + self.unit), progress)
+                self._learn_by(self._learn_alone, coded.span(start, start + self.unit), progress)
                 start += self.unit
-        self._learn_alone(coded.span(start, coded.n_rows) if start else coded, progress)
+        self._learn_by(self._learn_alone, coded.span(start, coded.n_rows) if start else coded, progress)
 
-    def _learn_alone(self, coded: Chunk, progress: Progress) -> None:
-        start = 0
-        while start < coded.n_rows:
-            part = placed = coded.span(start, coded.n_rows) if start else coded
-            if self.slots is not None:
-                placed = self.slots.take_in(part)
-                self._make_room()
-            parallel = kernels.LinearParallel(self.n_threads, 0 if self.settings.hogwild else 1)
-            done, status = self._count(self._run_kernel(placed, self.used_arrays(), parallel), progress)
-            start += done
-            if status == 0 and done == part.n_rows:
-                return
-            self.refuse_bad_row(part, done)
-            self.roll_back(progress)
-            start += 1  # the row on which it happened is left out, so that a stream goes on
-            self.rows_learned += 1
+    def _learn_alone(self, coded: Chunk) -> Outcome:
+        if self.slots is not None:
+            coded = self.slots.take_in(coded)
+            self._make_room()
+        parallel = kernels.LinearParallel(self.n_threads, 0 if self.settings.hogwild else 1)
+        return self._run_kernel(coded, self.used_arrays(), parallel)
 
-    def _count(self, outcome: tuple[int, int, float, float], progress: Progress) -> tuple[int, int]:
-        done, status, loss_sum, weight = outcome
-        progress.add(Progress(done, weight, loss_sum))
-        self.rows_learned += done
-        return done, status
-
-    def _learn_by_replicas(self, rows: Chunk) -> tuple[int, int, float, float]:
+    def _learn_by_replicas(self, rows: Chunk) -> Outcome:
         """Whole rounds by the replicas. Their tables stay from call to call as long as nobody else has learned."""
         arrays, replicas, n = self.arrays, self._replicas, self.settings.n_replicas
         for name, table in zip(WIDE, kernel_tables(arrays), strict=True):
@@ -521,10 +505,7 @@ class LinearLearner(TargetLearner):
         replicas["synced"] = (arrays["v"], arrays["clock"].copy()) if result[1] == 0 else None
         return result
 
-    def _run_kernel(
-        self, rows: Chunk, arrays: Mapping[str, Array], parallel: kernels.LinearParallel
-    ) -> tuple[int, int, float, float]:
-        """(rows learned, status of the next one, sum of losses, sum of weights)."""
+    def _run_kernel(self, rows: Chunk, arrays: Mapping[str, Array], parallel: kernels.LinearParallel) -> Outcome:
         coded = kernels.Rows(rows.indptr, rows.indices, rows.values, rows.y, rows.weight, rows.order)
         return kernels.linear_learn(coded, self._native_state(arrays), self._choices(), parallel)
 
