@@ -71,30 +71,6 @@ class Strength:
         return f"alpha='auto' chose {self.alpha:.2e} by the loss on rows held back ({losses})"
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Masks of the rows to hold back: neighbours, and single rows."""
-
-    stretches: Array
-    scattered: Array
-
-    @classmethod
-    def part(cls, y: Array | None, n_rows: int, number: int = 0, *, mixed: bool = False) -> HeldOut:
-        """One of several choices; single rows alone if rows are mixed, or sorted by their targets."""
-        places = np.arange(1, n_rows + 1) * GOLDEN % 1.0 * HELD_OF
-        share = 2 if mixed or (y is not None and is_sorted(y)) else 1
-        scattered = np.asarray((places - number) % HELD_OF < share)
-        if share == 2:
-            return cls(scattered, scattered)
-        residues = np.arange(n_rows) * STRETCHES // max(n_rows, 1) % HELD_OF
-        return cls(np.asarray(residues == (HELD_OF - 1 - 2 * number) % HELD_OF), scattered)
-
-    @property
-    def rows(self) -> Array:
-        """All of them."""
-        return self.stretches | self.scattered
-
-
 def is_sorted(y: Array) -> bool:
     """Whether rows are in the order of their targets, or all rows of a label are neighbours."""
     if y.ndim != 1 or len(y) < 2:
@@ -105,18 +81,24 @@ def is_sorted(y: Array) -> bool:
     return bool(min(int((steps > 0).sum()), int((steps < 0).sum())) < IN_ORDER * usual)
 
 
-def held_out_parts(n_rows: int, y: Array | None = None) -> Iterator[Array]:
-    """Masks of the rows to hold back."""
-    if n_rows >= FEW_ROWS:
-        yield HeldOut.part(y, n_rows).rows
+def held_out_parts(n_rows: int, y: Array | None = None, *, mixed: bool = False) -> Iterator[Array]:
+    """Masks of the rows to hold back; single rows alone if rows are mixed, or sorted by their targets."""
+    if n_rows < FEW_ROWS:
+        folds = min(FOLDS, n_rows)
+        for fold in range(folds):
+            yield np.arange(n_rows) % folds == fold
         return
-    folds = min(FOLDS, n_rows)
-    for fold in range(folds):
-        yield np.arange(n_rows) % folds == fold
+    places = np.arange(1, n_rows + 1) * GOLDEN % 1.0 * HELD_OF
+    if mixed or (y is not None and is_sorted(y)):
+        yield np.asarray(places < 2)
+    else:
+        yield np.asarray((places < 1) | (np.arange(n_rows) * STRETCHES // n_rows % HELD_OF == HELD_OF - 1))
 
 
-def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n_threads: int) -> Strength | None:
-    """The best alpha for these rows; None if no part of them can be learned from."""
+def choose_strength(
+    source: ArraySource, solver: str, new_learner: NewLearner, n_threads: int, *, mixed: bool = False
+) -> Strength | None:
+    """The best alpha for these rows, `mixed` if nothing shows an order; None if no part can be learned from."""
     all_rows, source = source.n_rows or 0, _some_stretches(source)
     n_rows = source.n_rows or 0
     sums = np.zeros(len(STRENGTHS))
@@ -124,7 +106,7 @@ def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n
     folds: list[list[HeldBack]] = []
     numbers = np.arange(n_rows) if source.rows is None else source.rows
     y = None if source.block.y is None else source.block.y[numbers]
-    for held in held_out_parts(n_rows, y):
+    for held in held_out_parts(n_rows, y, mixed=mixed):
         learn, score = source.copy(), source.copy()
         learn.rows, score.rows = numbers[~held], numbers[held]
         learn.n_rows, score.n_rows = len(learn.rows), len(score.rows)
