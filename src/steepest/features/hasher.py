@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -106,6 +107,8 @@ class _Plan:
     recipe: kernels.HashRecipe
     uses_counts: bool  # of rows with each feature, for tf-idf
     only_text: str | None  # the name of the column, where it is one and a text
+    named: dict[str, list[Column]]  # columns by what the names of their features are, or start with
+    texts: tuple[Column, ...]  # whose features may have any name
 
 
 class Hasher(Estimator):
@@ -719,12 +722,17 @@ class Hasher(Estimator):
         plain = [column.kind for column in self.columns_] == [TEXT] and not used[0].is_bag
         only_text = used[0].name if plain else None
         columns = tuple((column, column.origin, column.is_bag) for column in used)
-        return _Plan(columns, recipe, self._uses_counts, only_text)
+        named: dict[str, list[Column]] = {}
+        for column in used:
+            for start in dict.fromkeys((column.name, column.label, f"{column.name}:", *column.knot_names)):
+                named.setdefault(start, []).append(column)
+        texts = tuple(column for column in used if column.kind == TEXT)
+        return _Plan(columns, recipe, self._uses_counts, only_text, named, texts)
 
     def _prefix(self, name: str) -> str:
         """What a column's words are named with: the column where there is more than one text."""
-        columns = getattr(self, "columns_", ())
-        return f"{name}:" if sum(column.kind == TEXT for column in columns) > 1 else ""
+        texts = (column for column in getattr(self, "columns_", ()) if column.kind == TEXT)
+        return f"{name}:" if len(list(islice(texts, 2))) > 1 else ""
 
     def _check(self) -> None:
         """Refuses parameters that cannot work, by name and value. Those that a plan was made from are good."""
@@ -843,13 +851,12 @@ class Hasher(Estimator):
 
     def _feature_hash(self, name: str, copy: int) -> int:
         self._check()
-        used = self.used_columns if hasattr(self, "columns_") else (Column("", TEXT),)
-        columns = {column.name: column for column in used}
         # What is written as words could be anything, so other readings come later, and the last one holds.
-        by_kind = sorted(used, key=lambda column: column.kind != TEXT)
-        readings = [self._hash_in_column(name, column) for column in by_kind]
-        is_text = {column.name: column.kind == TEXT for column in used}
-        for a, b in sorted((*self.cross, *self.crosses_), key=lambda pair: not any(is_text.get(k) for k in pair)):
+        readings = [self._hash_in_column(name, column) for column in self._columns_with(name)]
+        crosses = (*self.cross, *self.crosses_)
+        columns = {column.name: column for column in self.used_columns} if crosses and "#" in name else {}
+        is_text = {column.name: column.kind == TEXT for column in columns.values()}
+        for a, b in sorted(crosses, key=lambda pair: not any(is_text.get(k) for k in pair)) if columns else ():
             for place in (place for place, letter in enumerate(name) if letter == "#"):
                 left = self._hash_in_column(name[:place], columns[a]) if a in columns else None
                 right = self._hash_in_column(name[place + 1 :], columns[b]) if b in columns else None
@@ -859,6 +866,16 @@ class Hasher(Estimator):
             forms = "'word', 'column=value', or 'word#column=value' for a cross"
             raise DataError(f"{name!r} is not the name of a feature; write {forms}")
         return mix(feature, copy * COPY_STEP & MASK) if copy else feature
+
+    def _columns_with(self, name: str) -> list[Column]:
+        """Columns that a feature of this name may be of, texts first; found by its parts, since tables may be wide."""
+        if not hasattr(self, "columns_"):
+            return [Column("", TEXT)]
+        self._plan = self._plan or self._make_plan()
+        named = self._plan.named
+        starts = [name, *(name[: place + 1] for place, letter in enumerate(name) if letter in "=:")]
+        found = {column.name: column for start in starts for column in named.get(start, ()) if column.kind != TEXT}
+        return [*self._plan.texts, *found.values()]
 
     def _hash_in_column(self, name: str, column: Column) -> int | None:
         """The hash of a feature of one column, or None if the name is not one of that column."""

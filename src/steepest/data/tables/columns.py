@@ -59,9 +59,11 @@ class Table:
 
 
 def read_table(X: Any) -> Table:
-    """The columns of X, not yet converted."""
+    """The columns of X, not yet converted; a table that was read already is itself."""
     if type(X) is list:
         return _from_list(X)
+    if isinstance(X, Table):
+        return X
     if isinstance(X, str | bytes):
         raise DataError(f"X is a single {type(X).__name__}; give a list of texts, even for one")
     if hasattr(X, "tocsr"):
