@@ -765,7 +765,7 @@ class Hasher(Estimator):
             if kind not in KINDS:
                 raise ParameterError(f"kinds={{{column!r}: {kind!r}}} is unknown; choose one of {', '.join(KINDS)}")
         for name in ("knots", "bags"):
-            if getattr(self, name) not in (True, False, "auto"):
+            if getattr(self, name) != "auto" and not isinstance(getattr(self, name), bool):
                 raise ParameterError(f"{name}={getattr(self, name)!r} is unknown; give True, False or 'auto'")
         if self.pairs != "auto" and (not isinstance(self.pairs, int | np.integer) or not 0 <= self.pairs <= 1000):
             raise ParameterError(f"pairs={self.pairs!r} must be a whole number from 0 to 1000, or 'auto'")

@@ -706,10 +706,6 @@ class LinearModel(Model):
         rows = self._by_output(np.ascontiguousarray(table.T))
         return [SparseWeights(features, row, self.learner_.n_features) for row in rows]
 
-    def _check_learner(self) -> None:
-        if "learner_" not in self.__dict__:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
-
     def top_features(self, k: int = 20, *, against: bool = False) -> dict[Any, list[tuple[str, float]]]:
         """The k features that speak most for each class (or for a high target), or against it, with their weights."""
         self._check_fitted()
