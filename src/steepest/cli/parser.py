@@ -39,6 +39,7 @@ PEERS = {
     **dict.fromkeys(("oaa", "ect", "csoaa"), "not needed: classes are found in the labels"),
     **dict.fromkeys(("autotunevalidation", "autotune", "autotuneduration"), "a verb of its own: steepest tune DATA"),
 }
+CLAUSES = re.compile(r"[;.] ")
 INVALID = re.compile(r": invalid (\w+) value: (.*)")
 NEEDED = re.compile(r"the following arguments are required: (.*)")
 
@@ -87,7 +88,7 @@ class Parser(argparse.ArgumentParser):
             actions = group._group_actions  # noqa: SLF001, argparse has no other way to them
             shown = [a for a in actions if a.help != argparse.SUPPRESS and _is_shown(a, common)]
             if shown:
-                formatter = self._get_formatter()
+                formatter = _Formatter(self.prog, brief=common is not None)
                 title = {"positional arguments": "arguments", "options": "flags"}.get(group.title or "", group.title)
                 formatter.start_section(title)
                 formatter.add_arguments(shown)
@@ -156,9 +157,16 @@ class _HelpAll(argparse.Action):
 class _Formatter(argparse.HelpFormatter):
     """Flags on the left, what they do on the right, as wide as the terminal up to a point."""
 
-    def __init__(self, prog: str) -> None:
+    def __init__(self, prog: str, *, brief: bool = False) -> None:
         width = min(shutil.get_terminal_size((WIDEST_HELP, 24)).columns, WIDEST_HELP)
         super().__init__(prog, max_help_position=30, width=width)
+        self.brief = brief
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        """What a flag does; in the short help its first clause, and the default."""
+        text = super()._expand_help(action)
+        does, default, value = text.partition(" (default")
+        return CLAUSES.split(does)[0] + default + value if self.brief else text
 
     def short(self, action: argparse.Action) -> str:
         """An argument as it is written in a command."""
