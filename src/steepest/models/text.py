@@ -34,7 +34,7 @@ from steepest.learners.embedding.quantized import bytes_of_rows, pack_rows, rows
 from steepest.learners.embedding.temperature import best_sharpness
 from steepest.metrics import ClassificationMetrics, ProbabilityMetrics, RocMetrics
 from steepest.models.base import HASHER, NAMES, Run, load, target_names
-from steepest.models.calibration import LEAST_ROWS, Calibration, Recent, stored_residuals
+from steepest.models.calibration import LEAST_ROWS, Calibration, Recent
 from steepest.models.memory import parse_bytes, shown
 from steepest.models.options import Option, Replicas
 from steepest.models.supervised import Classifier, class_targets
@@ -434,7 +434,7 @@ class TextClassifier(Classifier):
 
     def _take_doubts(self, residuals: Array) -> None:
         if len(residuals) >= LEAST_ROWS:
-            self.calibration_ = Calibration(rows=len(residuals), residuals=stored_residuals(residuals))
+            self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals)
 
     def _calibrate(self, source: Source) -> None:
         chunks = [self.learner_.code_for_scoring(chunk) for chunk in source]
