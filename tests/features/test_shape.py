@@ -137,3 +137,9 @@ def test_rows_that_are_held_out_do_not_decide(tmp_path):
     seen = np.concatenate([np.asarray(sample_columns(part)[0].column("x")) for part in (learned, held)])
     assert sorted(seen.tolist()) == sorted(frame["x"].tolist())
     assert 0.4 * N < len(sample_columns(held)[1]) < 0.6 * N
+
+
+@pytest.mark.parametrize("knots", [0, 1, "no"])
+def test_a_number_for_knots_is_refused_and_not_ignored(knots):
+    with pytest.raises(st.ParameterError, match="give True, False or 'auto'"):
+        st.Hasher(knots=knots).fit([{"x": 1.0}])

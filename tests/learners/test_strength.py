@@ -29,7 +29,7 @@ def classes(n=600, d=40, seed=0):
 def log_loss_on_grid(X, y):
     """Mean loss on rows held back, for every strength, by scikit-learn."""
     sums = np.zeros(len(STRENGTHS))
-    for held in (part.rows for part in held_out_parts(X.shape[0])):
+    for held in held_out_parts(X.shape[0]):
         for k, alpha in enumerate(STRENGTHS):
             C = 1 / (alpha * (~held).sum())
             scores = LogisticRegression(C=C, tol=1e-8, max_iter=2000).fit(X[~held], y[~held]).decision_function(X[held])
@@ -39,7 +39,7 @@ def log_loss_on_grid(X, y):
 
 def squared_loss_on_grid(X, y):
     sums = np.zeros(len(STRENGTHS))
-    for held in (part.rows for part in held_out_parts(X.shape[0])):
+    for held in held_out_parts(X.shape[0]):
         for k, alpha in enumerate(STRENGTHS):
             model = Ridge(alpha=alpha * (~held).sum()).fit(X[~held].toarray(), y[~held])
             sums[k] += 0.5 * ((model.predict(X[held].toarray()) - y[held]) ** 2).sum()
@@ -95,10 +95,10 @@ def test_noise_gets_a_strong_penalty_and_a_clear_rule_a_weak_one():
 
 
 def test_few_rows_are_split_five_times_and_many_once():
-    few = [part.rows for part in held_out_parts(100)]
+    few = list(held_out_parts(100))
     assert len(few) == 5
     np.testing.assert_array_equal(np.sum(few, axis=0), 1)  # every row once
-    (many,) = (part.rows for part in held_out_parts(10_000))
+    (many,) = held_out_parts(10_000)
     assert 0.2 < many.mean() < 0.3
     assert many[-625:].all()  # the last stretch among them
     assert 0.1 < many[:625].mean() < 0.15  # single rows elsewhere

@@ -296,7 +296,7 @@ def test_held_back_scores_and_final_labels_have_one_order_whichever_class_comes_
 
 
 def test_sets_hold_for_rows_like_those_of_a_file_in_order_and_wider_ones_for_later_rows(tmp_path):
-    """Each stretch of 500 rows has a level of its own: scattered rows know it from their neighbours, later rows do not."""
+    """Each stretch of rows has a level of its own: scattered rows know it from their neighbours, later ones do not."""
     rng = np.random.default_rng(40)
     n, stretches = 20_000, 40
     stretch = np.arange(n) * stretches // n

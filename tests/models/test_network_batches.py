@@ -136,7 +136,7 @@ def test_a_batch_that_overflows_is_rolled_back_and_learning_goes_on():
     for learner in (native, plain):
         progress = Progress()
         learner._learn(replace(rows, values=values), progress)
-        assert learner.rollbacks == len(progress.events) == 1
+        assert learner.good.rollbacks == len(progress.events) == 1
         assert learner.rows_learned == 60
         assert progress.rows == 50
         assert learner.arrays["clock"][0] == 3  # batches behind the one that overflowed; it went back to the start

@@ -24,11 +24,11 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError, ParameterError
-from steepest.learners.base import State
+from steepest.learners.base import Progress, State
 from steepest.learners.losses import LOSSES, loss_for
 from steepest.learners.resumable import Resumable
 from steepest.learners.snapshot import LastGoodState
-from steepest.learners.waiting import WaitingRows
+from steepest.learners.waiting import WaitingRows, finished
 from steepest.parameters import at_least
 
 
@@ -501,6 +501,8 @@ class TargetLearner(Resumable):
     good: LastGoodState
     n_features: int
     n_threads: int = 1
+    eta0: Any  # the first step size
+    _finished: Any = None  # this learner with the rows that wait, until there are others
 
     @property
     def state(self) -> dict[str, Array]:
@@ -528,14 +530,24 @@ class TargetLearner(Resumable):
         copy.n_threads = self.n_threads
         return copy
 
-    @property
-    def rollbacks(self) -> int:
-        """How often learning went back to the last good state."""
-        return self.good.rollbacks
+    def finish(self) -> Progress:
+        """Learns the rows that wait, as if no others were to come."""
+        self._finished = None
+        return self.waiting.finish(self._learn)
 
-    @rollbacks.setter
-    def rollbacks(self, n: int) -> None:
-        self.good.rollbacks = n
+    @abstractmethod
+    def _learn(self, rows: Chunk, progress: Progress) -> None: ...
+
+    def finished(self) -> Self:
+        """This learner if nothing waits, else a copy that has learned the rows that wait."""
+        if self._finished is None:
+            self._finished = finished(self)
+        known: Self = self._finished
+        return known
+
+    def lower_step(self, factor: float) -> None:
+        """Divides the step size."""
+        self.eta0 /= factor
 
     @property
     def book(self) -> LabelBook:

@@ -317,19 +317,22 @@ class KMeans(Model):
 
     # --------------------------------------------------------------------------------------------- inspection
 
+    def _check_learner(self) -> None:
+        super()._check_learner()
+        if not self.learner_.can_show:
+            raise AttributeError("this KMeans is not fitted yet")
+
     @property
     def cluster_centers_(self) -> Array:
         """The centres, shape (n_clusters, d)."""
-        if "learner_" not in self.__dict__ or not self.learner_.can_show:
-            raise AttributeError("this KMeans is not fitted yet")
+        self._check_learner()
         centres: Array = self.learner_.weights()[0]
         return centres
 
     @property
     def counts_(self) -> Array:
         """Weight of the rows that each centre is the mean of."""
-        if "learner_" not in self.__dict__ or not self.learner_.can_show:
-            raise AttributeError("this KMeans is not fitted yet")
+        self._check_learner()
         counts: Array = self.learner_.finished().count
         return counts
 

@@ -30,7 +30,7 @@ from steepest.engine.mixing import MIXES, SENDS, LocalShards, MixedState, Mixing
 from steepest.engine.parallel import KINDS, Shape, decide
 from steepest.engine.stopping import Plan
 from steepest.errors import DataError, NotConverged, ParameterError
-from steepest.features.names import NameBook
+from steepest.features.names import NAMES, NameBook
 from steepest.features.vw_names import VwNames
 from steepest.learners.base import State
 from steepest.learners.batch.solvers import BATCH_SOLVERS, FINDINGS, SolverOptions
@@ -40,7 +40,7 @@ from steepest.learners.linear.linear_settings import ADAPTIVE, LinearSettings, p
 from steepest.learners.linear.sizes import DENSE_SHARE
 from steepest.learners.losses import loss_for
 from steepest.learners.targets import distinct
-from steepest.models.base import NAMES, Model, Run
+from steepest.models.base import Model, Run
 from steepest.models.explain import ClassWeights, Contribution, SparseWeights, explain_row, top_features
 from steepest.models.memory import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing
 from steepest.models.options import (
@@ -275,7 +275,8 @@ class LinearModel(Model):
         def new_learner(part: ArraySource) -> LinearLearner:
             return LinearLearner(settings, part.n_features or 0, labels)
 
-        return choose_strength(rows, settings.solver, new_learner, self.n_threads)
+        mixed = self._shape is not None and self._shape.mixed
+        return choose_strength(rows, settings.solver, new_learner, self.n_threads, mixed=mixed)
 
     # -------------------------------------------------------------------------------------------------- learning
 
@@ -620,7 +621,7 @@ class LinearModel(Model):
 
     def _planned_names(self, hasher: Any, budget: int) -> int:
         """Names that were asked for stay; the usual number of them shrinks with the budget."""
-        if hasher.names != NAMES:
+        if hasher.names != "auto":
             return int(hasher.names)
         return max(1, min(NAMES, NAMES * budget // (NAMES_SHARE * NameBook(NAMES).n_bytes)))
 
@@ -705,10 +706,6 @@ class LinearModel(Model):
             return list(self._output_weights())
         rows = self._by_output(np.ascontiguousarray(table.T))
         return [SparseWeights(features, row, self.learner_.n_features) for row in rows]
-
-    def _check_learner(self) -> None:
-        if "learner_" not in self.__dict__:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
 
     def top_features(self, k: int = 20, *, against: bool = False) -> dict[Any, list[tuple[str, float]]]:
         """The k features that speak most for each class (or for a high target), or against it, with their weights."""

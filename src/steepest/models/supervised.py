@@ -23,7 +23,6 @@ from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, Probabili
 from steepest.models.base import Model
 from steepest.models.calibration import (
     LEAST_ROWS,
-    Calibration,
     Recent,
     calibrate_many,
     calibrate_two,
@@ -155,6 +154,11 @@ class Classifier(Model):
         """Scores in the order of `classes_`; one column for two classes."""
         decisions = self._by_output(scores.T).T
         return decisions[:, 0] if decisions.shape[1] == 1 and not self.learner_.several_targets else decisions
+
+    def _best(self, scores: Array) -> Array:
+        """Numbers in `classes_` of the most likely classes."""
+        decisions = self._decisions(scores)
+        return (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
 
     def decision_function(self, X: Any) -> Array:
         """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""
@@ -367,12 +371,11 @@ class Classifier(Model):
             losses, weight = self._row_losses(coded, scores)
             true = self._truth(chunk)[0]
             decisions = self._decisions(scores)
-            predicted = (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
-            metrics.add(true, predicted, losses, weight)
+            metrics.add(true, self._best(scores), losses, weight)
             if hasattr(self, "predict_proba"):
                 shares.add(true, self.probabilities_of(decisions), weight)
-            if decisions.ndim == 1 and len(self.classes_) == 2:
-                ranks.add(true == 1, decisions, weight)
+            if len(self.classes_) == 2:
+                ranks.add(true == 1, decisions if decisions.ndim == 1 else decisions[:, 1] - decisions[:, 0], weight)
         if metrics is None:
             raise DataError("the data holds no rows to evaluate on")
         found = metrics.result()
@@ -489,10 +492,6 @@ class Regressor(Model):
         if not self.learner_.several_targets:
             parts = [rows for rows in (held, later) if rows is not None]
             self._take_residuals(*(np.abs(self._means(rows.scores) - rows.y.reshape(-1)) for rows in parts))
-
-    def _take_residuals(self, residuals: Array, later: Array | None = None) -> None:
-        if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
-            self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals, later)
 
     def predict_interval(self, X: Any, coverage: float = COVERAGE, *, later: bool = False) -> Array:
         """(lowest, highest) target of each row, with the true one between them with this probability, shape (n, 2).

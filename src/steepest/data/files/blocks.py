@@ -319,15 +319,11 @@ def _mark_length(data: bytes) -> int:
 
 def _read_fully(raw: IO[bytes], n_bytes: int) -> bytes:
     """As many bytes as asked for, unless the file ends; a pipe may need several calls."""
-    data = raw.read(n_bytes) or b""
-    if len(data) == n_bytes or not data:
-        return data
-    pieces = [data]
-    missing = n_bytes - len(data)
-    while missing > 0 and (data := raw.read(missing)):
+    pieces: list[bytes] = []
+    while n_bytes > 0 and (data := raw.read(n_bytes)):
         pieces.append(data)
-        missing -= len(data)
-    return b"".join(pieces)
+        n_bytes -= len(data)
+    return b"".join(pieces)  # one piece is given back as it is, without a copy
 
 
 def _growing_pieces(raw: IO[bytes]) -> Iterator[bytes]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,25 +48,7 @@ class RatingsChunk(Chunk):
     users: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     items: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     time: Array | None = None
-
-    def span(self, start: int, stop: int) -> RatingsChunk:
-        """Visits start..stop of this chunk."""
-        rows: RatingsChunk = Chunk.span(self, start, stop)  # type: ignore[assignment]
-        if self.order is not None:
-            return rows
-        time = None if self.time is None else self.time[start:stop]
-        return replace(rows, users=self.users[start:stop], items=self.items[start:stop], time=time)
-
-    def packed(self) -> RatingsChunk:
-        """A copy that holds just the visited rows, in visiting order."""
-        return ratings_chunk(*(None if part is None else self.visited(part) for part in self._parts()))
-
-    def rows(self, numbers: Array) -> RatingsChunk:
-        """A copy of the rows with these numbers."""
-        return replace(self, order=np.ascontiguousarray(numbers, np.int64)).packed()
-
-    def _parts(self) -> tuple[Array | None, ...]:
-        return self.users, self.items, self.y, self.weight, self.time
+    row_fields: ClassVar[tuple[str, ...]] = ("y", "weight", "users", "items", "time")
 
 
 def ratings_chunk(

@@ -9,7 +9,7 @@ one 0/1 column for each label.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,6 +173,11 @@ class Schema:
                 numbers = features.column(place).cast(arrow().float64(), safe=False)
                 features = features.set_column(place, features.schema.names[place], numbers)
         return RawBatch(features, table.num_rows, y, weight)
+
+
+def any_fault(faults: Mapping[str, Array], table: Any) -> Array:
+    """The rows of a table that some column of `Schema.faults` is to blame for."""
+    return np.asarray(np.any([np.zeros(table.num_rows, bool), *faults.values()], axis=0))
 
 
 def _plain_labels(column: Any) -> Any:

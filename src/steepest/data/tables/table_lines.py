@@ -21,13 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from steepest.data.chunk import Array
 from steepest.data.files.blocks import Block, Paths, TextFile, open_files
 from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.readers.lines import BadLine, LineSource, Parsed
 from steepest.data.skipped import EXAMPLES
 from steepest.data.tables.columns import arrow, plain_memory
-from steepest.data.tables.roles import Schema, labels_in, listed, make_roles, require
+from steepest.data.tables.roles import Schema, any_fault, labels_in, listed, make_roles, require
 from steepest.errors import DataError, ParameterError
 
 # What types and delimiters are inferred from.
@@ -210,7 +209,7 @@ class TableSource(LineSource, RawSource):
         if self.on_bad_line != "skip" or not good.strip(b"\r\n"):
             return _Rows(self._nothing(), faults[:EXAMPLES], len(faults))
         table, reason = self._try(good, block.file)
-        if table is None or self._unusable(table).any():
+        if table is None or any_fault(self.schema.faults(table), table).any():
             raise DataError(f"{block.file.name} cannot be read near byte {block.start} ({reason}); correct the rows")
         return _Rows(table, faults[:EXAMPLES], len(faults))
 
@@ -247,15 +246,12 @@ class TableSource(LineSource, RawSource):
 
     def _usable(self, table: Any, data: bytes, file: TextFile, offset: int) -> _Rows:
         """Without the rows whose label or weight cannot be used; only the first of them are looked for in the text."""
-        bad = self._unusable(table)
+        bad = any_fault(self.schema.faults(table), table)
         if not bad.any():
             return _Rows(table)
         faults = ((start + offset, fault) for start, _, fault in self.syntax.check(data, file) if fault)
         first = list(islice(faults, EXAMPLES)) or [(offset, "a label or weight behind this line cannot be used")]
         return _Rows(table.filter(arrow().array(~bad)), first, int(bad.sum()))
-
-    def _unusable(self, table: Any) -> Array:
-        return np.asarray(np.any([np.zeros(table.num_rows, bool), *self.schema.faults(table).values()], axis=0))
 
     def _nothing(self) -> Any:
         return arrow().schema(list(self.syntax.arrow_types(whole=True).items())).empty_table()

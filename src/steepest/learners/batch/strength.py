@@ -6,9 +6,9 @@ is like all of it: files in the order of time mislead by the latter, files sorte
 rows that is done for five parts in turn. The path ends when the loss has risen twice. Alpha counts for a mean over
 rows: what is best for a part of them is scaled to all of them by the numbers of rows.
 
-Scores of rows held back under the best strength are kept: they show how far the model can be trusted on rows that it has
-not learned. Stretches speak for rows that come later. For rows like those of the file, one more model is learned from
-all rows but a scattered eighth: those that were tried have seen fewer rows, and of a large file only some stretches.
+Scores of rows held back under the best strength are kept: they show how far the model can be trusted on rows that
+it has not learned. Stretches speak for rows that come later. For rows like those of the file, one more model is
+learned from all rows but a scattered eighth: those tried have seen fewer rows, and of a large file only some stretches.
 
 Invariant: what is chosen depends on the rows and their order only.
 """
@@ -78,30 +78,6 @@ class Strength:
         return f"alpha='auto' chose {self.alpha:.2e} by the loss on rows held back ({losses})"
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Masks of the rows to hold back: neighbours, and single rows."""
-
-    stretches: Array
-    scattered: Array
-
-    @classmethod
-    def part(cls, y: Array | None, n_rows: int, number: int = 0, *, mixed: bool = False) -> HeldOut:
-        """One of several choices; single rows alone if rows are mixed, or sorted by their targets."""
-        places = np.arange(1, n_rows + 1) * GOLDEN % 1.0 * HELD_OF
-        share = 2 if mixed or (y is not None and is_sorted(y)) else 1
-        scattered = np.asarray((places - number) % HELD_OF < share)
-        if share == 2:
-            return cls(scattered, scattered)
-        residues = np.arange(n_rows) * STRETCHES // max(n_rows, 1) % HELD_OF
-        return cls(np.asarray(residues == (HELD_OF - 1 - 2 * number) % HELD_OF), scattered)
-
-    @property
-    def rows(self) -> Array:
-        """All of them."""
-        return self.stretches | self.scattered
-
-
 def is_sorted(y: Array) -> bool:
     """Whether rows are in the order of their targets, or all rows of a label are neighbours."""
     if y.ndim != 1 or len(y) < 2:
@@ -112,19 +88,28 @@ def is_sorted(y: Array) -> bool:
     return bool(min(int((steps > 0).sum()), int((steps < 0).sum())) < IN_ORDER * usual)
 
 
-def held_out_parts(n_rows: int, y: Array | None = None) -> Iterator[HeldOut]:
-    """The rows to hold back, by turns."""
-    if n_rows >= FEW_ROWS:
-        yield HeldOut.part(y, n_rows)
+def held_out_parts(n_rows: int, y: Array | None = None, *, mixed: bool = False) -> Iterator[Array]:
+    """Masks of the rows to hold back; single rows alone if rows are mixed, or sorted by their targets."""
+    if n_rows < FEW_ROWS:
+        folds = min(FOLDS, n_rows)
+        for fold in range(folds):
+            yield np.arange(n_rows) % folds == fold
         return
-    folds = min(FOLDS, n_rows)
-    for fold in range(folds):
-        held = np.arange(n_rows) % folds == fold
-        yield HeldOut(held, held)
+    if mixed or (y is not None and is_sorted(y)):
+        yield _scattered(n_rows, 2)
+    else:
+        yield _scattered(n_rows, 1) | (np.arange(n_rows) * STRETCHES // n_rows % HELD_OF == HELD_OF - 1)
 
 
-def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n_threads: int) -> Strength | None:
-    """The best alpha for these rows; None if no part of them can be learned from."""
+def _scattered(n_rows: int, eighths: int) -> Array:
+    """Rows from all over the file; those of fewer eighths are among those of more."""
+    return np.asarray(np.arange(1, n_rows + 1) * GOLDEN % 1.0 * HELD_OF < eighths)
+
+
+def choose_strength(
+    source: ArraySource, solver: str, new_learner: NewLearner, n_threads: int, *, mixed: bool = False
+) -> Strength | None:
+    """The best alpha for these rows, `mixed` if nothing shows an order; None if no part can be learned from."""
     whole, source = source, _some_stretches(source)
     all_rows = whole.n_rows or 0
     n_rows = source.n_rows or 0
@@ -133,9 +118,8 @@ def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n
     folds: list[list[HeldBack]] = []
     numbers = np.arange(n_rows) if source.rows is None else source.rows
     y = None if source.block.y is None else source.block.y[numbers]
-    parts = list(held_out_parts(n_rows, y))
-    for part in parts:
-        learn, score = _apart(source, part.rows)
+    for rows in held_out_parts(n_rows, y, mixed=mixed):
+        learn, score = _apart(source, rows)
         if not learn.n_rows or not score.n_rows:
             continue
         losses, held_back = zip(*_path(learn, score, solver, new_learner, n_threads), strict=True)
@@ -152,10 +136,10 @@ def choose_strength(source: ArraySource, solver: str, new_learner: NewLearner, n
     best = int(np.flatnonzero(means <= least + LEAST_GAIN * abs(least))[0])
     pairs = zip((alpha * share for alpha in STRENGTHS), means.tolist(), strict=False)
     alpha, held = STRENGTHS[best] * share, HeldBack.joined([fold[best] for fold in folds])
-    if n_rows < FEW_ROWS:
+    if all_rows < FEW_ROWS:
         return Strength(alpha, tuple(pairs), held)
-    later = held.only(~parts[0].scattered[parts[0].rows])
-    learn, score = _apart(whole, np.arange(1, all_rows + 1) * GOLDEN % 1.0 * HELD_OF < 1)
+    later = held.only(~_scattered(n_rows, 2)[rows]) if len(folds) == 1 else None
+    learn, score = _apart(whole, _scattered(all_rows, 1))
     strength = alpha * all_rows / (learn.n_rows or 1)
     ((_, held),) = _path(learn, score, solver, new_learner, n_threads, (strength,))
     return Strength(alpha, tuple(pairs), held, later)

@@ -41,7 +41,7 @@ from steepest.learners.losses import Loss
 from steepest.learners.penalties import Penalty
 from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size_by_code
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
-from steepest.learners.state_check import check_counters
+from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
@@ -70,6 +70,7 @@ class LinearLearner(TargetLearner):
     """State and step of a linear model."""
 
     state_arrays = ()  # they are those of `arrays`
+    state_numbers = ("n_features", "eta0", "bias_scale", "rows_learned", "good.rollbacks", "sizes_open")
 
     def __init__(self, settings: LinearSettings, n_features: int = 0, labels: Sequence[Any] = ()) -> None:
         s = settings
@@ -109,20 +110,9 @@ class LinearLearner(TargetLearner):
 
     # ------------------------------------------------------------------------------------------------ the contract
 
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        """What is needed to go on besides arrays."""
-        eta0 = math.nan if self.eta0 is None else self.eta0
-        return self.n_features, eta0, self.bias_scale, self.rows_learned, self.good.rollbacks, self.sizes_open
-
-    def restore_numbers(self, numbers: Iterable[float]) -> None:
-        """Takes back what `numbers` gave."""
-        n_features, eta0, self.bias_scale, rows_learned, rollbacks, *more = numbers
-        self.sizes_open = bool(more and more[0])  # files from before there were sizes have none
-        self.n_features, self.rows_learned = int(n_features), int(rows_learned)
-        self.eta0 = None if math.isnan(eta0) else eta0
-        self.good = _no_good_state(self.n_features)
-        self.good.rollbacks = int(rollbacks)
+    def restored(self) -> None:
+        """The first state to return to is kept after rows that follow from the number of features."""
+        self.good = _no_good_state(self.n_features, self.good.rollbacks)
 
     @property
     def state(self) -> dict[str, Array]:
@@ -131,7 +121,7 @@ class LinearLearner(TargetLearner):
         if self.slots is not None:
             state["owners"] = self.slots.owners.copy()
         if self.sizes is not None:
-            state |= {"centre": self.sizes.centre, "size": self.sizes.scale}
+            state |= self.sizes.state()
         if not self.shared:  # room for more outputs is not a part of what was learned
             state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         return state | super().state
@@ -158,46 +148,38 @@ class LinearLearner(TargetLearner):
     @classmethod
     def check_state(cls, s: LinearSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        n_counters = 5 if len(state["counters"]) == 5 else 6  # files from before there were sizes have one less
-        check, (n_features, eta0, bias_scale, rows, rollbacks, *_) = check_counters(state, n_counters)
-        n, shared = check.features(n_features), s.table_bits > 0
+        # Files from before there were sizes have one number less.
+        names = cls.state_numbers[: max(5, len(state["counters"]))]
+        check = StateCheck.of(state, names, unknown=("eta0",) if s.eta0 is None else ())
+        shared = s.table_bits > 0
         if s.truncate_below <= 0 or (s.truncate_below < math.inf and (s.solver != "truncated" or s.l2)):
             raise ValueError(f"truncate_below is {s.truncate_below}")
         if s.forgets and (not s.half_life >= 1 or s.solver not in FORGETFUL or s.n_replicas > 1 or s.hogwild):
             raise ValueError(f"half_life is {s.half_life}")
-        check.step_size(eta0)
-        check.inside("the scale of the bias", bias_scale, -1.0)
-        check.rows(rows)
-        check.rollbacks(rollbacks)
         k = check.targets(s.task, column_per_class=shared)
-        for name in BIASES:
-            check.doubles(name, [k])
-        check.doubles("clock", [len(CLOCK)])
-        shape: list[int | None] = [None, ACCUMULATORS[s.solver], k] if s.is_adaptive else [None, k]
+        shape = f"rows {ACCUMULATORS[s.solver]} {k}" if s.is_adaptive else f"rows {k}"
         if shared:
             entries = (1 << s.table_bits) + kernels.class_window - 1
-            shape = [2, entries] if s.is_adaptive else [entries]
-        for name in WIDE if s.average != "no" else WIDE[:1]:
-            if check.array(name, "f", shape).dtype != s.dtype:
-                raise ValueError(f"{name} is not of type {s.dtype}")
+            shape = f"2 {entries}" if s.is_adaptive else f"{entries}"
+        tables = WIDE if s.average != "no" else WIDE[:1]
+        forms = dict.fromkeys(BIASES, f"f8 {k}") | {"clock": f"f8 {len(CLOCK)}"}
+        check.arrays(forms | dict.fromkeys(tables, f"{np.dtype(s.dtype).str[1:]} {shape}"))
         n_rows = len(state["v"])
         if s.shrinks_lazily:
-            check.doubles("shrunk", [n_rows])
-        if s.task == "classify" and not state["targets"][1] and rows and not len(state["labels"]):
+            check.arrays({"shrunk": f"f8 {n_rows}"})
+        if (
+            s.task == "classify"
+            and not state["targets"][1]
+            and check.numbers["rows_learned"]
+            and not state["labels"].size
+        ):
             raise ValueError("a classifier that has learned rows has no labels")
-        if "owners" in state:
-            owners = check.array("owners", "i", [n_rows])
-            check.codes(owners, n, "owners")
-            if shared or len(np.unique(owners)) != n_rows:
-                raise ValueError("a feature has two rows")
-        elif not shared and n_rows < n:
-            raise ValueError(f"{n_rows} rows of weights for {n} features")
-        if "size" in state:
-            for name in ("centre", "size"):
-                check.doubles(name, [None])
-            if len(state["centre"]) != len(state["size"]) or not (state["size"] > 0).all():
-                raise ValueError("the sizes of features are not positive numbers, one per centre")
-        check.waiting(n)
+        if "owners" in state and (shared or len(check.owners()) != n_rows):
+            raise ValueError("the rows of weights do not belong to features")
+        if "owners" not in state and not shared and n_rows < check.n_features:
+            raise ValueError(f"{n_rows} rows of weights for {check.n_features} features")
+        check.sizes()
+        check.waiting(check.n_features)
 
     @classmethod
     def from_state(cls, settings: LinearSettings, state: State) -> Self:
@@ -205,8 +187,7 @@ class LinearLearner(TargetLearner):
         learner = cls(settings, 0, state["labels"].tolist())
         learner.restore(state)
         learner.arrays = learner._copied({name: state[name] for name in learner.arrays})
-        if "size" in state:
-            learner.sizes = Sizes(np.array(state["centre"]), np.array(state["size"]))
+        learner.sizes = Sizes.from_state(state)
         if "owners" in state:
             learner.slots = Slots(learner.n_features, np.asarray(state["owners"]))
         return learner
@@ -1093,12 +1074,12 @@ class LinearLearner(TargetLearner):
         self._move_tables(size, slice(None), slice(len(v)))
 
 
-def _no_good_state(n_features: int) -> LastGoodState:
+def _no_good_state(n_features: int, rollbacks: int = 0) -> LastGoodState:
     """The first is kept after rows that depend on what is known before any row, not on chunks."""
     first_rows = FIRST_SNAPSHOT_ROWS
     while first_rows * WEIGHTS_PER_SNAPSHOT_ROW < n_features:
         first_rows *= 2
-    return LastGoodState(first_rows)
+    return LastGoodState(first_rows, rollbacks=rollbacks)
 
 
 def kernel_tables(arrays: Mapping[str, Array]) -> tuple[Array, Array | None]:

@@ -27,9 +27,9 @@ from steepest.learners.network.network_settings import SOLVERS, NetworkSettings
 from steepest.learners.network.network_start import Start
 from steepest.learners.network.network_updates import MOMENTS, PATH, STEPS, paid_weights, pay_penalty, shrink, update
 from steepest.learners.snapshot import LastGoodState, all_finite
-from steepest.learners.state_check import check_counters
+from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_rows
-from steepest.learners.waiting import WaitingRows, finished
+from steepest.learners.waiting import WaitingRows
 
 FIRST_ROWS = 1000  # whose spread sets the first weights
 SCORED_ROWS = 1024  # at once, so that memory stays small
@@ -41,7 +41,7 @@ class NetworkLearner(TargetLearner):
     """State and step of a network."""
 
     state_arrays = ()
-    state_numbers = ("n_features", "eta0", "rows_learned", "rollbacks", "spread", "dense")
+    state_numbers = ("n_features", "eta0", "rows_learned", "good.rollbacks", "spread", "dense")
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class NetworkLearner(TargetLearner):
         self.penalised = [f"{a}>{b}" for a, b in self.graph.edges if self.graph.nodes[b].kind == "dot"]
         self.targets = Targets(s.task, s.loss, s.loss_parameter, s.class_weight, labels)
         self.n_features = n_features
-        self.eta0 = s.eta0
+        self.eta0: float = s.eta0
         self.rows_learned = 0
         self.spread = 0.0  # mean of |x|^2; 0 until the first rows have shown it
         self.dense = False  # whether rows have so few zeros that dense products are faster
@@ -67,7 +67,6 @@ class NetworkLearner(TargetLearner):
         self.arrays: dict[str, Array] = {}
         self.start = {} if start is None else dict(start)  # given first values, such as centres
         self.good = LastGoodState()
-        self._shown: NetworkLearner | None = None
 
     @property
     def n_threads(self) -> int:
@@ -83,7 +82,7 @@ class NetworkLearner(TargetLearner):
     def step(self, chunk: Chunk) -> Progress:
         """Learns the rows of a chunk, in order, in mini-batches; rows that fill none wait."""
         progress = Progress()
-        self._shown = None
+        self._finished = None
         for rows in self.waiting.ready(chunk, self._rows_needed, self._announce):
             if not self.spread:
                 first = self._rows_needed()
@@ -103,11 +102,6 @@ class NetworkLearner(TargetLearner):
     def _announce(self, rows: Chunk) -> None:
         self.targets.announce(rows)
         self._grow_features(rows.n_features)
-
-    def finish(self) -> Progress:
-        """Learns the rows that wait, as if no others were to come."""
-        self._shown = None
-        return self.waiting.finish(self._learn)
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); each row's bits are its own, so results are bit-identical for threads."""
@@ -142,44 +136,39 @@ class NetworkLearner(TargetLearner):
     @classmethod
     def check_state(cls, settings: NetworkSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        check, (n_features, eta0, rows, rollbacks, spread, dense) = check_counters(state, 6)
-        n = check.features(n_features)
-        check.step_size(eta0)
-        check.rows(rows)
-        check.rollbacks(rollbacks)
-        check.inside("the spread", spread, 0.0)
-        check.flag("dense", dense)
+        check = StateCheck.of(state, cls.state_numbers)
+        n = check.n_features
         if settings.solver not in SOLVERS:
             raise ValueError(f"the solver is {settings.solver!r}"[:200])
         k = check.targets(settings.task)
-        shift, scale = check.array("shift", "f", [None]), check.array("scale", "f", [None])
-        if not 0 < len(shift) == len(scale) <= k or (scale <= 0).any():
+        n_shown = check.arrays({"shift": "f outputs", "scale": "f outputs"})["outputs"]
+        if not 0 < n_shown <= k or (state["scale"] <= 0).any():
             raise ValueError("shift and scale do not belong to the outputs")
         check.waiting(n)
         graph = Graph.from_dict(settings.graph)
         learned = {name[8:] for name in state if name.startswith("learned ")}
         if not learned:
             return
-        check.doubles("learned clock", [2])
+        check.arrays({"learned clock": "f8 2"})
         n_known = np.asarray(state[f"learned {graph.sources(OUTPUT)[0]}>{OUTPUT}"]).shape[-1]  # a new class may wait
         if n_known > k:
             raise ValueError(f"the network has {n_known} outputs of {k}")
-        sizes = {name: node.size for name, node in graph.nodes.items()} | {INPUT: None, OUTPUT: n_known}
-        parts = [(f"{a}>{b}", [sizes[a], sizes[b]]) for a, b in graph.edges]
+        sizes = {name: str(node.size) for name, node in graph.nodes.items()} | {INPUT: "features", OUTPUT: str(n_known)}
+        parts = {f"{a}>{b}": f"{sizes[a]} {sizes[b]}" for a, b in graph.edges}
         for name, node in graph.nodes.items():
             if name != INPUT and node.kind == "dot" and settings.biases:
-                parts.append((f"bias {name}", [sizes[name]]))
+                parts[f"bias {name}"] = sizes[name]
             if node.kind == "distance":
-                parts.append((f"gamma {name}", [sizes[name]]))
+                parts[f"gamma {name}"] = sizes[name]
         rows_of_input = {len(state[f"learned {name}"]) for name in learned if f"{INPUT}>" in name}
         if len(rows_of_input) > 1 or min(rows_of_input, default=n) < n:
             raise ValueError("the arrays of the input have not a row per feature")
         moments = [mark for mark in ("first ", "second ") if any(name.startswith(mark) for name in learned)]
-        for name, shape in parts:
-            for mark in ("", *moments):
-                if check.array(f"learned {mark}{name}", "f", shape).dtype != settings.dtype:
-                    raise ValueError(f"{mark}{name} is not of type {settings.dtype}")
-        known = {f"{mark}{name}" for name, _ in parts for mark in ("", "first ", "second ", "stamp ")} | {"clock"}
+        kind = np.dtype(settings.dtype).str[1:]
+        check.arrays(
+            {f"learned {mark}{name}": f"{kind} {shape}" for name, shape in parts.items() for mark in ("", *moments)}
+        )
+        known = {f"{mark}{name}" for name in parts for mark in ("", "first ", "second ", "stamp ")} | {"clock"}
         if learned - known:
             raise ValueError(f"the network has no {sorted(learned - known)[0]}")
 
@@ -194,12 +183,6 @@ class NetworkLearner(TargetLearner):
         return learner
 
     # ------------------------------------------------------------------------------------------- what was learned
-
-    def finished(self) -> NetworkLearner:
-        """This learner if nothing waits, else a copy that has learned the waiting rows."""
-        if self._shown is None:
-            self._shown = finished(self)
-        return self._shown
 
     def parameters(self) -> dict[str, Array]:
         """Weights by edge ("x>h1"), biases ("bias h1") and widths ("gamma h1") as they would predict."""
@@ -237,10 +220,6 @@ class NetworkLearner(TargetLearner):
         if schedule == "invsqrt":
             return self.eta0 / math.sqrt(1.0 + rows / INVSQRT_ROWS)
         return self.eta0
-
-    def lower_step(self, factor: float) -> None:
-        """Divides the step size."""
-        self.eta0 /= factor
 
     def penalty(self) -> float:
         """alpha R(W) at the current weights; centres of radial bases are not penalised."""
