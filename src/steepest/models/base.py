@@ -502,8 +502,9 @@ class Model:
         self._refresh()
 
     def _loss_name(self) -> str:
-        """The loss of one score."""
-        return str(getattr(self, "loss", ""))
+        """The loss of one score, whose link gives a probability or a mean."""
+        loss = getattr(self, "loss", "")
+        return str(loss.choice if isinstance(loss, Option) else loss)
 
     def _names_of_targets(self, source: Source) -> list[Any] | None:
         """What the columns of a multi-label target stand for, where that is known."""
