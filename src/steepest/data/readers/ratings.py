@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -49,6 +49,12 @@ class RatingsChunk(Chunk):
     items: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     time: Array | None = None
     row_fields: ClassVar[tuple[str, ...]] = ("y", "weight", "users", "items", "time")
+
+    def packed(self) -> Self:
+        """Just the visited rows, in visiting order; they have no entries to copy."""
+        if self.order is None:
+            return self
+        return replace(self, indptr=np.zeros(self.n_rows + 1, np.int64), order=None, **self.per_row(self.order))
 
 
 def ratings_chunk(
