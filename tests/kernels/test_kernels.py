@@ -20,7 +20,7 @@ from steepest import kernels
 from steepest.kernels.reference import linear as reference
 from steepest.learners.linear.linear import bets
 from steepest.learners.losses import get_loss
-from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size
+from steepest.learners.schedules import growth, rows_in_effect, schedule_code, scheduled_step
 
 SOLVERS = {"sgd": 0, "adagrad": 1, "ftrl": 2, "coin": 3}
 ENTRIES = {"sgd": 1, "adagrad": 2, "ftrl": 2, "coin": 4}  # numbers per weight
@@ -78,7 +78,7 @@ class Setup:
             loss=lambda scores, y: (loss.value(scores, y, self.parameter), loss.gradient(scores, y, self.parameter)),
             eta0=self.eta0,
             solver=self.solver,
-            step_size=lambda t: step_size(
+            step_size=lambda t: scheduled_step(
                 schedule_code(self.schedule, self.alpha), t, self.eta0, self.alpha, self.power
             ),
             target_kind=self.target_kind,

@@ -41,10 +41,10 @@ def schedule_code(schedule: str, alpha: float) -> int:
     return _CODES[schedule]
 
 
-def step_size(code: int, t: float, eta0: float, alpha: float, power: float = 1.0) -> float:
+def scheduled_step(code: int, t: float, eta0: float, alpha: float, power: float = 1.0) -> float:
     """The step after t rows, by the schedule of this number.
 
-    >>> step_size(schedule_code("bottou", alpha=0.02), t=100, eta0=0.5, alpha=0.02)
+    >>> scheduled_step(schedule_code("bottou", alpha=0.02), t=100, eta0=0.5, alpha=0.02)
     0.25
     """
     if code == _CODES["invsqrt"]:
