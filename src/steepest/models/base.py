@@ -45,12 +45,11 @@ from steepest.learners.losses import LOSSES
 from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
-from steepest.models.calibration import Calibration, Recent
+from steepest.models.calibration import LEAST_ROWS, Calibration, Recent
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
 from steepest.parameters import at_least, choice, inside, number, whole
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
-NAMES = 10_000  # kept by the hasher that raw data gets if none is given
 MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
 PATIENCE = 2  # epochs without improvement before `tol` ends training
 
@@ -122,6 +121,7 @@ class Model:
     recipe_: dict[str, Any]
     n_iter_: int
     learner_: Any
+    _n_rows: int | None = None  # of the source that is learned from
     calibration_: Calibration | None = None  # what rows that were held out have shown
     _recent: Recent | None = None  # rows of a stream, scored before they were learned
     _target_names: list[Any] | None = None
@@ -182,6 +182,11 @@ class Model:
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise protocol.not_fitted(self, "call fit before using it")
+
+    def _check_learner(self) -> None:
+        """The same for what is shown as an attribute, so that `hasattr` is False."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
 
     def seed(self) -> int:
         """A number from `random_state`."""
@@ -312,6 +317,11 @@ class Model:
     def _use_held_out(self, rows: Source) -> None:
         """What rows that were held out of training are good for once it has ended."""
 
+    def _take_residuals(self, residuals: Array, later: Array | None = None) -> None:
+        """How far predictions of rows that were not learned are off, if there are enough; `later`: of stretches."""
+        if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
+            self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals, later)
+
     def _rows_apart(self, X: Any, y: Any, as_targets: Callable[[Any], Array]) -> Source:
         """Rows that the model was not trained on, to measure it by: those of a source, or of arrays."""
         self._check_fitted()
@@ -407,6 +417,7 @@ class Model:
 
     def _resolve(self, source: Source, run: Run) -> Any:
         """Settings for these rows; what "auto" chose is reported."""
+        self._n_rows = source.n_rows
         return self.settings_for(source.n_rows)
 
     def settings_for(self, n_rows: int | None) -> Any:
@@ -502,6 +513,8 @@ class Model:
         """Names that follow from the learner's state."""
         hasher = getattr(self, "hasher_", None)
         self.n_features_in_ = self.learner_.n_features if hasher is None else hasher.n_features_in_
+        if (names := getattr(hasher, "feature_names_in_", None)) is not None:
+            self.feature_names_in_ = names
 
     # ------------------------------------------------------------------------------------------------------- rows
 
@@ -535,7 +548,7 @@ class Model:
         """The hasher of the constructor, or the one that raw rows get without it."""
         from steepest.features.hasher import Hasher
 
-        hasher = Hasher(names=NAMES) if self.hasher is None else self.hasher
+        hasher = Hasher() if self.hasher is None else self.hasher
         if not isinstance(hasher, Hasher):
             raise ParameterError(f"hasher={hasher!r} is not a Hasher; give steepest.Hasher(...) or None")
         return hasher
@@ -648,19 +661,13 @@ class Model:
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """(plain values, arrays) that make up a fitted model."""
-        params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
-        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
         hasher = getattr(self, "hasher_", None)
         hasher_header, hasher_arrays = (None, {}) if hasher is None else hasher.state()
         words, arrays = split_words(self._whole_state())
         header = {
+            **self._file_header(),
             "words": words,
             "hasher": hasher_header,
-            "params": {name: to_plain(value) for name, value in params.items()},
-            "settings": self.learner_.settings.as_dict(),
-            "history": self.history_.as_dict(),
-            "n_iter": self.n_iter_,
-            "recipe": self.recipe_,
             "target_names": self._target_names,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
@@ -669,6 +676,18 @@ class Model:
         if self._recent is not None:
             header["recent"] = self._recent.as_dict()
         return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
+
+    def _file_header(self) -> dict[str, Any]:
+        """Plain values that every model has."""
+        params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
+        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
+        return {
+            "params": {name: to_plain(value) for name, value in params.items()},
+            "settings": self.learner_.settings.as_dict(),
+            "history": self.history_.as_dict(),
+            "n_iter": self.n_iter_,
+            "recipe": self.recipe_,
+        }
 
     @classmethod
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:

@@ -56,7 +56,6 @@ class RBFModel(Model):
     solver: Any
     eta0: float | str
     batch_size: int
-    _n_rows: int | None = None  # of the source that is learned from
     class_weight: Any = None
     loss = "squared"
 
@@ -67,10 +66,6 @@ class RBFModel(Model):
                 "heart; set early_stopping=True, so that held-out rows end it, or solve the votes in closed form"
             )
         return super()._fit(source, validation, run)
-
-    def _resolve(self, source: Source, run: Run) -> Any:
-        self._n_rows = source.n_rows
-        return super()._resolve(source, run)
 
     def _n_epochs(self) -> int:
         return self._epochs_for(self._n_rows) if self.votes == "backprop" else 1
@@ -159,13 +154,11 @@ class RBFModel(Model):
     @classmethod
     def _restore(cls, settings: Any, state: State) -> Learner:
         plain = settings.as_dict() if not isinstance(settings, dict) else settings
-        if "graph" in plain:
-            network = NetworkSettings.from_dict(plain)
-            NetworkLearner.check_state(network, state)
-            return NetworkLearner.from_state(network, state)
-        radial = RadialSettings.from_dict(plain)
-        RadialLearner.check_state(radial, state)
-        return RadialLearner.from_state(radial, state)
+        kinds: Any = (NetworkSettings, NetworkLearner) if "graph" in plain else (RadialSettings, RadialLearner)
+        known = kinds[0].from_dict(plain)
+        kinds[1].check_state(known, state)
+        restored: Learner = kinds[1].from_state(known, state)
+        return restored
 
     # --------------------------------------------------------------------------------------------- inspection
 

@@ -1,7 +1,7 @@
 """Regularisation paths: the same problem for smaller and smaller alpha, each solved from the solution before.
 
 With the 1-norm, alpha_max = max_j |(1/n) sum_i x_ij loss'(b, y_i)| is the least alpha at which every weight is zero (b:
-the best bias alone); the path goes down from there. Rows are held in memory. Held-out loss against non-zeros tells how
+the best bias alone); the path goes down from there. Rows are held in memory. Held-out loss against non-zeros shows how
 small a model may be. Reference: Friedman, Hastie and Tibshirani, "Regularization paths for generalized linear models
 via coordinate descent", 2010.
 """

@@ -33,7 +33,7 @@ from steepest.learners.losses import loss_for
 from steepest.models.linear import LinearModel
 from steepest.parameters import inside, more_than
 from steepest.report.chart import Chart, Line
-from steepest.report.page import Table, save_page
+from steepest.report.choosing import save_race
 from steepest.report.picture import save_picture
 from steepest.select.cross_validate import as_source, copy_of
 from steepest.select.optimum import Optimum, find_optimum
@@ -68,14 +68,6 @@ class Racer:
     name: str
     unit: str
     points: list[Point] = field(default_factory=list)
-
-    def times(self) -> list[float]:
-        """Seconds of each point, never more than those of a larger effort: each is a run of its own, timed apart."""
-        least, found = math.inf, []
-        for point in reversed(self.points):
-            least = min(least, point.seconds)
-            found.append(least)
-        return found[::-1]
 
     def seconds_to(self, objective: float) -> float | None:
         """Seconds of the quickest run that reached this objective."""
@@ -162,16 +154,9 @@ class Race:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        names = ("effort", "seconds", "objective", "test_loss", "test_error")
         racers = [
-            {
-                "solver": racer.name,
-                "unit": racer.unit,
-                "points": [
-                    {**{name: getattr(point, name) for name in names}, "gap": self.gap(point)} for point in racer.points
-                ],
-            }
-            for racer in self.racers
+            {"solver": r.name, "unit": r.unit, "points": [{**asdict(p), "gap": self.gap(p)} for p in r.points]}
+            for r in self.racers
         ]
         found = self.optimum
         proof = None if found is None else {**asdict(found), "gap": found.gap}
@@ -182,8 +167,9 @@ class Race:
 
     def charts(self) -> list[Chart]:
         """Gap and test error against seconds."""
-        gaps = [Line(r.name, r.times(), [self.gap(p) for p in r.points]) for r in self.racers]
-        errors = [Line(r.name, r.times(), [p.test_error for p in r.points]) for r in self.racers]
+        seconds = {r.name: [p.seconds for p in r.points] for r in self.racers}
+        gaps = [Line(r.name, seconds[r.name], [self.gap(p) for p in r.points]) for r in self.racers]
+        errors = [Line(r.name, seconds[r.name], [p.test_error for p in r.points]) for r in self.racers]
         least = min((error for line in errors for error in line.y if math.isfinite(error)), default=1.0)
         name = "share of test rows that are wrong" if self.error_name == "error" else "test rmse"
         return [
@@ -206,8 +192,7 @@ class Race:
 
     def html(self, path: str | os.PathLike[str]) -> None:
         """Table and charts as one page that needs no other file."""
-        sentences = [self.title, *self.remarks()]
-        save_page(path, "A race of solvers", sentences, [Table("", self.header, self.rows())], self.charts())
+        save_race(path, self.title, self.remarks(), self.header, self.rows(), self.charts(), {})
 
 
 def race(

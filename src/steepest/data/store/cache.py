@@ -73,7 +73,7 @@ class CachedSource(Derived):
         return self.file.in_use.note
 
     @property
-    def skipped(self) -> Skipped:
+    def skipped(self) -> Skipped:  # type: ignore[override]
         """Bad lines passed over when the cache was built; makes the cache ready."""
         return self.file.in_use.open().skipped
 
@@ -138,6 +138,7 @@ class CacheFile(Source):
         self._label_names: list[str] | None = header.get("label_names")
         self.most: int | None = None
         self.rows = rows if with_labels else rows.without_labels()
+        self.skipped = rows.skipped
         self.n_rows, self.n_features = rows.n_rows, rows.block.n_features
 
     def limit(self, n_rows: int) -> Source:
@@ -155,11 +156,6 @@ class CacheFile(Source):
     def n_entries(self) -> int:
         """How many values all rows have."""
         return self.rows.n_entries
-
-    @property
-    def skipped(self) -> Skipped:
-        """Bad lines passed over when the cache was built."""
-        return self.rows.skipped
 
     @property
     def label_names(self) -> list[str] | None:
