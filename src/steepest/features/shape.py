@@ -283,8 +283,8 @@ def _bend(
         return columns, scores
     shape.bends = tuple(column.name for column in bent if column.knots)
     shown = ", ".join(shape.bends[:8]) + (f" and {len(shape.bends) - 8} more" if len(shape.bends) > 8 else "")
-    losses = f"{better.losses.mean():.5g}, {scores.losses.mean():.5g} with lines"
-    shape.events.append(f"numbers bend at knots ({shown}): loss on rows held back {losses}")
+    losses = f"{better.losses.mean():.5g}, {scores.losses.mean():.5g} with straight lines"
+    shape.events.append(f"curves for numbers ({shown}): loss on held-out rows {losses}")
     return bent, better
 
 
@@ -314,4 +314,4 @@ def _add_pairs(
         shape.pairs = tuple(taken)
         names = ", ".join(f"{a} x {b}" for a, b in taken)
         losses = f"{scores.losses.mean():.5g}, {additive.losses.mean():.5g} without"
-        shape.events.append(f"crossed {names}: loss on rows held back {losses}")
+        shape.events.append(f"crossed {names}: loss on held-out rows {losses}")

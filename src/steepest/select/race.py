@@ -233,7 +233,7 @@ def race(
     (['sgd', 'lbfgs'], True)
     """
     if not isinstance(estimator, LinearModel):
-        raise ParameterError(f"race knows LinearClassifier and LinearRegressor, not {type(estimator).__name__}")
+        raise ParameterError(f"race supports LinearClassifier and LinearRegressor, not {type(estimator).__name__}")
     limit = more_than("seconds", seconds, 0.0)
     course = _Course(estimator, as_source(estimator, source_or_X, y), test, int(random_state))
     racers = []

@@ -1,4 +1,4 @@
-"""alpha="auto" of exact solvers: the strength of the penalty with the least loss on rows held back.
+"""alpha="auto" of exact solvers: the strength of the penalty with the least loss on held-out rows.
 
 From strong to weak, each problem is solved from the solution before, on a part of the rows; the rest are scored. Half
 of these are neighbours in stretches of the file, as in data that comes later, and half are scattered, as in data that
@@ -68,14 +68,14 @@ class Strength:
     """What was tried, and what was best."""
 
     alpha: float
-    tried: tuple[tuple[float, float], ...]  # alpha for all rows, mean loss on rows held back
+    tried: tuple[tuple[float, float], ...]  # alpha for all rows, mean loss on held-out rows
     held: HeldBack | None  # under the best alpha: scattered rows, until the model has taken them in
     later: HeldBack | None = None  # stretches of rows, if the rows are not mixed
 
     def sentence(self) -> str:
         """For `history_.events`."""
         losses = ", ".join(f"{alpha:.1e}: {loss:.5g}" for alpha, loss in self.tried)
-        return f"alpha='auto' chose {self.alpha:.2e} by the loss on rows held back ({losses})"
+        return f"alpha='auto' chose {self.alpha:.2e} by the loss on held-out rows ({losses})"
 
 
 def is_sorted(y: Array) -> bool:
