@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -67,12 +68,12 @@ from steepest.features.hasher_check import check_buckets, check_columns, check_c
 from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
 from steepest.parameters import did_you_mean
-from steepest.protocol import Estimator, not_fitted, parameter_names, store
+from steepest.protocol import Estimator, check_input_names, not_fitted, parameter_names, set_output, store
 
 HASH_ID = kernels.hash_id
 LEARNED = (
     *("columns_", "crosses_", "names_", "document_counts_", "n_documents_", "misfits_", "n_features_in_"),
-    "words_",
+    *("words_", "feature_names_in_"),
 )
 MASK = (1 << 64) - 1
 # As in the kernel: what distinguishes the character n-gram "abc" from the word, and copies from each other.
@@ -85,6 +86,7 @@ LONGEST_GRAM = 1 << 20
 # Values that a survey reads in all, and rows that it reads at least.
 MOST_SAMPLED = 4_000_000
 FEWEST_SAMPLED = 600
+MOST_FRAME_COLUMNS = 1 << 14  # of pandas
 SEARCHED_AT_ONCE = 1 << 18  # entries
 LEAK = "alone predicts the label almost perfectly"
 # Parameters that are whole numbers, with their bounds.
@@ -106,6 +108,8 @@ class _Plan:
     recipe: kernels.HashRecipe
     uses_counts: bool  # of rows with each feature, for tf-idf
     only_text: str | None  # the name of the column, where it is one and a text
+    named: dict[str, list[Column]]  # columns by what the names of their features are, or start with
+    texts: tuple[Column, ...]  # whose features may have any name
 
 
 class Hasher(Estimator):
@@ -185,6 +189,7 @@ class Hasher(Estimator):
     words_ : KeptWords, if min_count > 1 or max_share < 1
         Which words are kept, how many, and how exactly they were counted.
     document_counts_, n_documents_ : rows with each bucket and all rows, if weighting is "tfidf"
+    feature_names_in_ : names of the columns, if X had any
     misfits_ : for each column, how many values were not of its kind and taken for missing
 
     Examples
@@ -326,9 +331,11 @@ class Hasher(Estimator):
         """Keeps names and counts rows, as far as the parameters ask for it; the first call decides on the columns."""
         return self._learn(self._read(X, learn=True))
 
+    set_output = set_output
+
     def transform(self, X: Any) -> Any:
         """Hashed rows as a scipy.sparse.csr_matrix; learns nothing."""
-        return _as_csr(self.to_chunk(X))
+        return self._output(self.to_chunk(X), X)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf."""
@@ -336,7 +343,38 @@ class Hasher(Estimator):
         by_all = self.counts_rows
         if by_all:
             self._learn(table)  # a pass of its own: here a row's weights depend on all rows
-        return _as_csr(self._chunk(table, learn=not by_all))
+        return self._output(self._chunk(table, learn=not by_all), X)
+
+    def _output(self, chunk: Chunk, X: Any) -> Any:
+        """The rows as a sparse matrix, or as a frame of pandas with sparse columns if `set_output` asked for it."""
+        rows = _as_csr(chunk)
+        kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        if kind == "default":
+            return rows
+        if kind == "polars" or self.n_features > MOST_FRAME_COLUMNS:
+            why = "polars has no sparse columns" if kind == "polars" else f"{self.n_features:,} columns are too many"
+            raise ParameterError(
+                f"The transformer outputs a scipy sparse matrix. {why}; make it with n_bits=14 or less and "
+                "set_output(transform='pandas'), or leave set_output out"
+            )
+        import pandas as pd
+
+        return pd.DataFrame.sparse.from_spmatrix(rows, getattr(X, "index", None), list(self.get_feature_names_out()))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """A name for each column of the rows: that of its most frequent feature, where it is known, or "hasher17"."""
+        if self._needs_fit and not hasattr(self, "columns_"):
+            raise not_fitted(self, "names are kept by fit, partial_fit or a training run")
+        check_input_names(self, input_features)
+        names = np.array([f"hasher{place}" for place in range(self.n_features)], dtype=object)
+        if hasattr(self, "names_"):
+            buckets = np.sort(self.names_.buckets())
+            for bucket, found in zip(buckets.tolist(), self.names_.names_of(buckets), strict=True):
+                names[bucket] = found[0] if found else names[bucket]
+            if self.copies > 1:  # of which each has the same name
+                again = np.setdiff1d(buckets, buckets[np.unique(names[buckets].astype(str), return_index=True)[1]])
+                names[again] = [f"{names[bucket]} ({bucket})" for bucket in again.tolist()]
+        return names
 
     def to_chunk(self, X: Any, y: Any = None, sample_weight: Any = None, *, learn: bool = False) -> Chunk:
         """Hashed rows with targets and weights; with `learn`, X is read as by `partial_fit` in the same pass.
@@ -528,6 +566,8 @@ class Hasher(Estimator):
         if "columns_" not in self.__dict__:
             self.columns_ = self._choose_columns(table, learn)
             self.n_features_in_ = len(table.columns)
+            if table.origin == "table":
+                self.feature_names_in_ = np.array(list(table.columns), dtype=object)
         elif table.origin == "list" and len(self.columns_) == 1 and self.columns_[0].kind == TEXT:
             table = Table({self.columns_[0].name: table.columns[""]}, table.n_rows, "list")  # it needs no name
         elif table.origin == "array" and len(table.columns) != self.n_features_in_:
@@ -720,12 +760,17 @@ class Hasher(Estimator):
         plain = [column.kind for column in self.columns_] == [TEXT] and not used[0].is_bag
         only_text = used[0].name if plain else None
         columns = tuple((column, column.origin, column.is_bag) for column in used)
-        return _Plan(columns, recipe, self._uses_counts, only_text)
+        named: dict[str, list[Column]] = {}
+        for column in used:
+            for start in dict.fromkeys((column.name, column.label, f"{column.name}:", *column.knot_names)):
+                named.setdefault(start, []).append(column)
+        texts = tuple(column for column in used if column.kind == TEXT)
+        return _Plan(columns, recipe, self._uses_counts, only_text, named, texts)
 
     def _prefix(self, name: str) -> str:
         """What a column's words are named with: the column where there is more than one text."""
-        columns = getattr(self, "columns_", ())
-        return f"{name}:" if sum(column.kind == TEXT for column in columns) > 1 else ""
+        texts = (column for column in getattr(self, "columns_", ()) if column.kind == TEXT)
+        return f"{name}:" if len(list(islice(texts, 2))) > 1 else ""
 
     def _check(self) -> None:
         """Refuses parameters that cannot work, by name and value. Those that a plan was made from are good."""
@@ -844,13 +889,12 @@ class Hasher(Estimator):
 
     def _feature_hash(self, name: str, copy: int) -> int:
         self._check()
-        used = self.used_columns if hasattr(self, "columns_") else (Column("", TEXT),)
-        columns = {column.name: column for column in used}
         # What is written as words could be anything, so other readings come later, and the last one holds.
-        by_kind = sorted(used, key=lambda column: column.kind != TEXT)
-        readings = [self._hash_in_column(name, column) for column in by_kind]
-        is_text = {column.name: column.kind == TEXT for column in used}
-        for a, b in sorted((*self.cross, *self.crosses_), key=lambda pair: not any(is_text.get(k) for k in pair)):
+        readings = [self._hash_in_column(name, column) for column in self._columns_with(name)]
+        crosses = (*self.cross, *self.crosses_)
+        columns = {column.name: column for column in self.used_columns} if crosses and "#" in name else {}
+        is_text = {column.name: column.kind == TEXT for column in columns.values()}
+        for a, b in sorted(crosses, key=lambda pair: not any(is_text.get(k) for k in pair)) if columns else ():
             for place in (place for place, letter in enumerate(name) if letter == "#"):
                 left = self._hash_in_column(name[:place], columns[a]) if a in columns else None
                 right = self._hash_in_column(name[place + 1 :], columns[b]) if b in columns else None
@@ -860,6 +904,16 @@ class Hasher(Estimator):
             forms = "'word', 'column=value', or 'word#column=value' for a cross"
             raise DataError(f"{name!r} is not the name of a feature; write {forms}")
         return mix(feature, copy * COPY_STEP & MASK) if copy else feature
+
+    def _columns_with(self, name: str) -> list[Column]:
+        """Columns that a feature of this name may be of, texts first; found by its parts, since tables may be wide."""
+        if not hasattr(self, "columns_"):
+            return [Column("", TEXT)]
+        self._plan = self._plan or self._make_plan()
+        named = self._plan.named
+        starts = [name, *(name[: place + 1] for place, letter in enumerate(name) if letter in "=:")]
+        found = {column.name: column for start in starts for column in named.get(start, ()) if column.kind != TEXT}
+        return [*self._plan.texts, *found.values()]
 
     def _hash_in_column(self, name: str, column: Column) -> int | None:
         """The hash of a feature of one column, or None if the name is not one of that column."""

@@ -48,11 +48,12 @@ MOST_CROSSED = 40  # columns whose pairs are tried
 MOST_TRIED_AGAIN = 30  # pairs that are tried again after each one that was taken
 MOST_CODES = 64  # values of a column that a pair is tried with; the others count as one
 MOST_CLASSES = 12
-RIDGE = 5.0  # rows with which a cell has to convince
+RIDGES = (1.0, 5.0, 25.0, 125.0)  # rows that a cell has to outweigh: the best is taken, for few cells or many
 LARGEST_STEP = 3.0  # of a cell
-LEAST_GAIN = 1e-3  # of a pair, as a share of the loss
-LEAST_CERTAINTY = 2.5  # of a pair's gain, in standard errors; more where the best of many pairs would have it by chance
-BEND_CERTAINTY = 1.0  # of a bend's
+LEAST_GAIN = 5e-4  # of a pair, as a share of the loss
+LEAST_CERTAINTY = 1.5  # of a pair's gain, in standard errors: cells of noise lose, so that few of many pairs have it
+BEND_CERTAINTY = 0.0  # of a bend: one that is taken in vain costs little
+TOLERATED = 0.01  # share of the loss by which one way may be worse where both together are better
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ class Shape:
     bends: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     events: list[str] = field(default_factory=list)
-    mixed: bool = False  # whether no column rises or falls along the file: rows to come should be like these
+    mixed: bool = False  # whether no column has a trend along the file: rows to come should be like these
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,41 +154,41 @@ class _Scores:
         self.derivatives = [sample.derivatives(scores) for scores in ways]
         self.losses = np.array([sample.losses(scores) for scores in ways])
 
-    def gain(self, cells: _Cells) -> Array:
-        """Of Newton steps in the cells, per row, for each way."""
-        found = []
-        for folds, (g, h) in zip(self.sample.folds, self.derivatives, strict=True):
-            place = cells.codes * FOLDS + folds
-            total = 0.0
-            for output in range(len(g)):
-                left, bend, v = _steps(place, cells.n, g[output], h[output])
-                total -= float((left * v).sum() + 0.5 * (bend * v * v).sum())
-            found.append(total / len(folds))
-        return np.array(found)
+    def gain(self, cells: _Cells) -> float:
+        """Of Newton steps in the cells, per row."""
+        return float(np.mean([self._steps(cells, way)[0] for way in range(len(self.ways))]))
 
     def moved(self, cells: _Cells) -> _Scores:
         """After these steps."""
         ways = []
-        for folds, scores, (g, h) in zip(self.sample.folds, self.ways, self.derivatives, strict=True):
-            place = cells.codes * FOLDS + folds
-            steps = [_steps(place, cells.n, g[output], h[output])[2].ravel()[place] for output in range(len(g))]
-            ways.append(scores + np.array(steps).T)
+        for way, scores in enumerate(self.ways):
+            steps = self._steps(cells, way)[1]
+            ways.append(scores + steps[:, cells.codes, self.sample.folds[way]].T)
         return _Scores(self.sample, ways)
 
+    def _steps(self, cells: _Cells, way: int) -> tuple[float, Array]:
+        """(gain per row, the step of each cell for each fold, by the rows of the others; one table per output)."""
+        folds, (g, h) = self.sample.folds[way], self.derivatives[way]
+        place, shape = cells.codes * FOLDS + folds, (len(g), cells.n, FOLDS)
+        left, bend = (
+            np.array([np.bincount(place, part, cells.n * FOLDS) for part in parts]).reshape(shape) for parts in (g, h)
+        )
+        others, bends = left.sum(axis=2, keepdims=True) - left, bend.sum(axis=2, keepdims=True) - bend
+        best = (-math.inf, left)
+        for ridge in RIDGES:
+            v = np.clip(-others / (bends + ridge), -LARGEST_STEP, LARGEST_STEP)
+            gain = -float((v * (left + 0.5 * bend * v)).sum()) / len(folds)
+            best = max(best, (gain, v), key=lambda found: found[0])
+        return best
+
     def is_better_than(self, other: _Scores, errors: float, least: float = 0.0) -> bool:
-        """Whether losses are less by a share and so many standard errors, and less in every way."""
-        gains = other.losses - self.losses
-        rows = gains.mean(axis=0)
-        error = rows.std() / math.sqrt(len(rows))
-        return bool(rows.mean() > max(least * other.losses.mean(), errors * error) and gains.mean(axis=1).min() > 0)
+        """Whether losses are less by a share and so many standard errors."""
+        gains = (other.losses - self.losses).mean(axis=0)
+        return bool(gains.mean() > max(least * other.losses.mean(), errors * gains.std() / math.sqrt(len(gains))))
 
-
-def _steps(place: Array, n_cells: int, g: Array, h: Array) -> tuple[Array, Array, Array]:
-    """(Σg, Σh, step by the other folds) of every cell, one column per fold."""
-    left = np.bincount(place, g, n_cells * FOLDS).reshape(n_cells, FOLDS)
-    bend = np.bincount(place, h, n_cells * FOLDS).reshape(n_cells, FOLDS)
-    v = (left - left.sum(axis=1, keepdims=True)) / (bend.sum(axis=1, keepdims=True) - bend + RIDGE)
-    return left, bend, np.clip(v, -LARGEST_STEP, LARGEST_STEP)
+    def is_tolerable_beside(self, other: _Scores) -> bool:
+        """Whether losses are not clearly more in any way."""
+        return bool((self.losses.mean(axis=1) <= (1 + TOLERATED) * other.losses.mean(axis=1)).all())
 
 
 def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1) -> Shape:
@@ -202,7 +203,7 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     sample = _Sample(hasher, table, target.astype(np.float64), task, n_threads)
     surveyed = {column.name: _survey(sample, column) for column in columns}
     trends = {name: trend for name, (_, trend) in surveyed.items()}
-    shape = Shape(mixed="rises" not in trends.values())
+    shape = Shape(mixed=not any(trends.values()))
     sample.folds = _folds(y, mixed=shape.mixed)
     steady = [column for column in columns if hasher.knots is True or not trends[column.name]]
     cells = {column.name: surveyed[column.name][0] for column in steady}
@@ -278,7 +279,7 @@ def _bend(
         return columns, scores
     bent = [column.with_knots() if column.name in chosen else column for column in columns]
     better = sample.scored(bent)
-    if not forced and not better.is_better_than(scores, BEND_CERTAINTY):
+    if not forced and not (better.is_better_than(scores, BEND_CERTAINTY) and better.is_tolerable_beside(scores)):
         return columns, scores
     shape.bends = tuple(column.name for column in bent if column.knots)
     shown = ", ".join(shape.bends[:8]) + (f" and {len(shape.bends) - 8} more" if len(shape.bends) > 8 else "")
@@ -292,18 +293,18 @@ def _add_pairs(
 ) -> None:
     """The best pairs, one by one, as long as the next one is certain to help."""
     if len(cells) > MOST_CROSSED:
-        alone = {name: scores.gain(own).mean() for name, own in cells.items()}
+        alone = {name: scores.gain(own) for name, own in cells.items()}
         cells = {name: cells[name] for name in sorted(cells, key=lambda name: -alone[name])[:MOST_CROSSED]}
     pairs = [(a, b) for a, b in combinations(cells, 2) if origins[a] != origins[b]]  # not parts of one date
-    additive, certainty = scores, max(LEAST_CERTAINTY, _largest_of(len(pairs)))
-    least, taken = LEAST_GAIN * float(additive.losses.mean()), []
+    additive, taken = scores, []
+    least = LEAST_GAIN * float(additive.losses.mean())
     while pairs and len(taken) < most:
-        gains = {(a, b): scores.gain(cells[a].by(cells[b])).mean() for a, b in pairs}
+        gains = {(a, b): scores.gain(cells[a].by(cells[b])) for a, b in pairs}
         better = (pair for pair in pairs if gains[pair] > least)
         pairs = sorted(better, key=lambda pair: -gains[pair])[:MOST_TRIED_AGAIN]
         for a, b in pairs:
             moved = scores.moved(cells[a].by(cells[b]))
-            if moved.is_better_than(scores, certainty, LEAST_GAIN):
+            if moved.is_better_than(scores, LEAST_CERTAINTY, LEAST_GAIN) and moved.is_tolerable_beside(additive):
                 taken.append((a, b))
                 pairs, scores = [pair for pair in pairs if pair != (a, b)], moved
                 break
@@ -314,11 +315,3 @@ def _add_pairs(
         names = ", ".join(f"{a} x {b}" for a, b in taken)
         losses = f"{scores.losses.mean():.5g}, {additive.losses.mean():.5g} without"
         shape.events.append(f"crossed {names}: loss on rows held back {losses}")
-
-
-def _largest_of(n: int) -> float:
-    """About the largest of n standard normal numbers, as chance alone would bring it."""
-    if n < 3:
-        return 0.0
-    root = math.sqrt(2 * math.log(n))
-    return root - (math.log(math.log(n)) + math.log(4 * math.pi)) / (2 * root)

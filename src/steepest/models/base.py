@@ -539,6 +539,8 @@ class Model:
         """Names that follow from the learner's state."""
         hasher = getattr(self, "hasher_", None)
         self.n_features_in_ = self.learner_.n_features if hasher is None else hasher.n_features_in_
+        if (names := getattr(hasher, "feature_names_in_", None)) is not None:
+            self.feature_names_in_ = names
 
     # ------------------------------------------------------------------------------------------------------- rows
 

@@ -94,7 +94,7 @@ def top_features(
         return {label: [(name, -weight) for name, weight in pairs] for label, pairs in found.items()}
     if hasher is not None and hasattr(hasher, "names_"):
         return {label: _heaviest_named(weights, k, hasher) for label, weights in weights_by_output}
-    return {label: _heaviest(weights, k, names) for label, weights in weights_by_output}
+    return {label: _heaviest(weights, k, None if hasher is not None else names) for label, weights in weights_by_output}
 
 
 def _heaviest(weights: OutputWeights, k: int, names: Sequence[str] | None) -> list[tuple[str, float]]:

@@ -21,7 +21,7 @@ from steepest.data.readers.raw_arrays import RawArrays
 from steepest.data.readers.vw import VwSource, recording_names
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.data.store.row_store import StoredSource, load_rows, store_rows
-from steepest.data.tables.columns import is_list_of_texts
+from steepest.data.tables.columns import is_list_of_texts, read_table
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.iterations import TOLERANCES, Iterations, Weights
@@ -193,7 +193,7 @@ class LinearModel(Model):
 
         if self.hasher is None and len({column.kind == "text" for column in hasher.used_columns}) == 2:
             hasher.ngrams = TABLE_NGRAMS
-        self._shape = find_shape(hasher, columns, y, self.task, self.n_threads)
+        self._shape = find_shape(hasher, read_table(columns), y, self.task, self.n_threads)
         hasher.use_knots(self._shape.bends)
         hasher.add_crosses(self._shape.pairs)
 

@@ -83,6 +83,7 @@ class TextFile:
         self.path = path
         self.position = position
         self.name = "standard input" if path == "-" else path
+        self.is_remote = is_remote(path)
         self._stream = stream
         self.size: int | None = None
         self.packing = ""
@@ -113,7 +114,7 @@ class TextFile:
         start = number * BLOCK_BYTES
         lead = 1 if number else 0  # the byte before shows whether a line starts at the first byte
         try:
-            with open_bytes(self.path) as raw:
+            with self._bytes() as raw:
                 raw.seek(start - lead)
                 data = _read_fully(raw, lead + BLOCK_BYTES + _SPARE_BYTES)
                 first = data.find(b"\n", 0, lead + BLOCK_BYTES) + 1 if lead else _mark_length(data)
@@ -166,7 +167,7 @@ class TextFile:
         """The line, counted from 1, at a byte of a seekable file; None if the file is gone."""
         lines = 1
         try:
-            with open_bytes(self.path) as raw:
+            with self._bytes() as raw:
                 while offset > 0 and (data := raw.read(min(offset, BLOCK_BYTES))):
                     lines += data.count(b"\n")
                     offset -= len(data)
@@ -188,7 +189,7 @@ class TextFile:
         if not self.once:
             self.size = found.st_size
             try:
-                with open_bytes(self.path) as raw:
+                with self._bytes() as raw:
                     self.packing = packing_of(raw.read(LONGEST_MARK))
             except OSError as error:
                 raise self._explain(error) from None
@@ -206,7 +207,10 @@ class TextFile:
     def _opening(self) -> Any:
         if self._stream is not None:
             return nullcontext(_Bytes(self._stream))
-        return _standard_input() if self.path == "-" else open_bytes(self.path)
+        return _standard_input() if self.path == "-" else self._bytes()
+
+    def _bytes(self) -> IO[bytes]:
+        return open_bytes(self.path) if self.is_remote else open(self.path, "rb", buffering=0)
 
     def _gather(
         self, pieces: Iterator[bytes], text: bytes, last: int, lines: int | None, offset: int = 0
@@ -277,8 +281,13 @@ def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
     for item in listed:
         if hasattr(item, "read"):
             found.append((str(getattr(item, "name", "the file object")), item))
-        else:
+        elif isinstance(item, str | bytes | os.PathLike):
             found += [(name, None) for name in _expand(os.fspath(item))]
+        else:
+            raise DataError(
+                f"{type(item).__name__} is not a path or an open file; give rows in memory to fit(X, y), and batches "
+                "of them, one by one, to partial_fit(X, y)"
+            )
     if not found:
         raise DataError("no file is given; name at least one")
     files = [TextFile(name, position, stream) for position, (name, stream) in enumerate(found)]

@@ -19,7 +19,7 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk, RowIds
 from steepest.data.files.blocks import Paths, TextFile, open_files
-from steepest.data.files.remote import is_remote, open_bytes
+from steepest.data.files.remote import open_bytes
 from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.skipped import ON_BAD_LINE, Skipped
 from steepest.data.source import Order
@@ -105,7 +105,7 @@ class ParquetFiles:
 
     def open(self, file: TextFile) -> Any:
         """Arrow's reader."""
-        return arrow("parquet").ParquetFile(open_bytes(file.path) if is_remote(file.path) else file.path)
+        return arrow("parquet").ParquetFile(open_bytes(file.path) if file.is_remote else file.path)
 
     def schema_of(self, reader: Any) -> Any:
         """In Arrow's types."""
@@ -163,7 +163,7 @@ class ArrowFiles:
 
 def _input(file: TextFile) -> Any:
     """The file as Arrow reads it: mapped, or from elsewhere."""
-    return open_bytes(file.path) if is_remote(file.path) else arrow().memory_map(file.path)
+    return open_bytes(file.path) if file.is_remote else arrow().memory_map(file.path)
 
 
 class ColumnarSource(RawSource):
