@@ -39,7 +39,7 @@ RISES = 2  # in a row that end the path
 MOST_ENTRIES = 1 << 20  # to try on: of more, only every second, third, ... stretch of the rows
 MOST_STEPS = 40
 TOL = 1e-3
-ONCE_TOL = 1e-2  # of the one model more, of which only scores are needed
+ROUGH_TOL = 1e-2  # of the one model more, unless its loss is squared: 1e-2 left diamonds a coverage of 0.946
 LEAST_GAIN = 1e-4  # by which a weaker penalty must be better
 
 NewLearner = Callable[[ArraySource], LinearLearner]
@@ -186,7 +186,8 @@ def _path(
         learner.settings = with_strength(learner.settings, alpha)
         objective = Objective(data, n_threads)
         objective.warm = warm
-        warm = solve(objective, solver, TOL if len(strengths) > 1 else ONCE_TOL)
+        exact = len(strengths) > 1 or learner.settings.loss == "squared"
+        warm = solve(objective, solver, TOL if exact else ROUGH_TOL)
         data.take_weights(warm)
         losses, weights, held = [], [], []
         for rows in score:
