@@ -278,8 +278,8 @@ def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
             found += [(name, None) for name in _expand(os.fspath(item))]
         else:
             raise DataError(
-                f"{type(item).__name__} is not a path or an open file; give rows in memory to fit(X, y), and batches of "
-                "them, one by one, to partial_fit(X, y)"
+                f"{type(item).__name__} is not a path or an open file; give rows in memory to fit(X, y), and batches "
+                "of them, one by one, to partial_fit(X, y)"
             )
     if not found:
         raise DataError("no file is given; name at least one")

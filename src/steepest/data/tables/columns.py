@@ -90,7 +90,7 @@ def as_arrow(X: Any) -> Any:
         return X.with_format("arrow")[:]
     is_column = hasattr(X, "dtype") or (
         hasattr(X, "type") and not hasattr(X, "columns")
-    )  # duckdb's relations have both
+    )  # duckdb has both
     if not hasattr(X, "__arrow_c_stream__") or is_column:
         return None
     import pyarrow
