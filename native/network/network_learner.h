@@ -115,7 +115,7 @@ class NetworkLearner {
       const int64_t done = pay_rows(rows, s, table, n_threads_);
       if (done < rows.n) return done;
     }
-    return over_rows(rows, n_threads_, [&](const Rows& part, int64_t from) {
+    return over_rows(rows, n_threads_, kLeastRows, [&](const Rows& part, int64_t from) {
       const int64_t done = forward(part, from);
       if (done < part.n) return done;
       const int32_t last = static_cast<int32_t>(net_.stations.size()) - 1;

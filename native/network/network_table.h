@@ -86,11 +86,6 @@ struct Judged {
   T* gradients;
 };
 
-// One of `n` that share the work on a batch.
-struct Share {
-  int64_t part, n;
-};
-
 // Functions that return a number of rows return the first with an index out of range, or n.
 template <typename T>
 struct NetworkKernels {

@@ -43,6 +43,13 @@ int64_t columns_in(const AnyArray& table) {
   return static_cast<int64_t>(table.shape(1));
 }
 
+// Numbers of an array, all of them or the first n, that must lie in first .. last - 1.
+template <typename AnyArray>
+void check_range(const AnyArray& numbers, int64_t first, int64_t last, const char* message, int64_t n = -1) {
+  for (int64_t k = 0; k < (n < 0 ? size_of(numbers) : n); ++k)
+    require(first <= numbers.data()[k] && numbers.data()[k] < last, message);
+}
+
 // Where each of n lists starts among n_entries, and the end of the last.
 inline void check_starts(const In<int64_t>& starts, int64_t n, int64_t n_entries, const char* message) {
   const int64_t* const s = starts.data();

@@ -47,8 +47,9 @@ Arrays<> place(const RowArrays& block, const In<int32_t>& slots, bool keep) {
 std::pair<NumpyArray<int32_t>, int64_t> number_by_slots(const In<int32_t>& indices, const Out<int32_t>& slots,
                                                         const Out<int32_t>& owners, int64_t n_slots) {
   const int64_t n = size_of(indices);
-  require(n_slots >= 0 && n_slots <= size_of(owners) && size_of(owners) >= std::min(size_of(slots), n_slots + n),
-          "owners is too short");
+  require(
+      n_slots >= 0 && n_slots <= size_of(owners) && size_of(owners) >= std::min(size_of(slots), n_slots + n),
+      "owners is too short");
   std::unique_ptr<int32_t[]> placed(new int32_t[n + 1]);
   released([&] {
     number_features(indices.data(), n, slots.data(), size_of(slots), owners.data(), size_of(owners), n_slots,

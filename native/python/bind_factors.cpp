@@ -109,13 +109,11 @@ int32_t learn(const FactorBlocks& blocks, In<int32_t> schedule, Table<float> use
   require(piece >= 0 && (piece == 0 || blocks.d == 1), "threads without locks need the entries in one block");
   require(piece == 0 || !choices.block_steps, "threads without locks take steps at every visit");
   const int64_t n_parts = piece ? blocks.pieces_of(piece) : blocks.d * blocks.d;
-  for (int64_t at = 0; at < size_of(schedule); ++at)
-    require(0 <= schedule.data()[at] && schedule.data()[at] < n_parts,
-            "the schedule names a block that is not there");
+  check_range(schedule, 0, n_parts, "the schedule names a block that is not there");
   require(losses.size() == schedule.size(), "losses needs one place per block");
   ItemLists lists = {};
   if (liked) lists = lists_of(std::get<0>(*liked), std::get<1>(*liked), tables.n_users);
-  std::atomic<int32_t> status{kAllFine};
+  std::atomic<int32_t> status{kFine};
   const auto learn_part = [&](int64_t at) {
     const int32_t number = schedule.data()[at];
     FactorBlock block = piece ? blocks.piece(number * piece, piece) : blocks.block(number);
@@ -125,13 +123,13 @@ int32_t learn(const FactorBlocks& blocks, In<int32_t> schedule, Table<float> use
     }
     const FactorOutcome outcome = factor_kernels().learn(block, tables, choices);
     losses.data()[at] = outcome.loss_sum;
-    if (outcome.status != kAllFine) status = outcome.status;
+    if (outcome.status != kFine) status = outcome.status;
   };
   const int64_t threads = std::max<int64_t>(n_threads, 1), workers = std::min(threads, blocks.d);
   nb::gil_scoped_release release;
   if (piece) {
     parallel_for(size_of(schedule), threads, [&](int64_t at, int64_t) {
-      if (status == kAllFine) learn_part(at);
+      if (status == kFine) learn_part(at);
     });
     return status;
   }
@@ -139,7 +137,7 @@ int32_t learn(const FactorBlocks& blocks, In<int32_t> schedule, Table<float> use
   parallel_for(workers, workers, [&](int64_t) {
     for (int64_t at = turns.take(); at >= 0; at = turns.take()) {
       learn_part(at);
-      turns.done(at, status != kAllFine);
+      turns.done(at, status != kFine);
     }
   });
   return status;

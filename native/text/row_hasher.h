@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/compiler.h"
+#include "core/rows.h"
 #include "text/hash.h"
 #include "text/row_sum.h"
 #include "text/text.h"
@@ -65,12 +65,7 @@ inline float damped(float times) {
 inline void scale(const HashOptions& options, float* x, size_t n) {
   double factor = 1 / sqrt(static_cast<double>(options.copies));
   if (options.normalise) {
-    double squares[4] = {};  // four sums, since one would wait for each addition
-    size_t k = 0;
-    for (; k + 4 <= n; k += 4)
-      for (size_t lane = 0; lane < 4; ++lane) squares[lane] += static_cast<double>(x[k + lane]) * x[k + lane];
-    for (; k < n; ++k) squares[0] += static_cast<double>(x[k]) * x[k];
-    const double square = (squares[0] + squares[1]) + (squares[2] + squares[3]);
+    const double square = squared_length(x, static_cast<int64_t>(n));
     factor = square > 0 ? 1 / sqrt(square) : 1;
   }
   if (static_cast<float>(factor) != 1)

@@ -79,10 +79,10 @@ if TYPE_CHECKING:
     plot = plots
     __version__: str
 
-__all__ = ["__version__", *registry.PUBLIC]
-
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return __dir__()
     if name == "__version__":
         from importlib.metadata import PackageNotFoundError, version
 
@@ -97,4 +97,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(["__version__", *registry.PUBLIC])

@@ -78,7 +78,9 @@ class Setup:
             loss=lambda scores, y: (loss.value(scores, y, self.parameter), loss.gradient(scores, y, self.parameter)),
             eta0=self.eta0,
             solver=self.solver,
-            step_size=lambda t: step_size(self.schedule, t, self.eta0, self.alpha, self.power),
+            step_size=lambda t: step_size(
+                schedule_code(self.schedule, self.alpha), t, self.eta0, self.alpha, self.power
+            ),
             target_kind=self.target_kind,
             l1=self.l1,
             l2=self.l2,

@@ -156,7 +156,7 @@ def test_split():
     assert Penalty("l2").split(0.5) == (0.0, 0.5)
     assert Penalty("l1").split(0.5) == (0.5, 0.0)
     assert Penalty("elasticnet", l1_ratio=0.25).split(2.0) == (0.5, 1.5)
-    assert Penalty("elasticnet").split(2.0, 0.75) == (1.5, 0.5)
+    assert Penalty("elasticnet", l1_ratio=0.75).split(2.0) == (1.5, 0.5)
     assert Penalty("lp", p=1).split(0.5) == (0.5, 0.0)
     assert Penalty("lp", p=2).split(0.5) == (0.0, 0.5)
 

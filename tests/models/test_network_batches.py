@@ -35,7 +35,7 @@ def twins(graph, y, *, n_features=30, seed=0, weight=None, **options):
         learner.survey(rows)
         learner.dense = False
         learners.append(learner)
-    learners[1].batches = None
+    learners[1].dense, learners[1].batches = True, None
     return *learners, rows
 
 
@@ -119,7 +119,7 @@ def test_threads_and_cuts_change_no_bit(solver, l2):
     y = np.random.default_rng(3).integers(0, 5, 200)
     graph = st.Graph.layered([33, 17]).connect("x", "y")
     whole, cut, rows = twins(graph, y, solver=solver, l2=l2, n_features=90, dtype="float32", batch_size=20)
-    cut.batches = whole.batches
+    cut.dense, cut.batches = False, whole.batches
     cut.n_threads = 3
     whole._learn(rows, Progress())
     for start in range(0, 200, 40):

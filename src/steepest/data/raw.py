@@ -254,7 +254,9 @@ def sample_columns(source: Source) -> tuple[Any, Array | None] | None:
     batches = [batch for batch in batches if batch.n_rows] or batches
     if not batches:
         return None
-    most = max(SAMPLE_ROWS // len(batches), 1)
+    lengths = np.sort([batch.n_rows for batch in batches])
+    room = SAMPLE_ROWS - np.concatenate([[0], np.cumsum(lengths)[:-1]])  # what shorter batches leave
+    most = max(int(np.max(room // np.arange(len(lengths), 0, -1))), 1)
     parts = [(rows_of(batch.columns, 0, most), None if batch.y is None else batch.y[:most]) for batch in batches]
     y = None if any(y is None for _, y in parts) else np.concatenate([y for _, y in parts if y is not None])
     return joined_rows([columns for columns, _ in parts]), y

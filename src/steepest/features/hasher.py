@@ -561,7 +561,8 @@ class Hasher(Estimator):
         if plan is not None and plan.only_text is not None and is_list_of_texts(X):
             return Table({plan.only_text: X}, len(X), "list")  # the usual case, a text at a time, and nothing to decide
         self._check()
-        table = self._read_bags(X) or read_table(X)
+        only_text = plan is not None and plan.only_text == ""
+        table = self._read_bags(X) or read_table(X, tokens=only_text)
         if "columns_" not in self.__dict__:
             self.columns_ = self._choose_columns(table, learn)
             self.n_features_in_ = len(table.columns)

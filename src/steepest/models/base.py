@@ -45,7 +45,7 @@ from steepest.learners.losses import LOSSES
 from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
-from steepest.models.calibration import LEAST_ROWS, Calibration, Recent, stored_residuals
+from steepest.models.calibration import LEAST_ROWS, Calibration, Recent
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
 from steepest.parameters import at_least, choice, inside, number, whole
 
@@ -317,10 +317,10 @@ class Model:
     def _use_held_out(self, rows: Source) -> None:
         """What rows that were held out of training are good for once it has ended."""
 
-    def _take_residuals(self, residuals: Array) -> None:
-        """How far predictions of rows that were not learned are off, if there are enough of them."""
+    def _take_residuals(self, residuals: Array, later: Array | None = None) -> None:
+        """How far predictions of rows that were not learned are off, if there are enough; `later`: of stretches."""
         if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
-            self.calibration_ = Calibration(rows=len(residuals), residuals=stored_residuals(residuals))
+            self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals, later)
 
     def _rows_apart(self, X: Any, y: Any, as_targets: Callable[[Any], Array]) -> Source:
         """Rows that the model was not trained on, to measure it by: those of a source, or of arrays."""

@@ -275,7 +275,8 @@ class LinearModel(Model):
         def new_learner(part: ArraySource) -> LinearLearner:
             return LinearLearner(settings, part.n_features or 0, labels)
 
-        return choose_strength(rows, settings.solver, new_learner, self.n_threads)
+        mixed = self._shape is not None and self._shape.mixed
+        return choose_strength(rows, settings.solver, new_learner, self.n_threads, mixed=mixed)
 
     # -------------------------------------------------------------------------------------------------- learning
 
@@ -285,12 +286,12 @@ class LinearModel(Model):
         self.history_.events[place:place] = self._choices_made(self.learner_.settings.solver)
         if self._strength is not None:
             if self.calibration_ is None:
-                self._take_held_back(self._strength.held)
-            self._strength = replace(self._strength, held=None)  # scores are not needed again
+                self._take_held_back(self._strength.held, self._strength.later)
+            self._strength = replace(self._strength, held=None, later=None)  # scores are not needed again
         return self
 
-    def _take_held_back(self, held: Any) -> None:
-        """What rows that alpha="auto" held back say of this model: a `learners.batch.strength.HeldBack`."""
+    def _take_held_back(self, held: Any, later: Any) -> None:
+        """What rows that alpha="auto" held back say of this model: two `learners.batch.strength.HeldBack`."""
 
     def _named(self, source: Source) -> Source:
         """If the rows are parsed from named features, this model will know their names."""

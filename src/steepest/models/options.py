@@ -11,7 +11,7 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar
 
 from steepest.errors import ParameterError
 from steepest.protocol import Estimator, parameter_names
@@ -19,9 +19,8 @@ from steepest.protocol import Estimator, parameter_names
 OPTIONS: dict[str, type[Option]] = {}  # by name: all classes below
 
 
-@dataclass_transform()
 class Option(Estimator):
-    """A choice and its details; a subclass names its fields, as a dataclass does, and is entered in OPTIONS."""
+    """A choice and its details, which are the fields of a dataclass; all are entered in OPTIONS."""
 
     parameter: ClassVar[str]  # of the estimator
     choice: ClassVar[Any]  # the plain value it stands for; None if there is none
@@ -29,7 +28,7 @@ class Option(Estimator):
 
     def __init_subclass__(cls, *, parameter: str, choice: Any = None, flat: Mapping[str, str] | None = None) -> None:
         cls.parameter, cls.choice, cls.flat = parameter, choice, flat or {}
-        OPTIONS[cls.__name__] = dataclass(repr=False)(cls)
+        OPTIONS[cls.__name__] = cls
 
     @classmethod
     def fits(cls, params: Mapping[str, Any]) -> bool:
@@ -43,6 +42,7 @@ class Option(Estimator):
         return {cls.flat.get(field.name, field.name): field.name for field in fields(known)}
 
 
+@dataclass(repr=False)
 class Mixing(Option, parameter="parallel", choice="mixing", flat={"weights": "mix"}):
     """parallel="mixing": shards learn apart, and their models are averaged.
 
@@ -76,6 +76,7 @@ class Mixing(Option, parameter="parallel", choice="mixing", flat={"weights": "mi
     sync_seconds: float | None = None
 
 
+@dataclass(repr=False)
 class Replicas(Option, parameter="parallel", choice="replicas", flat={"n": "n_replicas"}):
     """parallel="replicas": `n` learners take `sync_every` rows each, then add up what they have learned.
 
@@ -97,6 +98,7 @@ class Replicas(Option, parameter="parallel", choice="replicas", flat={"n": "n_re
     sync_every: int | str = 2048
 
 
+@dataclass(repr=False)
 class ElasticNet(Option, parameter="penalty", choice="elasticnet"):
     """penalty="elasticnet": l1_ratio ‖w‖₁ + (1 - l1_ratio) ½‖w‖².
 
@@ -115,6 +117,7 @@ class ElasticNet(Option, parameter="penalty", choice="elasticnet"):
     l1_ratio: float = 0.15
 
 
+@dataclass(repr=False)
 class LP(Option, parameter="penalty", choice="lp"):
     """penalty="lp": Σ|w|^p / p, for p 1 or 2, or any p >= 1 in batch solvers.
 
@@ -133,6 +136,7 @@ class LP(Option, parameter="penalty", choice="lp"):
     p: float = 1.0
 
 
+@dataclass(repr=False)
 class Quantile(Option, parameter="loss", choice="quantile"):
     """loss="quantile": the minimum of the mean loss is a quantile of the targets.
 
@@ -151,6 +155,7 @@ class Quantile(Option, parameter="loss", choice="quantile"):
     quantile: float = 0.5
 
 
+@dataclass(repr=False)
 class Huber(Option, parameter="loss", choice="huber"):
     """loss="huber": ½ r² up to `epsilon`, and straight beyond.
 
@@ -169,6 +174,7 @@ class Huber(Option, parameter="loss", choice="huber"):
     epsilon: float = 0.1
 
 
+@dataclass(repr=False)
 class EpsilonInsensitive(Option, parameter="loss", choice="epsilon_insensitive"):
     """loss="epsilon_insensitive": |r| beyond a band of width `epsilon`, zero inside.
 
@@ -187,6 +193,7 @@ class EpsilonInsensitive(Option, parameter="loss", choice="epsilon_insensitive")
     epsilon: float = 0.1
 
 
+@dataclass(repr=False)
 class Truncated(
     Option, parameter="solver", choice="truncated", flat={"every": "truncate_every", "below": "truncate_below"}
 ):
@@ -210,6 +217,7 @@ class Truncated(
     below: float = math.inf
 
 
+@dataclass(repr=False)
 class Forgetting(Option, parameter="schedule", flat={"steps": "schedule"}):
     """schedule=Forgetting(half_life=10_000): old rows count less, so that a model follows a stream that changes.
 
@@ -239,6 +247,7 @@ class Forgetting(Option, parameter="schedule", flat={"steps": "schedule"}):
     steps: str = "auto"
 
 
+@dataclass(repr=False)
 class Momentum(Option, parameter="solver", choice="momentum"):
     """solver="momentum" of networks: a share of the last step is kept.
 
@@ -257,6 +266,7 @@ class Momentum(Option, parameter="solver", choice="momentum"):
     momentum: float = 0.9
 
 
+@dataclass(repr=False)
 class Adam(Option, parameter="solver", choice="adam"):
     """solver="adam" of networks: steps by means of gradients and of their squares (Kingma and Ba, 2015).
 
@@ -275,6 +285,7 @@ class Adam(Option, parameter="solver", choice="adam"):
     momentum: float = 0.9
 
 
+@dataclass(repr=False)
 class EarlyStopping(
     Option,
     parameter="early_stopping",
@@ -317,6 +328,7 @@ class EarlyStopping(
         return self.refit or self.train is not None
 
 
+@dataclass(repr=False)
 class Restarts(Option, parameter="restarts", flat={"n": "restarts", "fraction": "validation_fraction"}):
     """restarts=5: a network is trained from several seeds, and the best is kept.
 
@@ -344,6 +356,7 @@ class Restarts(Option, parameter="restarts", flat={"n": "restarts", "fraction": 
         return "restarts" in params
 
 
+@dataclass(repr=False)
 class Tolerance(Option, parameter="tol", flat={"on": "tol_on"}):
     """tol=1e-6 with the quantity that it is compared with in batch solvers.
 
@@ -365,6 +378,7 @@ class Tolerance(Option, parameter="tol", flat={"on": "tol_on"}):
     on: str = "auto"
 
 
+@dataclass(repr=False)
 class Hashed(Option, parameter="multi_class", choice="hashed", flat={"bits": "table_bits"}):
     """multi_class="hashed": one against the rest, in one table of weights that all classes share.
 
@@ -383,6 +397,7 @@ class Hashed(Option, parameter="multi_class", choice="hashed", flat={"bits": "ta
     bits: int | str = "auto"
 
 
+@dataclass(repr=False)
 class Layers(Option, parameter="hidden", flat={"sizes": "hidden", "biases": "fit_intercept"}):
     """hidden=(64,) with the details of the layers of a network.
 

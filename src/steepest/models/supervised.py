@@ -26,7 +26,6 @@ from steepest.models.calibration import (
     Recent,
     calibrate_many,
     calibrate_two,
-    stored_residuals,
 )
 from steepest.models.options import Option
 
@@ -246,17 +245,20 @@ class Classifier(Model):
             return
         self._fit_map(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
-    def _take_held_back(self, held: Any) -> None:
-        """Scores of rows that the choice of a strength held back, of models like this one."""
+    def _take_held_back(self, held: Any, later: Any) -> None:
+        """Scores of rows that the choice of a strength held back, of models like this one: scattered, and stretches."""
         if self.learner_.several_targets or len(held.y) < LEAST_ROWS:
             return
-        true = np.argsort(self._label_order)[self.learner_.book.codes(held.y).astype(np.int64)]
-        scores = (
-            held.scores
-        )  # by labels in their own order, as `classes_`; the final learner may have met them in another
-        self._fit_map(scores[:, 0] if scores.shape[1] == 1 else scores, true, held.weight)
+        parts = []
+        for rows in (held, later):
+            if rows is not None:  # scores are by labels in their own order, as `classes_`
+                true = np.argsort(self._label_order)[self.learner_.book.codes(rows.y).astype(np.int64)]
+                parts.append((rows.scores[:, 0] if rows.scores.shape[1] == 1 else rows.scores, true, rows.weight))
+        self._fit_map(*parts[0], later=parts[1][:2] if len(parts) > 1 else None)
 
-    def _fit_map(self, decisions: Array, true: Array, weight: Array) -> None:
+    def _fit_map(
+        self, decisions: Array, true: Array, weight: Array, *, later: tuple[Array, Array] | None = None
+    ) -> None:
         """A map from what the decision function said of rows before they were learned, and their true classes."""
         if not weight.sum() > 0:
             return
@@ -267,9 +269,12 @@ class Classifier(Model):
             self.calibration_ = calibrate_many(own, true, weight)
         else:
             return
-        found = self.probabilities_of(decisions)
-        residuals = stored_residuals(1 - found[np.arange(len(true)), true])
-        self.calibration_ = replace(self.calibration_, residuals=residuals)
+
+        def residuals(decisions: Array, true: Array) -> Array:
+            return np.asarray(1 - self.probabilities_of(decisions)[np.arange(len(true)), true])
+
+        far = None if later is None else residuals(*later)
+        self.calibration_ = self.calibration_.with_residuals(residuals(decisions, true), far)
 
     def _truth(self, chunk: Chunk) -> tuple[Array, Array]:
         """(numbers in `classes_` of the labels, weights) of the rows visited."""
@@ -280,17 +285,18 @@ class Classifier(Model):
         weight = np.ones(len(codes)) if chunk.weight is None else chunk.visited(chunk.weight)
         return np.argsort(self._label_order)[codes], np.asarray(weight, np.float64)
 
-    def predict_set(self, X: Any, coverage: float = COVERAGE) -> Array:
+    def predict_set(self, X: Any, coverage: float = COVERAGE, *, later: bool = False) -> Array:
         """Which classes each row may have: the true one is among them with this probability, shape (n, classes).
 
-        Split conformal sets from held-out rows (`calibrate_on`, early stopping or a validation source): all classes
-        whose probability reaches the one that held-out rows of this coverage reach. A set may be empty where every
-        class is unlikely, and holds several where the model cannot decide.
+        Split conformal sets from held-out rows (`calibrate_on`, early stopping, a validation source or alpha="auto"):
+        all classes whose probability reaches the one that held-out rows of this coverage reach. A set may be empty
+        where every class is unlikely, and holds several where the model cannot decide. `later=True` is for rows that
+        come later than those of a file in the order of time: whole stretches of it were held back to measure that.
         """
         self._check_fitted()
         if self.calibration_ is None:
             raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
-        return np.asarray(1 - self.predict_proba(X) <= self.calibration_.reach(coverage))
+        return np.asarray(1 - self.predict_proba(X) <= self.calibration_.reach(coverage, later))
 
     def threshold_for(
         self, X: Any, y: Any, *, precision: float | None = None, recall: float | None = None, label: Any = None
@@ -481,21 +487,23 @@ class Regressor(Model):
         if held is not None:
             self._take_residuals(np.abs(held[:, 0] - held[:, 1]))
 
-    def _take_held_back(self, held: Any) -> None:
-        """Scores of rows that the choice of a strength held back, of models like this one."""
+    def _take_held_back(self, held: Any, later: Any) -> None:
+        """Scores of rows that the choice of a strength held back, of models like this one: scattered, and stretches."""
         if not self.learner_.several_targets:
-            self._take_residuals(np.abs(self._means(held.scores) - held.y.reshape(-1)))
+            parts = [rows for rows in (held, later) if rows is not None]
+            self._take_residuals(*(np.abs(self._means(rows.scores) - rows.y.reshape(-1)) for rows in parts))
 
-    def predict_interval(self, X: Any, coverage: float = COVERAGE) -> Array:
+    def predict_interval(self, X: Any, coverage: float = COVERAGE, *, later: bool = False) -> Array:
         """(lowest, highest) target of each row, with the true one between them with this probability, shape (n, 2).
 
-        Split conformal intervals from held-out rows (`calibrate_on`, early stopping or a validation source): as wide to
-        both sides as the share `coverage` of their absolute residuals; infinite where there were too few rows.
+        Split conformal intervals from held-out rows (`calibrate_on`, early stopping, a validation source or
+        alpha="auto"): as wide to both sides as the share `coverage` of their absolute residuals; infinite where there
+        were too few rows. `later=True` is for rows that come later than those learned, as in `predict_set`.
         """
         self._check_fitted()
         if self.calibration_ is None:
             raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
-        reach, middle = self.calibration_.reach(coverage), self.predict(X)
+        reach, middle = self.calibration_.reach(coverage, later), self.predict(X)
         return np.column_stack([middle - reach, middle + reach])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -73,7 +73,7 @@ class CachedSource(Derived):
         return self.file.in_use.note
 
     @property
-    def skipped(self) -> Skipped:
+    def skipped(self) -> Skipped:  # type: ignore[override]
         """Bad lines passed over when the cache was built; makes the cache ready."""
         return self.file.in_use.open().skipped
 

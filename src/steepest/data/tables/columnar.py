@@ -19,6 +19,7 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk, RowIds
 from steepest.data.files.blocks import Paths, TextFile, open_files
+from steepest.data.files.remote import open_bytes
 from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.skipped import ON_BAD_LINE, Skipped
 from steepest.data.source import Order
@@ -104,7 +105,7 @@ class ParquetFiles:
 
     def open(self, file: TextFile) -> Any:
         """Arrow's reader."""
-        return arrow("parquet").ParquetFile(file.path)
+        return arrow("parquet").ParquetFile(open_bytes(file.path) if file.is_remote else file.path)
 
     def schema_of(self, reader: Any) -> Any:
         """In Arrow's types."""
@@ -136,9 +137,9 @@ class ArrowFiles:
         """Arrow's reader of files, or else of streams."""
         pa, ipc = arrow(), arrow("ipc")
         try:
-            return ipc.open_file(pa.memory_map(file.path))
+            return ipc.open_file(_input(file))
         except pa.ArrowInvalid:
-            return ipc.open_stream(pa.memory_map(file.path))
+            return ipc.open_stream(_input(file))
 
     def schema_of(self, reader: Any) -> Any:
         """The columns."""
@@ -158,6 +159,11 @@ class ArrowFiles:
     def row_name(self, piece: Piece, row: int) -> str:
         """A row's place in words, counted from 0."""
         return f"row {row} of record batch {piece.number}"
+
+
+def _input(file: TextFile) -> Any:
+    """The file as Arrow reads it: mapped, or from elsewhere."""
+    return open_bytes(file.path) if file.is_remote else arrow().memory_map(file.path)
 
 
 class ColumnarSource(RawSource):

@@ -2,7 +2,7 @@
 
 A solver is made from an `Objective` and `SolverOptions`. It holds `w` (features and a last row for the bias, by
 outputs) and a `step()` that moves it and reports how far it got; `state` and `restore` carry all it needs to go on to
-the same bits. The engine (engine/batch.py) calls step, watches, and stops.
+the same bits. The engine (engine/iterations.py) calls step, watches, and stops.
 
 `REFUSED` is the one list of pairs that cannot work, each with its reason; documentation and errors come from it.
 """

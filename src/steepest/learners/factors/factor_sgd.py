@@ -115,11 +115,9 @@ class SgdRun(FactorRun):
         """Visits the blocks in this order and sets the loss of each; OVERFLOW if a score did so."""
         seed = (self.learner.settings.seed * 1_000_003 + epoch) & 0xFFFFFFFFFFFF
         tables = self.users, self.items
-        if self.hogwild:
-            return self.learner.visit_pieces(
-                self.strata, tables, schedule, PIECE, losses, seed, self._liked, self.n_threads
-            )
-        return self.learner.visit(self.strata, tables, schedule, losses, seed, self._liked, self.n_threads)
+        pieces = PIECE if self.hogwild else 0
+        given = (self.strata, tables, schedule, losses, seed, self._liked, self.n_threads)
+        return self.learner.visit(*given, pieces=pieces)
 
     def write_back(self) -> None:
         """Puts the rows back in the learner's order."""

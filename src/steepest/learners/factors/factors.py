@@ -382,35 +382,21 @@ class FactorLearner(Resumable):
         liked: tuple[Array, Array] | None = None,
         n_threads: int = 1,
         *,
+        pieces: int = 0,
         online: bool = False,
     ) -> int:
         """Visits blocks in the order of the schedule, and sets the loss of each; OVERFLOW if a score did so.
 
-        `liked` holds the items of each user, for bpr; `online` scales steps at every entry, not once per block.
+        `liked` holds the items of each user, for bpr; `online` scales steps at every entry, not once per block. With
+        `pieces`, the schedule is one of pieces of the only block, of so many entries each, whose threads share the
+        tables without locks.
         """
-        choices = self.choices(block_steps=liked is None and not online and not self.settings.proximal)
+        choices = self.choices(block_steps=liked is None and not (online or pieces or self.settings.proximal))
         lists = None if liked is None else (*liked, seed)
-        return kernels.factor_learn(_blocks(strata), schedule, *tables, choices, losses, n_threads, lists)
-
-    def visit_pieces(
-        self,
-        strata: Strata,
-        tables: tuple[Array, Array],
-        order: Array,
-        size: int,
-        losses: Array,
-        seed: int = 0,
-        liked: tuple[Array, Array] | None = None,
-        n_threads: int = 1,
-    ) -> int:
-        """The same for pieces of the only block, by threads that share the tables without locks."""
-        lists = None if liked is None else (*liked, seed)
-        blocks = _blocks(strata)
-        return kernels.factor_learn(blocks, order, *tables, self.choices(), losses, n_threads, lists, size)
-
-
-def _blocks(s: Strata) -> kernels.FactorBlocks:
-    return kernels.FactorBlocks(s.users, s.items, s.values, s.weights, s.offsets, s.user_bounds, s.item_bounds)
+        s = strata
+        cells = s.users, s.items, s.values, s.weights
+        blocks = kernels.FactorBlocks(*cells, s.offsets, s.user_bounds, s.item_bounds)
+        return kernels.factor_learn(blocks, schedule, *tables, choices, losses, n_threads, lists, pieces)
 
 
 def csr_of(rows: Array, columns: Array, n_rows: int) -> tuple[Array, Array, Array]:

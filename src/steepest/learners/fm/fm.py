@@ -35,7 +35,7 @@ from steepest.learners.losses import LOSSES
 from steepest.learners.schedules import CALIBRATION_ROWS
 from steepest.learners.snapshot import LastGoodState, all_finite
 from steepest.learners.state_check import StateCheck
-from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
+from steepest.learners.targets import Outcome, TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows
 
 START_SQUARE = 0.1  # what sums of squared gradients begin with
@@ -240,11 +240,11 @@ class FMLearner(TargetLearner):
     def keep_good_state(self) -> None:
         """Keeps the state to return to if learning diverges; an overflowed one is not worth it."""
         if not all_finite(self.table.used):
-            self._roll_back(Progress())
+            self.roll_back(Progress())
         elif not self.good.is_recent(self.rows_learned, len(self.signs)):
             self.good.keep({"table": self.table.used, "bias": self.bias}, self.rows_learned, len(self.signs))
 
-    def _roll_back(self, progress: Progress) -> None:
+    def roll_back(self, progress: Progress) -> None:
         """Scores ran out of range: back to the last good state with half the step."""
         self.eta0 = self.good.halve_step(self.eta0, self.rows_learned, progress)
         kept, table = self.good.restored(), self.table
@@ -277,7 +277,7 @@ class FMLearner(TargetLearner):
             part = rows.span(start, min(rows.n_rows, start + edge - self.rows_learned))
             coded = self.targets.code_rows(part).packed()
             self._match_outputs()
-            self._learn_coded(coded, progress)
+            self._learn_by(self._run_kernel, coded, progress)
             start += coded.n_rows
             if self.rows_learned >= edge:
                 self.keep_good_state()
@@ -325,25 +325,12 @@ class FMLearner(TargetLearner):
         self.table.match_outputs(n, self.slots.owners, negated=negated)
         self.good.forget()
 
-    def _learn_coded(self, coded: Chunk, progress: Progress) -> None:
-        placed = self.slots.take_in(coded)
-        owners = self.slots.owners
+    def _run_kernel(self, coded: Chunk) -> Outcome:
+        part, owners = self.slots.take_in(coded), self.slots.owners
         if self.slots.n > self.table.n:
             self.table.take_in(owners, own_fields(self.settings, self.given_fields, owners))
-        start = 0
-        while start < coded.n_rows:
-            part = placed.span(start, coded.n_rows)
-            rows = kernels.Rows(part.indptr, part.indices, part.values, part.y, part.weight)
-            done, status, loss_sum, weight = kernels.fm_learn(rows, self._arrays(), self._choices())
-            progress.add(Progress(done, weight, loss_sum))
-            self.rows_learned += done
-            start += done
-            if status == 0:
-                return
-            refuse_bad_row(coded, start, self.n_features)
-            self._roll_back(progress)
-            start += 1  # the row on which it happened is left out, so that a stream goes on
-            self.rows_learned += 1
+        rows = kernels.Rows(part.indptr, part.indices, part.values, part.y, part.weight)
+        return kernels.fm_learn(rows, self._arrays(), self._choices())
 
     def _choices(self) -> kernels.FmChoices:
         s = self.settings

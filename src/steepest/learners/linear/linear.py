@@ -39,10 +39,10 @@ from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import Penalty
-from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size_by_code
+from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
 from steepest.learners.state_check import StateCheck
-from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
+from steepest.learners.targets import Outcome, TargetLearner, Targets, only_known, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
 NATIVE_SOLVERS = {"adagrad": 1, "ftrl": 2, "coin": 3}  # 0, sgd, is what asgd and truncated are made of
@@ -242,11 +242,8 @@ class LinearLearner(TargetLearner):
             chunk = slots.find(chunk, keep=self.n_outputs == 1)
             if chunk.n_rows < n_rows:
                 self.refuse_bad_row(given, chunk.n_rows)
-        elif chunk.n_features > known_features:  # a feature never seen in training has no weight
-            chunk = chunk.packed()  # the block may be far larger than what is visited of it
-            known = chunk.indices < known_features
-            indices, values = np.where(known, chunk.indices, 0), np.where(known, chunk.values, 0)
-            given = chunk = replace(chunk, indices=indices.astype(np.int32), values=values.astype(np.float32))
+        else:  # a feature never seen in training has no weight
+            given = chunk = only_known(chunk, known_features)
         weights, bits = (table, scale, np.ascontiguousarray(bias)), self.settings.table_bits
         done, finite = kernels.linear_scores(chunk.as_rows(), *weights, out, n_threads, bits, known_features)
         for row in (done, finite):
@@ -281,7 +278,7 @@ class LinearLearner(TargetLearner):
         if settings.is_adaptive:
             return eta0
         t = rows_in_effect(self.clock("t"), settings.half_life)
-        return step_size_by_code(settings.schedule, t, eta0, settings.alpha, settings.power)
+        return step_size(settings.schedule, t, eta0, settings.alpha, settings.power)
 
     @property
     def first_step(self) -> float | None:
@@ -471,34 +468,18 @@ class LinearLearner(TargetLearner):
             done, status = self._count(self._learn_by_replicas(coded.span(start, coded.n_rows)), progress)
             start += done
             if status != 0:  # a round with a row in trouble is learned by one, which knows what to do
-                self._learn_alone(coded.span(start, start + self.unit), progress)
+                self._learn_by(self._learn_alone, coded.span(start, start + self.unit), progress)
                 start += self.unit
-        self._learn_alone(coded.span(start, coded.n_rows) if start else coded, progress)
+        self._learn_by(self._learn_alone, coded.span(start, coded.n_rows) if start else coded, progress)
 
-    def _learn_alone(self, coded: Chunk, progress: Progress) -> None:
-        start = 0
-        while start < coded.n_rows:
-            part = placed = coded.span(start, coded.n_rows) if start else coded
-            if self.slots is not None:
-                placed = self.slots.take_in(part)
-                self._make_room()
-            parallel = kernels.LinearParallel(self.n_threads, 0 if self.settings.hogwild else 1)
-            done, status = self._count(self._run_kernel(placed, self.used_arrays(), parallel), progress)
-            start += done
-            if status == 0 and done == part.n_rows:
-                return
-            self.refuse_bad_row(part, done)
-            self.roll_back(progress)
-            start += 1  # the row on which it happened is left out, so that a stream goes on
-            self.rows_learned += 1
+    def _learn_alone(self, coded: Chunk) -> Outcome:
+        if self.slots is not None:
+            coded = self.slots.take_in(coded)
+            self._make_room()
+        parallel = kernels.LinearParallel(self.n_threads, 0 if self.settings.hogwild else 1)
+        return self._run_kernel(coded, self.used_arrays(), parallel)
 
-    def _count(self, outcome: tuple[int, int, float, float], progress: Progress) -> tuple[int, int]:
-        done, status, loss_sum, weight = outcome
-        progress.add(Progress(done, weight, loss_sum))
-        self.rows_learned += done
-        return done, status
-
-    def _learn_by_replicas(self, rows: Chunk) -> tuple[int, int, float, float]:
+    def _learn_by_replicas(self, rows: Chunk) -> Outcome:
         """Whole rounds by the replicas. Their tables stay from call to call as long as nobody else has learned."""
         arrays, replicas, n = self.arrays, self._replicas, self.settings.n_replicas
         for name, table in zip(WIDE, kernel_tables(arrays), strict=True):
@@ -524,10 +505,7 @@ class LinearLearner(TargetLearner):
         replicas["synced"] = (arrays["v"], arrays["clock"].copy()) if result[1] == 0 else None
         return result
 
-    def _run_kernel(
-        self, rows: Chunk, arrays: Mapping[str, Array], parallel: kernels.LinearParallel
-    ) -> tuple[int, int, float, float]:
-        """(rows learned, status of the next one, sum of losses, sum of weights)."""
+    def _run_kernel(self, rows: Chunk, arrays: Mapping[str, Array], parallel: kernels.LinearParallel) -> Outcome:
         coded = kernels.Rows(rows.indptr, rows.indices, rows.values, rows.y, rows.weight, rows.order)
         return kernels.linear_learn(coded, self._native_state(arrays), self._choices(), parallel)
 
@@ -718,16 +696,19 @@ class LinearLearner(TargetLearner):
         table = self._weights_of(features)
         return replace(rows, indices=places.astype(np.int32), n_features=len(features)), table
 
-    def _weights_of(self, features: Array) -> Array:
-        """What `_plain_weights` shows, for some features: the same bits."""
-        v, average = kernel_tables(self.used_arrays())
-        part = np.ascontiguousarray(v[features])
-        if self.settings.is_adaptive:
-            return self._adaptive_weights(part[:, 0, : self.n_outputs], part[:, 1, : self.n_outputs])
-        mean = np.empty((len(part), part.shape[-1]), part.dtype)
-        kept = None if average is None else np.ascontiguousarray(average[features])
-        kernels.mean_weights(part, kept, self.clock("average_scale"), self.clock("average_weight"), mean)
-        return np.ascontiguousarray(mean[:, : self.n_outputs])
+    def _weights_of(self, rows: Any) -> Array:
+        """The weights of some rows of the tables as they predict: bets, quotients of sums, or means."""
+        s, k, used = self.settings, self.n_outputs, self.used_arrays()
+        if s.solver == "coin":
+            return bets(used["v"][rows, :, :k].astype(np.float64), 1.0 if self.eta0 is None else self.eta0)
+        if s.is_adaptive:
+            z, square = used["v"][:, rows] if self.shared else np.moveaxis(used["v"][rows, :, :k], 1, 0)
+            return self._adaptive_weights(z, square)
+        v, average = kernel_tables(used)
+        part, sums = np.ascontiguousarray(v[rows]), None if average is None else np.ascontiguousarray(average[rows])
+        mean = np.empty(len(part) if self.shared else (len(part), part.shape[-1]), part.dtype)
+        kernels.mean_weights(part, sums, self.clock("average_scale"), self.clock("average_weight"), mean)
+        return mean if self.shared else np.ascontiguousarray(mean[:, :k])
 
     def _shown_bias(self) -> Array:
         return self.arrays["bias_average"] if self._is_averaged() else self.arrays["bias"]
@@ -795,22 +776,11 @@ class LinearLearner(TargetLearner):
 
     def _plain_weights(self) -> tuple[Array, Array]:
         s, v, bias = self.settings, self._live(self.arrays["v"]), self.arrays["bias"]
-        eta0 = 1.0 if self.eta0 is None else self.eta0
-        if s.solver == "coin":
-            w = np.empty((len(v), v.shape[-1]), v.dtype)
+        if s.is_adaptive or self._is_averaged():
+            w = np.empty(v.shape[-1:] if self.shared else (len(v), v.shape[-1]), v.dtype)
             for block in self._blocks(len(w)):
-                w[block] = bets(v[block].astype(np.float64), eta0)
-            return w, bias
-        if s.is_adaptive:
-            z, square = (v[0], v[1]) if self.shared else (v[:, 0], v[:, 1])
-            w = np.empty(z.shape, v.dtype)
-            for block in self._blocks(len(w)):
-                w[block] = self._adaptive_weights(z[block], square[block])
-            return w, bias
-        if self._is_averaged():
-            mean = np.empty(v.shape, v.dtype)
-            self._write_means(mean)
-            return mean, self.arrays["bias_average"]
+                w[block] = self._weights_of(block)
+            return w, self._shown_bias()
         if s.l1 == 0:  # nothing is owed: one multiplication is all, and large tables are copied once
             return v * v.dtype.type(self.clock("scale")), bias
         copy = self.clone()
@@ -820,15 +790,6 @@ class LinearLearner(TargetLearner):
     def _is_averaged(self) -> bool:
         s = self.settings
         return s.average != "no" and not s.is_adaptive and self.clock("average_weight") > 0
-
-    def _write_means(self, out: Array) -> None:
-        """The average of the weights, some rows of the table at a time."""
-        s, c = self.clock("average_scale"), self.clock("average_weight")
-        v, average = kernel_tables(self.used_arrays())
-        for block in self._blocks(len(out)):
-            part = np.empty_like(self.arrays["v"][block], order="C")
-            kernels.mean_weights(v[block], None if average is None else average[block], s, c, part)
-            out[block] = part if self.shared else part[:, : self.n_outputs]
 
     def _blocks(self, n: int) -> Iterator[slice]:
         """Parts of a table that fit in the cache: a large one needs no copy in float64."""

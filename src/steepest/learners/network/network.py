@@ -22,7 +22,7 @@ from steepest.data.chunk import Array, Chunk
 from steepest.learners.base import Progress, State
 from steepest.learners.network.graph import INPUT, OUTPUT, Graph, Passed, backward, forward, product, wiring
 from steepest.learners.network.network_batches import Batches
-from steepest.learners.network.network_input import DENSE_SHARE, Batch, InputLayer, refuse_bad_index
+from steepest.learners.network.network_input import DENSE_SHARE, MOST_DENSE_NUMBERS, InputLayer, refuse_bad_index
 from steepest.learners.network.network_settings import SOLVERS, NetworkSettings
 from steepest.learners.network.network_start import Start
 from steepest.learners.network.network_updates import MOMENTS, PATH, STEPS, paid_weights, pay_penalty, shrink, update
@@ -241,7 +241,7 @@ class NetworkLearner(TargetLearner):
             self.targets.announce(rows)
             self.survey(rows)
         known, start = self.targets.code_known(rows), 0
-        learn = self._learn_batch if self.dense or self.batches is None else self._learn_batches
+        learn = self._learn_batches if self._by_kernels else self._learn_batch
         with np.errstate(over="ignore", invalid="ignore"):
             while start < rows.n_rows:
                 edge = self.good.next_rows(self.rows_learned)
@@ -250,21 +250,31 @@ class NetworkLearner(TargetLearner):
                 if self.rows_learned >= edge and not self.good.is_recent(self.rows_learned):
                     self.keep_good_state()
 
+    @property
+    def _by_kernels(self) -> bool:
+        """Whether kernels learn whole batches: rows are sparse, or would be too large as dense ones."""
+        too_large = self.settings.batch_size * self._room() >= MOST_DENSE_NUMBERS
+        return self.batches is not None and (not self.dense or too_large)
+
     def _rows_at_once(self, edge: int, are_known: bool) -> int:
         """Whole batches until the next snapshot; one where classes or their weights may change behind it."""
         size = self.settings.batch_size
-        if self.dense or self.batches is None or not are_known or self.targets.class_weight == "balanced":
+        if not self._by_kernels or not are_known or self.targets.class_weight == "balanced":
             return size
         return -(-(edge - self.rows_learned) // size) * size
+
+    def _coded(self, rows: Chunk, coded: Array | None) -> tuple[Array, Array | None]:
+        """(targets, weights) of a batch; None: classes are to be taken in first."""
+        if coded is None:
+            coded = self.targets.code(rows, grow=True)
+        self._grow_outputs()
+        return coded, self.targets.weigh(rows, coded)
 
     def _learn_batches(self, rows: Chunk, coded: Array | None, progress: Progress) -> int:
         """Batches of sparse rows, up to one that overflows; how many rows were taken."""
         assert self.batches is not None
         t, size, before = self.targets, self.settings.batch_size, self.rows_learned
-        if coded is None:
-            coded = t.code(rows, grow=True)
-        self._grow_outputs()
-        weight = t.weigh(rows, coded)
+        coded, weight = self._coded(rows, coded)
         stops = [min(start + size, rows.n_rows) for start in range(0, rows.n_rows, size)]
         steps, slot = [self._step_after(before + stop) for stop in stops], self.input.slot(self.arrays)
         done = self.batches.learn(self.arrays, slot, rows, t, coded, weight, steps, self.n_threads)
@@ -282,22 +292,18 @@ class NetworkLearner(TargetLearner):
         return taken
 
     def _learn_batch(self, rows: Chunk, coded: Array | None, progress: Progress) -> int:
-        """One batch of rows of any kind through a graph of any kind; how many rows were taken."""
-        t = self.targets
-        if coded is None:
-            coded = t.code(rows, grow=True)
-        self._grow_outputs()
-        weight = t.weigh(rows, coded)
-        batch = self.input.batch(self.arrays, rows, self.dense)
-        carried = self.input.learning_pass(self.arrays, batch)
+        """One batch of dense rows through a graph of any kind; how many rows were taken."""
+        coded, weight = self._coded(rows, coded)
+        dense, used = self.input.densify(self.arrays, rows)
+        carried = self.input.learning_pass(self.arrays, dense, used)
         passed = forward(self.stations, self.arrays, carried, self.n_threads)
-        losses, gradient = t.losses_and_gradients(passed.h[OUTPUT], coded, weight)
+        losses, gradient = self.targets.losses_and_gradients(passed.h[OUTPUT], coded, weight)
         total = float(losses.sum()) if weight is None else float((losses * weight).sum())
         self.rows_learned += rows.n_rows
         if not math.isfinite(total):
             self._overflowed(rows, progress)
             return rows.n_rows
-        self._descend(batch, passed, gradient)
+        self._descend(dense, used, passed, gradient)
         n_weight = float(rows.n_rows) if weight is None else float(weight.sum())
         progress.add(Progress(rows.n_rows, n_weight, total))
         return rows.n_rows
@@ -315,18 +321,15 @@ class NetworkLearner(TargetLearner):
             gradients[f"{INPUT}>{target}"] = layer.dense_gradient(self.arrays, dense, target, of_nodes[target])
         return float(t.losses_of_outputs(passed.h[OUTPUT], coded).sum()) / n, gradients
 
-    def _descend(self, batch: Batch, passed: Passed, gradient: Array) -> None:
+    def _descend(self, dense: Array, used: Array, passed: Passed, gradient: Array) -> None:
         s, layer, eta = self.settings, self.input, self.step_size
         of_nodes = backward(self.stations, self.arrays, passed, gradient, self.n_threads)
         self.arrays["clock"][STEPS] += 1
         for name, gradient in self._gradients(passed, of_nodes).items():
             update(s, self.arrays, name, None, gradient, eta, self.n_threads)
         for target in layer.targets:
-            if batch.dense is None and s.solver == "sgd":
-                layer.descend(self.arrays, batch, target, of_nodes[target], eta)
-            else:
-                features, gradient = layer.gradient(self.arrays, batch, target, of_nodes[target])
-                update(s, self.arrays, f"{INPUT}>{target}", features, gradient, eta, self.n_threads)
+            features, gradient = layer.gradient(self.arrays, dense, used, target, of_nodes[target])
+            update(s, self.arrays, f"{INPUT}>{target}", features, gradient, eta, self.n_threads)
         shrink(s, self.arrays, self.penalised, eta)
 
     def _gradients(self, passed: Passed, of_nodes: Mapping[str, Array]) -> dict[str, Array]:
@@ -408,16 +411,12 @@ class NetworkLearner(TargetLearner):
         size = self.n_features if known == 0 else max(self.n_features, 2 * room)
         for target in self.graph.targets(INPUT):
             name = f"{INPUT}>{target}"
-            for moment in MOMENTS[self.settings.solver]:
-                old = self.arrays[f"{moment} {name}"]
-                self.arrays[f"{moment} {name}"] = np.concatenate(
-                    [old, np.zeros((size - room, old.shape[1]), old.dtype)]
-                )
             more = self._start().weights(INPUT, target, room, size)
             self.arrays[name] = np.concatenate([self.arrays[name], more])
-            if f"stamp {name}" in self.arrays:
-                stamp = self.arrays[f"stamp {name}"]
-                self.arrays[f"stamp {name}"] = np.append(stamp, np.full(size - room, self.arrays["clock"][PATH]))
+            for mark, fill in (("first", 0.0), ("second", 0.0), ("stamp", self.arrays["clock"][PATH])):
+                if (old := self.arrays.get(f"{mark} {name}")) is not None:
+                    rows = np.full((size - room, *old.shape[1:]), fill, old.dtype)
+                    self.arrays[f"{mark} {name}"] = np.concatenate([old, rows])
 
     def _grow_outputs(self) -> None:
         """New classes get outputs: two classes shared one, which, negated, speaks for the first of them."""
@@ -445,9 +444,9 @@ class NetworkLearner(TargetLearner):
     def _overflowed(self, rows: Chunk, progress: Progress) -> None:
         """A batch's loss was not a number: its rows are at fault, or the step was too long."""
         refuse_bad_rows(rows)
-        self._roll_back(progress)
+        self.roll_back(progress)
 
-    def _roll_back(self, progress: Progress) -> None:
+    def roll_back(self, progress: Progress) -> None:
         """Scores ran out of range: back to the last good state with half the step."""
         self.eta0 = self.good.halve_step(self.eta0, self.rows_learned, progress)
         if self.good.exists:
@@ -461,7 +460,7 @@ class NetworkLearner(TargetLearner):
         if all(all_finite(array) for array in self.arrays.values()):
             self.good.keep(self.arrays, self.rows_learned)
         else:
-            self._roll_back(Progress())
+            self.roll_back(Progress())
 
 
 def _is_weight(name: str) -> bool:
