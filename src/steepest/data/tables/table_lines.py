@@ -394,7 +394,7 @@ class CsvSyntax(Syntax):
         return kinds | dict.fromkeys(self._codes(body, file, kinds), "string")
 
     def _guess_decimal(self, head: bytes, file: TextFile, used: list[str], guessed: dict[str, str]) -> dict[str, str]:
-        """The types, with decimals behind a comma if almost all values of a column are so, not all of them thousands."""
+        """The types, with decimals behind a comma if almost all values of a column are so, not all thousands."""
         texts = [name for name, kind in guessed.items() if kind == "string"]
         body = head[self._header_of(file).n_bytes : len(head) if len(head) < HEAD_BYTES else head.rfind(b"\n") + 1]
         body = body.decode("utf-8", "replace").encode()
