@@ -3,8 +3,9 @@
 From strong to weak, each problem is solved from the solution before, on a part of the rows; the rest are scored. Half
 of these are neighbours in stretches of the file, as in data that comes later, and half are scattered, as in data that
 is like all of it: files in the order of time mislead by the latter, files sorted by a category by the former. All are
-scattered if no column of a table has a trend along the file. With few rows that is done for five parts in turn. The path ends when the loss has risen twice. Alpha counts for a mean over
-rows: what is best for a part of them is scaled to all of them by the numbers of rows.
+scattered if no column of a table has a trend along the file. With few rows that is done for five parts in turn. The
+path ends when the loss has risen twice. Alpha counts for a mean over rows: what is best for a part of them is scaled to
+all of them by the numbers of rows.
 
 The scores of rows held back under the best strength are kept: they show how far the model can be trusted on rows that
 it has not learned.
