@@ -50,10 +50,10 @@ MOST_CROSSED = 40  # columns whose pairs are tried
 MOST_TRIED_AGAIN = 30  # pairs that are tried again after each one that was taken
 MOST_CODES = 64  # values of a column that a pair is tried with; the others count as one
 MOST_CLASSES = 12
-RIDGES = (1.0, 5.0, 25.0, 125.0)  # rows that a cell has to outweigh: the best is taken, for few cells or many
+RIDGES = (1.0, 5.0, 25.0)  # rows that a cell has to outweigh: the best is taken, for few cells or many
 LARGEST_STEP = 3.0  # of a cell
-LEAST_GAIN = 5e-4  # of a pair, as a share of the loss
-LEAST_CERTAINTY = 1.5  # of a pair's gain, in standard errors: cells of noise lose, so that few of many pairs have it
+LEAST_GAIN = 1e-3  # of a pair, as a share of the loss
+LEAST_CERTAINTY = 2.0  # of a pair's gain, in standard errors: cells of noise lose, so that few of many pairs have it
 BEND_CERTAINTY = 0.0  # of a bend: one that is taken in vain costs little
 TOLERATED = 0.01  # share of the loss by which one way may be worse where both together are better
 
