@@ -35,9 +35,7 @@ def schedule_code(schedule: str, alpha: float) -> int:
     if not 0 <= alpha < math.inf:
         raise ParameterError(f"alpha={alpha} is not a strength of a penalty; give a finite number that is not negative")
     if schedule == "optimal" and alpha == 0:
-        raise ParameterError(
-            "schedule='optimal' takes its pace from alpha, which is 0; give alpha > 0 or choose invsqrt"
-        )
+        raise ParameterError("schedule='optimal' depends on alpha, which is 0; give alpha > 0 or choose invsqrt")
     return _CODES[schedule]
 
 
@@ -79,7 +77,7 @@ def typical_eta0(loss: Loss, alpha: float) -> float:
     """
     if not check_alpha(alpha) > 0:
         raise ParameterError(
-            "the first step of schedule='optimal' comes from alpha, which is 0; give alpha > 0 or eta0"
+            "the first step of schedule='optimal' depends on alpha, which is 0; give alpha > 0 or eta0"
         )
     typical_weight = math.sqrt(1.0 / math.sqrt(alpha))
     pull = abs(float(loss.gradient(-typical_weight, 1.0, loss.default_parameter)))

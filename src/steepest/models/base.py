@@ -39,6 +39,7 @@ from steepest.engine.history import History
 from steepest.engine.loop import Epochs, Executor, Monitor, train
 from steepest.engine.monitor import PrintMonitor
 from steepest.engine.stopping import Plan
+from steepest.engine.stream_watch import StreamWatch
 from steepest.errors import DataError, ModelFileError, ParameterError
 from steepest.learners.base import State, join_words, split_words
 from steepest.learners.losses import LOSSES
@@ -124,6 +125,7 @@ class Model:
     _n_rows: int | None = None  # of the source that is learned from
     calibration_: Calibration | None = None  # what rows that were held out have shown
     _recent: Recent | None = None  # rows of a stream, scored before they were learned
+    _watch: StreamWatch | None = None  # what has changed in it
     _target_names: list[Any] | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -322,6 +324,30 @@ class Model:
         if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
             self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals, later)
 
+    def _watching(self) -> StreamWatch:
+        """What is noticed of a stream that is learned."""
+        self._watch = self._watch or StreamWatch()
+        return self._watch
+
+    def unseen_features(self, features: Array, *, counted: bool = False) -> int | None:
+        """How many of these features training has not seen; None if this model cannot say.
+
+        `counted`: the hasher has already counted the rows that they are of.
+        """
+        hasher: Any = getattr(self, "hasher_", None)
+        if hasattr(hasher, "document_counts_"):
+            _, places, own = np.unique(features, return_inverse=True, return_counts=True)
+            return int(np.count_nonzero(hasher.document_counts_[features] <= (own[places] if counted else 0)))
+        if not hasattr(self.learner_, "output_weights"):
+            return None
+        weights = [self.learner_.output_weights(k, features) for k in range(min(self.learner_.n_outputs, 4))]
+        return int(np.count_nonzero(~np.any(weights, axis=0)))
+
+    def _unseen_share(self, chunk: Chunk) -> float | None:
+        features = chunk.packed().indices
+        unseen = self.unseen_features(features, counted=True) if len(features) else None
+        return None if unseen is None else unseen / len(features)
+
     def _rows_apart(self, X: Any, y: Any, as_targets: Callable[[Any], Array]) -> Source:
         """Rows that the model was not trained on, to measure it by: those of a source, or of arrays."""
         self._check_fitted()
@@ -337,7 +363,7 @@ class Model:
         first = self.history_
         losses = first.column("holdout_loss")
         rounds = 1 + losses.index(min(losses, key=lambda loss: math.inf if math.isnan(loss) else loss))
-        event = f"held-out rows were best after {rounds} of {len(first)}: once more {rounds} from all rows"
+        event = f"the held-out loss was lowest after {rounds} of {len(first)}: once more {rounds} from all rows"
         run.monitor.event(event)
         self._learn(settings, source, None, replace(run.part("all"), rounds=rounds), seed)
         self.history_ = History([*first.records, *self.history_.records], [*first.events, event, *self.history_.events])
@@ -494,7 +520,7 @@ class Model:
     def adopt(self, learner: Any, history: History, source: Source) -> None:
         """Takes a learner that was fitted; names that follow from it are shown."""
         self._refuse_overflow(learner)
-        self.learner_, self.calibration_, self._recent = learner, None, None
+        self.learner_, self.calibration_, self._recent, self._watch = learner, None, None, None
         self.recipe_ = source.recipe
         self._target_names = self._names_of_targets(source)
         self.history_ = history
@@ -502,8 +528,9 @@ class Model:
         self._refresh()
 
     def _loss_name(self) -> str:
-        """The loss of one score."""
-        return str(getattr(self, "loss", ""))
+        """The loss of one score, whose link gives a probability or a mean."""
+        loss = getattr(self, "loss", "")
+        return str(loss.choice if isinstance(loss, Option) else loss)
 
     def _names_of_targets(self, source: Source) -> list[Any] | None:
         """What the columns of a multi-label target stand for, where that is known."""
@@ -590,7 +617,7 @@ class Model:
         stored = Hasher.from_state(header, arrays)
         own = getattr(self, "hasher_", self.hasher if learn else None)
         if own is not None and not own.makes_the_rows_of(stored):
-            raise DataError(f"the cache was made by {stored!r}, which is not the model's {own!r}; make it anew")
+            raise DataError(f"the cache was made by {stored!r}, which is not the model's {own!r}; build it again")
         if learn and not hasattr(self, "hasher_"):
             self.hasher_ = stored
 
@@ -675,6 +702,8 @@ class Model:
             header["calibration"] = self.calibration_.as_dict()
         if self._recent is not None:
             header["recent"] = self._recent.as_dict()
+        if self._watch is not None:
+            header["watch"] = self._watch.as_dict()
         return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
 
     def _file_header(self) -> dict[str, Any]:
@@ -711,6 +740,8 @@ class Model:
             model.calibration_ = Calibration.from_dict(header["calibration"])
         if header.get("recent") is not None:
             model._recent = Recent.from_dict(header["recent"])
+        if header.get("watch") is not None:
+            model._watch = StreamWatch.from_dict(header["watch"])
         model._take_header(header)
         model._refresh()
         if model.kind == "regressor" and model._loss_name() not in LOSSES:

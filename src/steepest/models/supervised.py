@@ -27,7 +27,6 @@ from steepest.models.calibration import (
     calibrate_many,
     calibrate_two,
 )
-from steepest.models.options import Option
 
 COVERAGE = 0.9  # of uncertainty=True
 
@@ -54,10 +53,6 @@ class Classifier(Model):
     def _is_softmax(self) -> bool:
         """Whether the scores of several classes belong to one soft maximum."""
         return False
-
-    def _loss_name(self) -> str:
-        """The loss of one score, whose link gives a probability."""
-        return str(self.loss)
 
     def _finish(self, learner: Any, history: History, executor: Any) -> None:
         super()._finish(learner, history, executor)
@@ -98,7 +93,8 @@ class Classifier(Model):
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
         `calibrate=True` scores the rows of the call before it learns them; the last 4,000 rows so scored calibrate
-        `predict_proba` and `predict_set`, which then depend on how a stream is cut into calls. Scores never do.
+        `predict_proba` and `predict_set`, which then depend on how a stream is cut into calls. Scores never do. Changes
+        of loss, calibration, labels and unseen features are noted in `history_.events`.
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, classes, more_to_come=True)
@@ -120,11 +116,26 @@ class Classifier(Model):
         rows = chunk if known.all() else chunk.visit(np.flatnonzero(known))
         decisions = self._decisions(self._scores(rows))
         true, weight = self._truth(rows)
+        self._watch_rows(chunk, decisions, true)
         self._recent = self._recent or Recent(1 if decisions.ndim == 1 else decisions.shape[1])
         held = self._recent.add(decisions, true, weight)
         if held is not None:
             scores = held[:, 0] if decisions.ndim == 1 else held[:, :-2]
             self._fit_map(scores, held[:, -2].astype(np.int64), held[:, -1])
+
+    def _watch_rows(self, chunk: Chunk, decisions: Array, true: Array) -> None:
+        """Notes in the history what has changed in a stream: doubts are 1 - P of the truth, or errors without P."""
+        labels = self.labels_of(decisions)
+        wrong = labels != self.classes_[true]
+        surprises: list[float] = []
+        losses = wrong.astype(np.float64)
+        if self._has_link() or self._is_mapped():
+            p = self.probabilities_of(decisions)
+            losses, best = 1 - p[np.arange(len(true)), true], p.max(axis=1)
+            surprises = ((1 + ~wrong - best) / 2).tolist()
+        truths, known = self.classes_[true].tolist(), self.classes_.tolist()
+        events = self._watching().add(losses.tolist(), surprises, truths, known, self._unseen_share(chunk))
+        self.history_.events += events
 
     def _refresh(self) -> None:
         super()._refresh()
@@ -441,10 +452,6 @@ class Regressor(Model):
             self._add_recent(source)
         return self._learn_more(source)
 
-    def _loss_name(self) -> str:
-        """The loss, whose link gives the mean."""
-        return str(self.loss.choice if isinstance(self.loss, Option) else self.loss)
-
     def _means(self, scores: Array) -> Array:
         values = np.asarray(LOSSES[self._loss_name()].mean(scores))
         return values if self.learner_.several_targets else values[:, 0]
@@ -483,7 +490,11 @@ class Regressor(Model):
         if self.learner_.several_targets or chunk.y is None or chunk.y.ndim > 1:
             return
         self._recent = self._recent or Recent(1)
-        held = self._recent.add(self._means(self._scores(chunk)), chunk.visited(chunk.y), np.ones(chunk.n_rows))
+        means, y = self._means(self._scores(chunk)), chunk.visited(chunk.y)
+        watch = self._watching()
+        losses = watch.bounded(np.abs(means - y).tolist())
+        self.history_.events += watch.add(losses, unseen=self._unseen_share(chunk))
+        held = self._recent.add(means, y, np.ones(chunk.n_rows))
         if held is not None:
             self._take_residuals(np.abs(held[:, 0] - held[:, 1]))
 

@@ -418,14 +418,19 @@ class TextClassifier(Classifier):
         rows = chunk.visit(np.flatnonzero(self.learner_.book.codes(chunk.y) >= 0))
         self._recent = self._recent or Recent(1)
         doubts = self._doubts(rows, self._scores(rows)) if rows.n_rows else np.zeros(0)
+        labels = self.classes_[self._true_places(rows)].tolist()
+        self.history_.events += self._watching().add(doubts.tolist(), (), labels, self.classes_.tolist())
         if (held := self._recent.add(doubts, np.zeros(len(doubts)), np.ones(len(doubts)))) is not None:
             self._take_residuals(held[:, 0])
 
     def _doubts(self, chunk: Chunk, scores: Array) -> Array:
         """1 - P of the true label of each row."""
-        assert chunk.y is not None
-        place = self._places[self.learner_.book.codes(chunk.visited(chunk.y)).astype(np.int64)]
+        place = self._true_places(chunk)
         return np.asarray(1 - self.probabilities_of(self._decisions(scores))[np.arange(len(place)), place])
+
+    def _true_places(self, chunk: Chunk) -> Array:
+        assert chunk.y is not None
+        return np.asarray(self._places[self.learner_.book.codes(chunk.visited(chunk.y)).astype(np.int64)])
 
     def _calibrate(self, source: Source) -> None:
         chunks = [self.learner_.code_for_scoring(chunk) for chunk in source]
