@@ -10,6 +10,7 @@ import argparse
 import errno
 import importlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ EXAMPLES = (
     "steepest evaluate reviews.steepest new.csv",
     'steepest predict reviews.steepest "a film to remember"',
 )
+FLAG = re.compile(r"--?[A-Za-z]")
 HELP = {"-h", "--help", "--help-all"}
 
 IN_THE_SHELL = {
@@ -91,6 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"steepest: {_one_line(error) or 'out of memory'}", file=sys.stderr)
         return 1
+    except Exception as error:
+        if "--debug" in arguments:
+            raise
+        what = f"{type(error).__name__}: {_one_line(error)}"
+        print(f"steepest: {what}; this is a fault of steepest: report it with what --debug shows", file=sys.stderr)
+        return 1
 
 
 def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
@@ -113,7 +121,7 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
     except UsageError as error:  # a misspelt flag is the likeliest reason why something is missing
         whole = parser_of(verb, rest, every_flag=True)
         flags = {name for action in whole.arguments for name in action.option_strings}
-        wrong = [a for a in rest if a.startswith("--") and a != "--" and a.partition("=")[0] not in flags]
+        wrong = [a for a in rest if FLAG.match(a) and a.partition("=")[0] not in flags]
         raise (whole.unknown_argument(wrong[0]) if wrong else error) from None
     if unknown:
         whole = parser_of(verb, rest, every_flag=True)

@@ -1,23 +1,26 @@
 """The shape of a linear model over a table: which numbers bend at knots, and which pairs of columns are crossed.
 
-Both are decided on rows held back from a sample. An additive model (every column by itself) is fitted with lines and
-with bends; the better one stays. Then each pair of columns is tried on what the additive model leaves over: with g and
-h the first and second derivative of a row's loss by its score, a cell of the pair (a value of one column and one of the
-other) gets the Newton step v = -Σg / (Σh + ridge) from the rows learned, and the pair gains -Σ(g v + h v²/2) on the
-rows held back (Lou, Caruana, Gehrke and Hooker, "Accurate intelligible models with pairwise interactions", KDD 2013,
-rank pairs alike). The best pairs are taken if the whole model with them is better on the rows held back.
+Both are decided by what a model leaves over on rows that it has not learned. The rows of a sample are shared out to
+folds, and the scores of each fold come from a model of the others. With g and h the first and second derivative of a
+row's loss by its score, a cell (a value of a column, or a value of one column and one of another) gets the Newton step
+v = -Σg / (Σh + ridge) from the rows of other parts, and the column or pair gains -Σ(g v + h v²/2) on the rows of its
+own part (Lou, Caruana, Gehrke and Hooker, "Accurate intelligible models with pairwise interactions", KDD 2013, rank
+pairs alike). A number bends if its own cells gain on the scores of a model of lines. Pairs are taken one by one, the
+best first, on the scores of the model with bends; each moves the scores by its steps, so that a second pair which says
+the same gains nothing. All rows are judged, so that little depends on which of them are held back.
 
 A number that stays the same over a long stretch of the file, and varies elsewhere, has changed its meaning there: bends
 or crosses would learn the stretch, so it stays a line. So does one that rises or falls along the whole file, such as a
-date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. Half of the rows held
-back are neighbours in stretches, half are scattered; what is taken must not be worse on either. Left out: texts,
-which have words enough, and models of many classes.
+date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. Such a file has an
+order, and rows to come may be other than these: parts are then also made of neighbours in stretches, and what is taken
+must gain on the mean of both ways and may not clearly lose in either. Left out: texts, which have words enough, and
+models of many classes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -30,26 +33,29 @@ from steepest.data.tables.columns import NUMBER, TEXT
 from steepest.features.columns import Column
 from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.objective import Objective
-from steepest.learners.batch.strength import FEW_ROWS, HeldOut, solve
+from steepest.learners.batch.strength import GOLDEN, is_sorted, solve
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
 from steepest.learners.targets import distinct
 
 LEAST_ROWS = 200  # of a sample, below which nothing is decided
-PARTS_OF_FEW = 4  # models that are fitted to decide on few rows, with other rows held back each
+FOLDS = 4  # of which models are made
+PARTS = 16  # of which the steps of cells are made, four to a fold
 ALPHA = 1e-4
 LONG_STRETCH = 0.1  # of the rows, with one value throughout
 ALONG = 0.99  # of the rank correlation with the number of the row that a sorted column would have
 FEW_VALUES = 32  # a number with no more is a code: long stretches of one are nothing unusual
 MOST_PAIRS = 10
 MOST_CROSSED = 40  # columns whose pairs are tried
+MOST_TRIED_AGAIN = 30  # pairs that are tried again after each one that was taken
 MOST_CODES = 64  # values of a column that a pair is tried with; the others count as one
 MOST_CLASSES = 12
-RIDGE = 5.0
+RIDGES = (1.0, 5.0, 25.0)  # rows that a cell has to outweigh: the best is taken, for few cells or many
+LARGEST_STEP = 3.0  # of a cell
 LEAST_GAIN = 1e-3  # of a pair, as a share of the loss
-LEAST_CERTAINTY = 2.5  # of a pair's gain, in standard errors; more where the best of many pairs would have it by chance
-TOLERATED = 0.01  # share of the loss by which rows in stretches, or scattered ones, may be worse where all are better
-LEAST_BETTER = 5e-4  # of the whole model with pairs, as a share of the loss
+LEAST_CERTAINTY = 2.0  # of a pair's gain, in standard errors: cells of noise lose, so that few of many pairs have it
+BEND_CERTAINTY = 0.0  # of a bend: one that is taken in vain costs little
+TOLERATED = 0.01  # share of the loss by which one way may be worse where both together are better
 
 
 @dataclass(slots=True)
@@ -59,58 +65,43 @@ class Shape:
     bends: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     events: list[str] = field(default_factory=list)
+    mixed: bool = False  # whether no column has a trend along the file: rows to come should be like these
 
 
 @dataclass(frozen=True, slots=True)
-class _Losses:
-    """Of the rows held back, and which of them are in stretches and which are scattered."""
+class _Cells:
+    """The cell of each row: its value in a column, or its values in two."""
 
-    rows: Array
-    stretches: Array
-    scattered: Array
+    codes: Array
+    n: int
 
-    @property
-    def mean(self) -> float:
-        """Over all of them."""
-        return float(self.rows.mean())
-
-    def better_than(self, other: _Losses, least: float = 0.0) -> bool:
-        """Whether they are less by a share and half a standard error, and not clearly more on either kind."""
-        gains = (1 - least) * other.rows - self.rows
-        certain = gains.mean() > 0.5 * gains.std() / np.sqrt(len(gains))
-        least_gain = -TOLERATED * other.mean
-        return bool(certain and min(gains[self.stretches].mean(), gains[self.scattered].mean()) > least_gain)
+    def by(self, other: _Cells) -> _Cells:
+        """Of both."""
+        return _Cells(self.codes * other.n + other.codes, self.n * other.n)
 
 
 @dataclass(slots=True)
 class _Sample:
-    """Rows to decide on, and which of them are held back."""
+    """Rows to decide on, and the part of each, in one way or two."""
 
     hasher: Any
     table: Any
-    y: Array
+    y: Array  # standardised targets, or the numbers of classes
     task: str
-    parts: Sequence[HeldOut]  # of which each is held back by itself
     n_threads: int
+    parts: list[Array] = field(default_factory=list)
 
-    @property
-    def held(self) -> Array:
-        """Rows that are held back from the first model."""
-        return self.parts[0].rows
-
-    def encoded(self, columns: Sequence[Column], pairs: Sequence[tuple[str, str]] = ()) -> Chunk:
+    def encoded(self, columns: Sequence[Column]) -> Chunk:
         """The rows by these columns alone."""
         params = self.hasher.get_params(deep=False) | {"names": 0, "weighting": "count", "cross": ()}
         trial = type(self.hasher)(**params)
         trial.columns_, trial.n_features_in_ = tuple(columns), len(columns)
-        if pairs:
-            trial.add_crosses(pairs)
         chunk: Chunk = trial.to_chunk(self.table)
         return chunk
 
-    def fitted(self, chunk: Chunk) -> tuple[LinearLearner, _Losses]:
-        """(the model of the rows not held back in the first part, the losses on those that are, of all parts)."""
-        rows = replace(chunk, y=self.y)
+    def scored(self, columns: Sequence[Column]) -> _Scores:
+        """All rows by additive models of the other folds."""
+        rows = replace(self.encoded(columns), y=self.y)
         labels = distinct(self.y).tolist() if self.task == "classify" else []
         settings = LinearSettings(
             task=self.task,
@@ -121,165 +112,211 @@ class _Sample:
             multi_class="softmax" if len(labels) > 2 else "ovr",
             dtype="float64",
         )
-        learners, losses = [], []
-        for part in self.parts:
-            learner = LinearLearner(settings, chunk.n_features, labels)
-            data = BatchData(ArraySource(rows, np.flatnonzero(~part.rows)), learner)
-            data.take_weights(solve(Objective(data, self.n_threads), "newton_cg"))
-            learners.append(learner)
-            losses.append(learner.losses(learner.code_for_scoring(rows.visit(np.flatnonzero(part.rows))))[0])
-        stretches = np.concatenate([part.stretches[part.rows] for part in self.parts])
-        scattered = np.concatenate([part.scattered[part.rows] for part in self.parts])
-        return learners[0], _Losses(np.concatenate(losses), stretches, scattered)
+        ways, last = [], None
+        for parts in self.parts:
+            folds = parts % FOLDS
+            scores = np.zeros((len(self.y), len(labels) if len(labels) > 2 else 1))
+            for fold in range(FOLDS):
+                learner = LinearLearner(settings, rows.n_features, labels)
+                data = BatchData(ArraySource(rows, np.flatnonzero(folds != fold)), learner)
+                objective = Objective(data, self.n_threads)
+                objective.warm = None if last is None else data.table_of(last)
+                data.take_weights(solve(objective, "newton_cg"))
+                held, last = np.flatnonzero(folds == fold), learner
+                scores[held] = learner.scores(rows.visit(held), self.n_threads)
+            ways.append(scores)
+        return _Scores(self, ways)
 
-    def derivatives(self, learner: LinearLearner, chunk: Chunk) -> tuple[Array, Array]:
-        """(first, second) derivative of every row's loss by its scores, one column per output."""
-        scores = learner.scores(chunk, self.n_threads)
+    def losses(self, scores: Array) -> Array:
+        """Of every row."""
         if self.task == "regress":
-            return scores - self.y[:, None], np.ones_like(scores)
-        codes = learner.book.codes(self.y)
+            return np.asarray(0.5 * np.square(scores[:, 0] - self.y))
         if scores.shape[1] == 1:
-            p = 1 / (1 + np.exp(-np.clip(scores, -30, 30)))
-            return p - (codes[:, None] > 0), p * (1 - p)
-        e = np.exp(scores - scores.max(axis=1, keepdims=True))
-        p = e / e.sum(axis=1, keepdims=True)
-        return p - (codes[:, None] == np.arange(p.shape[1])), p * (1 - p)
+            return np.logaddexp(0, np.where(self.y > 0, -scores[:, 0], scores[:, 0]))
+        top = scores.max(axis=1)
+        own = scores[np.arange(len(scores)), self.y.astype(np.int64)]
+        return np.asarray(np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top - own)
+
+    def derivatives(self, scores: Array) -> tuple[Array, Array]:
+        """(first, second) derivative of every row's loss by its scores, one row per output."""
+        if self.task == "regress":
+            return (scores - self.y[:, None]).T, np.ones_like(scores).T
+        if scores.shape[1] == 1:
+            p = 1 / (1 + np.exp(-np.clip(scores.T, -30, 30)))
+            return p - self.y, p * (1 - p)
+        e = np.exp(scores.T - scores.max(axis=1))
+        p = e / e.sum(axis=0)
+        return p - (self.y == np.arange(len(p))[:, None]), p * (1 - p)
+
+
+class _Scores:
+    """Scores of all rows by what was learned from other rows, in each way of making parts."""
+
+    def __init__(self, sample: _Sample, ways: Sequence[Array]) -> None:
+        self.sample, self.ways = sample, ways
+        self.derivatives = [sample.derivatives(scores) for scores in ways]
+        self.losses = np.array([sample.losses(scores) for scores in ways])
+
+    def gain(self, cells: _Cells) -> float:
+        """Of Newton steps in the cells, per row."""
+        return float(np.mean([self._steps(cells, way)[0] for way in range(len(self.ways))]))
+
+    def moved(self, cells: _Cells) -> _Scores:
+        """After these steps."""
+        ways = []
+        for way, scores in enumerate(self.ways):
+            steps = self._steps(cells, way)[1]
+            ways.append(scores + steps[:, cells.codes, self.sample.parts[way]].T)
+        return _Scores(self.sample, ways)
+
+    def _steps(self, cells: _Cells, way: int) -> tuple[float, Array]:
+        """(gain per row, the step of each cell for each part, by the rows of the others; one table per output)."""
+        parts, (g, h) = self.sample.parts[way], self.derivatives[way]
+        place, shape = cells.codes * PARTS + parts, (len(g), cells.n, PARTS)
+        left, bend = (
+            np.array([np.bincount(place, output, cells.n * PARTS) for output in rows]).reshape(shape) for rows in (g, h)
+        )
+        others, bends = left.sum(axis=2, keepdims=True) - left, bend.sum(axis=2, keepdims=True) - bend
+        best = (-math.inf, left)
+        for ridge in RIDGES:
+            v = np.clip(-others / (bends + ridge), -LARGEST_STEP, LARGEST_STEP)
+            gain = -float((v * (left + 0.5 * bend * v)).sum()) / len(parts)
+            best = max(best, (gain, v), key=lambda found: found[0])
+        return best
+
+    def is_better_than(self, other: _Scores, errors: float, least: float = 0.0) -> bool:
+        """Whether losses are less by a share and so many standard errors."""
+        gains = (other.losses - self.losses).mean(axis=0)
+        return bool(gains.mean() > max(least * other.losses.mean(), errors * gains.std() / math.sqrt(len(gains))))
+
+    def is_tolerable_beside(self, other: _Scores) -> bool:
+        """Whether losses are not clearly more in any way."""
+        return bool((self.losses.mean(axis=1) <= (1 + TOLERATED) * other.losses.mean(axis=1)).all())
 
 
 def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1) -> Shape:
     """Decides on a sample of rows with their targets, as far as the hasher leaves it open."""
     most_pairs = MOST_PAIRS if hasher.pairs == "auto" else int(hasher.pairs)
     columns = [column for column in hasher.columns_ if column.used and column.kind != TEXT]
-    too_many = task == "classify" and len(distinct(y)) > MOST_CLASSES
+    classes = distinct(y) if task == "classify" else y
+    too_many = task == "classify" and len(classes) > MOST_CLASSES
     if y.ndim != 1 or len(y) < LEAST_ROWS or not columns or too_many or (task == "regress" and y.dtype.kind != "f"):
         return Shape()
-    target = (y - y.mean()) / (y.std() or 1.0) if task == "regress" else y
-    sample = _Sample(hasher, table, target, task, [], n_threads)
-    trends = {column.name: _trend(sample, column) for column in columns}
-    mixed = "rises" not in trends.values()  # nothing shows that rows to come would be other than these
-    splits = range(PARTS_OF_FEW if len(y) < FEW_ROWS else 1)
-    sample.parts = [HeldOut.part(y, len(y), number, mixed=mixed) for number in splits]
-    if task == "classify":  # a class that is held back entirely cannot be judged
-        sample.parts = [part for part in sample.parts if len(distinct(y[~part.rows])) == len(distinct(y))]
-    if not sample.parts:
-        return Shape()
-    shape = Shape()
+    target = np.searchsorted(classes, y) if task == "classify" else (y - y.mean()) / (y.std() or 1.0)
+    sample = _Sample(hasher, table, target.astype(np.float64), task, n_threads)
+    surveyed = {column.name: _survey(sample, column) for column in columns}
+    trends = {name: trend for name, (_, trend) in surveyed.items()}
+    shape = Shape(mixed=not any(trends.values()))
+    sample.parts = _parts(y, mixed=shape.mixed)
     steady = [column for column in columns if hasher.knots is True or not trends[column.name]]
-    chunk = sample.encoded(columns)
-    learner, loss = sample.fitted(chunk)
+    cells = {column.name: surveyed[column.name][0] for column in steady}
+    scores = sample.scored(columns)
     if hasher.knots is not False and any(len(column.candidates) > 2 for column in steady):
-        bent = [column.with_knots() if column in steady else column for column in columns]
-        bent_chunk = sample.encoded(bent)
-        bent_learner, bent_loss = sample.fitted(bent_chunk)
-        if bent_loss.better_than(loss) or hasher.knots is True:
-            shape.bends = tuple(c.name for c in bent if c.knots)
-            shape.events.append(_about_bends(shape.bends, loss.mean, bent_loss.mean))
-            columns, chunk, learner, loss = bent, bent_chunk, bent_learner, bent_loss
-        names = {column.name for column in steady}
-        if odd := [column.name for column in columns if column.name not in names]:
+        bent, scores = _bend(shape, columns, steady, cells, scores)
+        columns, known = list(bent), set(steady)
+        if odd := [column.name for column in columns if column not in known and trends[column.name]]:
             why = "they have one value over a long stretch, or rise or fall along the file"
             shape.events.append(f"kept as lines, since {why}: {', '.join(odd)}")
     if most_pairs and len(steady) > 1:
-        _add_pairs(shape, sample, columns, {column.name for column in steady}, (chunk, learner, loss), most_pairs)
+        origins = {column.name: column.origin for column in steady}
+        _add_pairs(shape, cells, origins, scores, most_pairs)
     return shape
 
 
-def _about_bends(names: Sequence[str], line: float, bent: float) -> str:
-    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return f"numbers bend at knots ({shown}): loss on rows held back {bent:.5g}, {line:.5g} with lines"
+def _parts(y: Array, *, mixed: bool) -> list[Array]:
+    """The part of each row: scattered, and in stretches, too, if rows to come may be other than these."""
+    n_rows = len(y)
+    scattered = (np.arange(1, n_rows + 1) * GOLDEN % 1.0 * PARTS).astype(np.int64)
+    stretches = np.arange(n_rows) * PARTS // n_rows
+    return [scattered] if mixed or is_sorted(y) else [scattered, stretches]
 
 
-def _trend(sample: _Sample, column: Column) -> str:
-    """ "rises" along the rows, or falls; "stretch": many values, but one of them over a long stretch; or neither."""
-    if column.kind != NUMBER or column.distinct <= 2:
-        return ""
-    line = sample.encoded([replace(column, knots=())])
-    lengths = np.diff(line.indptr)
-    values = np.zeros(len(lengths))
-    values[lengths > 0] = line.values[line.indptr[:-1][lengths > 0]]
+def _survey(sample: _Sample, column: Column) -> tuple[_Cells, str]:
+    """(the cells of a column, by categories or the nearest knots, and whether it has a trend along the rows).
+
+    A trend is "rises", or falls; or "stretch": many values, but one of them over a long stretch; or neither.
+    """
+    chunk = sample.encoded([column.with_knots()])
+    sizes, indices = np.abs(chunk.values), chunk.indices
+    n = len(chunk.indptr) - 1
+    rows = np.repeat(np.arange(n), np.diff(chunk.indptr))
+    trend = ""
+    if column.kind == NUMBER:
+        line = indices == sample.hasher.bucket(column.name)
+        values = np.zeros(n)
+        values[rows[line]] = chunk.values[line]
+        trend = _trend(values) if column.distinct > 2 else ""
+        if len(column.candidates) > 1:
+            sizes[line] = -1  # the line takes no part
+    order = np.lexsort((-sizes, rows))
+    first = np.full(n, -1, np.int64)
+    there = np.diff(chunk.indptr) > 0
+    first[there] = indices[order[chunk.indptr[:-1][there]]]
+    found, codes, counts = np.unique(first, return_inverse=True, return_counts=True)
+    if len(found) <= MOST_CODES:
+        return _Cells(codes, len(found)), trend
+    rank = np.empty(len(counts), np.int64)
+    rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    return _Cells(np.minimum(rank, MOST_CODES)[codes], MOST_CODES + 1), trend
+
+
+def _trend(values: Array) -> str:
     _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2
     rows = np.arange(len(values)) - (len(values) - 1) / 2
     if abs(ranks[codes] @ rows) > ALONG * (np.repeat(ranks, counts) @ rows) > 0:
         return "rises"
     starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
-    long = column.distinct > FEW_VALUES and np.diff(starts).max() > LONG_STRETCH * len(values)
+    long = len(counts) > FEW_VALUES and np.diff(starts).max() > LONG_STRETCH * len(values)
     return "stretch" if long else ""
 
 
+def _bend(
+    shape: Shape, columns: Sequence[Column], steady: Sequence[Column], cells: Mapping[str, _Cells], scores: _Scores
+) -> tuple[Sequence[Column], _Scores]:
+    """The columns with bends where these are better than lines, and the scores with them."""
+    sample, chosen = scores.sample, {column.name for column in steady if column.candidates}
+    if not (forced := sample.hasher.knots is True):
+        curved = [column.name for column in steady if len(column.candidates) > 2]
+        chosen = {name for name in curved if scores.moved(cells[name]).is_better_than(scores, BEND_CERTAINTY)}
+    if not chosen:
+        return columns, scores
+    bent = [column.with_knots() if column.name in chosen else column for column in columns]
+    better = sample.scored(bent)
+    if not forced and not (better.is_better_than(scores, BEND_CERTAINTY) and better.is_tolerable_beside(scores)):
+        return columns, scores
+    shape.bends = tuple(column.name for column in bent if column.knots)
+    shown = ", ".join(shape.bends[:8]) + (f" and {len(shape.bends) - 8} more" if len(shape.bends) > 8 else "")
+    losses = f"{better.losses.mean():.5g}, {scores.losses.mean():.5g} with straight lines"
+    shape.events.append(f"curves for numbers ({shown}): loss on held-out rows {losses}")
+    return bent, better
+
+
 def _add_pairs(
-    shape: Shape,
-    sample: _Sample,
-    columns: Sequence[Column],
-    steady: set[str],
-    additive: tuple[Chunk, LinearLearner, _Losses],
-    most: int,
+    shape: Shape, cells: Mapping[str, _Cells], origins: Mapping[str, str], scores: _Scores, most: int
 ) -> None:
-    """The best pairs, if the model with all of them, or with the best three, is better."""
-    chunk, learner, loss = additive
-    g, h = sample.derivatives(learner, chunk)
-    codes = {column.name: _codes(sample, column) for column in columns if column.name in steady}
-    if len(codes) > MOST_CROSSED:
-        alone = {name: _gain([code], g, h, sample.held)[0] for name, code in codes.items()}
-        codes = {name: codes[name] for name in sorted(codes, key=lambda name: -alone[name])[:MOST_CROSSED]}
-    origins = {column.name: column.origin for column in columns}
-    found = []
-    certainty = max(LEAST_CERTAINTY, _largest_of(len(codes) * (len(codes) - 1) // 2))
-    for a, b in combinations(codes, 2):
-        if origins[a] == origins[b]:
-            continue  # parts of one date
-        gain, error = _gain([codes[a], codes[b]], g, h, sample.held)
-        if gain > LEAST_GAIN * loss.mean and gain > certainty * error:
-            found.append((gain, (a, b)))
-    best = [pair for _, pair in sorted(found, key=lambda item: -item[0])[:most]]
-    for some in (best, best[:3]):
-        if not some:
-            return
-        _, crossed = sample.fitted(sample.encoded(columns, some))
-        if crossed.better_than(loss, LEAST_BETTER):
-            shape.pairs = tuple(some)
-            names = ", ".join(f"{a} x {b}" for a, b in some)
-            shape.events.append(f"crossed {names}: loss on rows held back {crossed.mean:.5g}, {loss.mean:.5g} without")
-            return
-
-
-def _largest_of(n: int) -> float:
-    """About the largest of n standard normal numbers, as chance alone would bring it."""
-    if n < 3:
-        return 0.0
-    root = math.sqrt(2 * math.log(n))
-    return root - (math.log(math.log(n)) + math.log(4 * math.pi)) / (2 * root)
-
-
-def _codes(sample: _Sample, column: Column) -> tuple[Array, int]:
-    """(a whole number for each row's value, how many there are): categories, or the nearest knot."""
-    chunk = sample.encoded([column.with_knots()])
-    values, indices = chunk.values.copy(), chunk.indices
-    if column.kind == NUMBER:
-        values[indices == sample.hasher.bucket(column.name)] = -np.inf  # the line takes no part
-    n = len(chunk.indptr) - 1
-    rows = np.repeat(np.arange(n), np.diff(chunk.indptr))
-    order = np.lexsort((-values, rows))
-    first = np.full(n, -1, np.int64)
-    there = np.diff(chunk.indptr) > 0
-    first[there] = indices[order[chunk.indptr[:-1][there]]]
-    values_found, codes, counts = np.unique(first, return_inverse=True, return_counts=True)
-    if len(values_found) <= MOST_CODES:
-        return codes, len(values_found)
-    rank = np.empty(len(counts), np.int64)
-    rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
-    return np.minimum(rank, MOST_CODES)[codes], MOST_CODES + 1
-
-
-def _gain(codes: Sequence[tuple[Array, int]], g: Array, h: Array, held: Array) -> tuple[float, float]:
-    """(mean gain on the rows held back of a Newton step in every cell, its standard error)."""
-    cell, n_cells = codes[0]
-    for code, n in codes[1:]:
-        cell, n_cells = cell * n + code, n_cells * n
-    total = np.zeros(int(held.sum()))
-    for output in range(g.shape[1]):
-        left, bend = g[:, output], h[:, output]
-        v = -np.bincount(cell[~held], left[~held], n_cells) / (np.bincount(cell[~held], bend[~held], n_cells) + RIDGE)
-        step = v[cell[held]]
-        total -= left[held] * step + 0.5 * bend[held] * step * step
-    return float(total.mean()), float(total.std() / np.sqrt(len(total)))
+    """The best pairs, one by one, as long as the next one is certain to help."""
+    if len(cells) > MOST_CROSSED:
+        alone = {name: scores.gain(own) for name, own in cells.items()}
+        cells = {name: cells[name] for name in sorted(cells, key=lambda name: -alone[name])[:MOST_CROSSED]}
+    pairs = [(a, b) for a, b in combinations(cells, 2) if origins[a] != origins[b]]  # not parts of one date
+    additive = scores
+    taken: list[Any] = []
+    least = LEAST_GAIN * float(additive.losses.mean())
+    while pairs and len(taken) < most:
+        gains = {(a, b): scores.gain(cells[a].by(cells[b])) for a, b in pairs}
+        better = (pair for pair in pairs if gains[pair] > least)
+        pairs = sorted(better, key=lambda pair: -gains[pair])[:MOST_TRIED_AGAIN]
+        for a, b in pairs:
+            moved = scores.moved(cells[a].by(cells[b]))
+            if moved.is_better_than(scores, LEAST_CERTAINTY, LEAST_GAIN) and moved.is_tolerable_beside(additive):
+                taken.append((a, b))
+                pairs, scores = [pair for pair in pairs if pair != (a, b)], moved
+                break
+        else:
+            break
+    if taken:
+        shape.pairs = tuple(taken)
+        names = ", ".join(f"{a} x {b}" for a, b in taken)
+        losses = f"{scores.losses.mean():.5g}, {additive.losses.mean():.5g} without"
+        shape.events.append(f"crossed {names}: loss on held-out rows {losses}")

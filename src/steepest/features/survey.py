@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -69,25 +68,24 @@ def survey_column(name: str, column: Any, *, crossed: bool = False, kind: str = 
 
 
 def knots_of(numbers: Array) -> tuple[float, ...]:
-    """Knots for finite numbers: their values if these are few and short, or else quantiles, rounded for reading."""
+    """Knots for finite numbers: their values if these are few, or else those at quantiles.
+
+    All are values that occur, so that a column times a constant has the same hats.
+    """
     ordered = np.sort(numbers)
     firsts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else np.zeros(0, int)
     values = ordered[firsts]
     if len(values) < 2:
         return ()
-    if len(values) <= FEW_VALUES and all(value == int(value) or float(f"{value:.3g}") == value for value in values):
+    if len(values) <= FEW_VALUES:
         return tuple(values.tolist())
     counts = np.diff(np.append(firsts, len(ordered)))
     often = counts > len(ordered) / MOST_KNOTS  # such as zero: a knot each, and the others share the rest
     rest = ordered[~np.repeat(often, counts)]
     shares = np.linspace(0, 1, MOST_KNOTS)
     shares[[0, -1]] = OUTER, 1 - OUTER
-    found = sorted(set(quantiles(rest, shares).tolist())) if len(rest) else []
-    gaps = sorted(b - a for a, b in pairwise(found))
-    gap = gaps[len(gaps) // 2] if gaps else float(values[-1] - values[0])
-    digits = 1 - math.floor(math.log10(gap)) if 0 < gap < math.inf else 6
-    rounded = sorted({*values[often].tolist(), *(round(knot, digits) for knot in found)})
-    return tuple(knot for knot in rounded if math.isfinite(knot))
+    places = np.rint(shares * (len(rest) - 1)).astype(np.int64)
+    return tuple(sorted({*values[often].tolist(), *rest[places].tolist()}))
 
 
 def quantiles(ordered: Array, shares: Any) -> Array:

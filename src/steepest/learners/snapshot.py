@@ -7,7 +7,6 @@ large tables, which are mostly zero, are packed: a bit for every element, and th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import Self
 
@@ -21,7 +20,6 @@ from steepest.learners.resumable import COUNTERS
 
 FIRST_SNAPSHOT_ROWS = 1 << 16
 MOST_ROLLBACKS = 60
-UNKNOWN = -1.0  # in a state, for what only more rows will show
 MAY_BE_UNKNOWN = (COUNTERS, "targets")  # arrays in which files of older versions have NaN for that
 PACKED_ELEMENTS = 1 << 20  # from which on a table is worth packing
 
@@ -29,14 +27,16 @@ PACKED_ELEMENTS = 1 << 20  # from which on a table is worth packing
 class LastGoodState:
     """Copies of a learner's arrays, and how often it came back to them."""
 
-    def __init__(self, first_rows: int = FIRST_SNAPSHOT_ROWS, most_rollbacks: int = MOST_ROLLBACKS) -> None:
+    def __init__(
+        self, first_rows: int = FIRST_SNAPSHOT_ROWS, most_rollbacks: int = MOST_ROLLBACKS, rollbacks: int = 0
+    ) -> None:
         self.first_rows = first_rows
         self.most_rollbacks = most_rollbacks
         self.arrays: dict[str, Array | Packed] = {}
         self.n_outputs = 0
         self.rows = 0  # learned by then
         self.edge = first_rows  # rows after which a state should be kept next
-        self.rollbacks = 0
+        self.rollbacks = rollbacks
 
     @property
     def exists(self) -> bool:
@@ -96,7 +96,7 @@ class LastGoodState:
                 "or choose a loss that grows more slowly"
             )
         progress.events.append(
-            f"scores overflowed after {rows_learned:,} rows: went back to the last good state and "
+            f"scores overflowed after {rows_learned:,} rows: returned to the last good state and "
             f"halved the step size from {eta0:.3g} to {eta0 / 2:.3g}"
         )
         return eta0 / 2
@@ -153,11 +153,6 @@ def refuse_overflow(state: State) -> None:
     for name, array in state.items():
         if array.dtype.kind == "f" and name not in MAY_BE_UNKNOWN and not all_finite(array):
             raise overflow(f"numbers of {name!r} are", array.dtype)
-
-
-def is_unknown(number: float) -> bool:
-    """Whether a number of a state stands for what is not known yet."""
-    return number == UNKNOWN or math.isnan(number)
 
 
 def all_finite(table: Array) -> bool:

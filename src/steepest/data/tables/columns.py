@@ -59,9 +59,14 @@ class Table:
 
 
 def read_table(X: Any, *, tokens: bool = False) -> Table:
-    """The columns of X, not yet converted; with `tokens` lists of strings are texts, also where all have one length."""
+    """The columns of X, not yet converted; a table that was read already is itself.
+
+    With `tokens` lists of strings are texts, also where all have one length.
+    """
     if type(X) is list:
         return _from_list(X, tokens)
+    if isinstance(X, Table):
+        return X
     if isinstance(X, str | bytes):
         raise DataError(f"X is a single {type(X).__name__}; give a list of texts, even for one")
     if hasattr(X, "tocsr"):
@@ -86,7 +91,7 @@ def as_arrow(X: Any) -> Any:
         X = X.collect()
     if hasattr(X, "column_names") and hasattr(X, "with_format"):  # a dataset of Hugging Face
         return X.with_format("arrow")[:]
-    is_column = hasattr(X, "dtype") or hasattr(X, "type")
+    is_column = hasattr(X, "dtype") or (hasattr(X, "type") and not hasattr(X, "columns"))  # duckdb has both
     if not hasattr(X, "__arrow_c_stream__") or is_column:
         return None
     import pyarrow
