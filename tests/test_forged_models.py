@@ -69,6 +69,7 @@ def set_to(place, value):
         ("factors/sgd", {"settings.rank": 2**15}, {}),
         ("fm/fields-two", {}, {"labels": lambda array: array[:0]}),
         ("network/adam-four", {"words.labels": []}, {}),
+        ("factors/sgd", {"settings.loss": "sgd"}, {}),
         ("factors/float16", {}, {"items.tail": lambda array: array.astype(np.float64)}),
         ("k-means/lloyd-blobs", {}, {"counters": set_to(3, 0.5)}),
         ("k-means/minibatch-blobs", {}, {"counters": set_to(4, 2.0)}),

@@ -14,7 +14,6 @@ visit; `code` gives those of the visited rows only, a row of targets per output 
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +26,7 @@ from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError, ParameterError
 from steepest.learners.base import Progress, State
 from steepest.learners.losses import LOSSES, loss_for
-from steepest.learners.resumable import Resumable
+from steepest.learners.resumable import UNKNOWN, Resumable, is_unknown
 from steepest.learners.snapshot import LastGoodState
 from steepest.learners.waiting import WaitingRows, finished
 from steepest.parameters import at_least

@@ -23,7 +23,7 @@ from steepest.data.chunk import Array
 from steepest.data.entries import Entries
 from steepest.errors import DataError
 from steepest.learners.base import Progress, State
-from steepest.learners.factors.factor_settings import CENTRED, SCALED, FactorSettings
+from steepest.learners.factors.factor_settings import CENTRED, LOSSES, SCALED, FactorSettings
 from steepest.learners.factors.strata import Strata, one_block
 from steepest.learners.resumable import Resumable
 from steepest.learners.state_check import StateCheck
@@ -106,6 +106,8 @@ class FactorLearner(Resumable):
     @classmethod
     def check_file(cls, settings: FactorSettings, arrays: State) -> None:
         """Raises ValueError unless a model with these settings could have written these arrays of a file."""
+        if settings.loss not in LOSSES:
+            raise ValueError(f"the loss is {settings.loss!r}"[:200])
         check = StateCheck.of(arrays, cls.state_numbers, "numbers")
         low, high = check.numbers["low"], check.numbers["high"]
         if not low <= high:
