@@ -1,11 +1,16 @@
-"""Draws the pictures of the pages: losses and penalties from the package's functions, peers from measured.json.
+"""Draws the pictures of the pages: losses and penalties from the package's functions, peers from measured.json, and
+those of the tutorials by running the tutorials.
 
 Run it from anywhere, with matplotlib installed: python docs/plots.py
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import shlex
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import steepest as st
+from steepest import cli
 from steepest.learners.penalties import Penalty
 from steepest.report.chart import COLOURS
 
@@ -104,6 +110,23 @@ def draw_tables() -> None:
     save(figure, "tables.svg")
 
 
+BLOCK = re.compile(r"^```(python|console)(?: loose)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def draw_tutorial(page: Path) -> None:
+    """Runs the snippets and commands of a tutorial in an empty directory; its last picture goes to the images."""
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+        namespace: dict[str, Any] = {}
+        for language, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+            if language == "python":
+                exec(compile(text, page.name, "exec"), namespace)
+            else:
+                for command in re.findall(r"^\$ steepest (.+)$", text, re.MULTILINE):
+                    cli.main(shlex.split(command))
+        for picture in Path().glob("tutorial-*.svg"):
+            (IMAGES / picture.name).write_bytes(picture.read_bytes())
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     draw_reviews()
@@ -112,3 +135,5 @@ if __name__ == "__main__":
     save(st.plot.losses(), "losses.svg")
     save(st.plot.norms(), "norms.svg")
     draw_penalties()
+    for page in sorted((Path(__file__).parent / "tutorials").glob("*.md")):
+        draw_tutorial(page)

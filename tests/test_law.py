@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -56,6 +57,20 @@ def test_at_most_three_of_our_classes_are_in_one_line_of_inheritance():
 def test_an_estimator_its_bases_and_its_learner_are_in_at_most_five_files(name):
     files = files_of(registry.find(name))
     assert len(files) + 1 <= MOST_FILES, sorted(files)  # and the learner's
+
+
+def test_type_checkers_see_the_public_names_of_the_registry():
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    shown = {
+        alias.asname or f"{alias.name}, not public": node.module.partition(".")[2]
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert shown.pop("plots, not public") == "report"  # a module, public under another name
+    assert shown == {name: module for name, module in registry.PUBLIC.items() if name not in registry.MODULES}
+    assert set(steepest.__all__) == {*registry.PUBLIC, "__version__"}
 
 
 def test_no_two_modules_of_one_layer_have_the_same_name():

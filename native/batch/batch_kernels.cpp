@@ -102,8 +102,7 @@ void gradients_of_losses(const BatchPass& t, int64_t row, int64_t q, const doubl
     sum = softmax_loss(k, t.rows.y[row], scores, gradients, curvature);
   } else {
     for (int64_t o = 0; o < k; ++o) {
-      const double y = t.target_kind == kTargets ? t.rows.y[row * k + o]
-                                                 : (t.rows.y[row] == static_cast<double>(o) ? 1.0 : -1.0);
+      const double y = target_at(t.rows, t.target_kind != kTargets, row, o);
       const RowLoss l = row_loss(t, scores[o], y, t.shift ? t.shift[q * k + o] : 0.0);
       gradients[o] = l.gradient;
       if (curvature) curvature[o] = l.curvature;

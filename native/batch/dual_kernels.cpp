@@ -164,7 +164,10 @@ int64_t add_rows(const Rows& rows, const double* amount, double* w) {
 }
 
 void row_squares(const Rows& rows, double* squares) {
-  for (int64_t i = 0; i < rows.n; ++i) squares[i] = squared_length(get_row(rows, i));
+  for (int64_t i = 0; i < rows.n; ++i) {
+    const Row row = get_row(rows, i);
+    squares[i] = squared_length(row.value, row.n);
+  }
 }
 
 }  // namespace STEEPEST_ISA

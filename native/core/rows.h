@@ -37,6 +37,23 @@ struct Row {
 
 enum Status { kFine = 0, kBadIndex = 1, kNotFinite = 2 };  // not finite: a score or a loss
 
+struct Outcome {
+  int64_t rows_done;  // rows learned, or where the row in trouble is: its batch taught nothing
+  int32_t status;
+  double loss_sum;  // weighted sum of the losses before learning
+  double weight_sum;
+};
+
+static inline void add_sums(const Outcome& part, Outcome& total) {
+  total.loss_sum += part.loss_sum;
+  total.weight_sum += part.weight_sum;
+}
+
+// One of `n` that share the work on some rows.
+struct Share {
+  int64_t part, n;
+};
+
 constexpr int64_t kFloatsPerLine = 16;  // of a cache line
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -44,6 +61,11 @@ static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 // The row of visit q.
 static inline int64_t row_at(const Rows& rows, int64_t q) { return rows.order ? rows.order[q] : q; }
 static inline double weight_at(const Rows& rows, int64_t row) { return rows.weight ? rows.weight[row] : 1.0; }
+// What output k should be: a number of its own, or whether it is the class that the row names.
+static inline double target_at(const Rows& rows, bool codes, int64_t row, int64_t k) {
+  if (!codes) return rows.y[row * rows.n_targets + k];
+  return rows.y[row] == static_cast<double>(k) ? 1.0 : -1.0;
+}
 
 static inline Row get_row(const Rows& rows, int64_t row) {
   const int64_t start = rows.indptr[row];
@@ -70,6 +92,16 @@ static inline int64_t entries_in(const Rows& rows) {
   int64_t n = 0;
   for (int64_t q = 0; q < rows.n; ++q) n += rows.indptr[rows.order[q] + 1] - rows.indptr[rows.order[q]];
   return n;
+}
+
+// Four sums, since one would wait for each addition.
+static inline double squared_length(const float* x, int64_t n) {
+  double sum[4] = {};
+  int64_t k = 0;
+  for (; k + 4 <= n; k += 4)
+    for (int lane = 0; lane < 4; ++lane) sum[lane] += static_cast<double>(x[k + lane]) * x[k + lane];
+  for (; k < n; ++k) sum[0] += static_cast<double>(x[k]) * x[k];
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 // Inlined by force: to gcc a function that only prefetches has no effect, and it drops the call.

@@ -43,6 +43,12 @@ static ALWAYS_INLINE float sum(Float8 a) {
 static ALWAYS_INLINE int above(Float8 a, Float8 b) {
   return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
 }
+static const int32_t kLaneMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1};  // eight lanes on, then eight off
+
+// A mask of the first n lanes, 0 to 8.
+static ALWAYS_INLINE __m256i lanes_on(int64_t n) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kLaneMasks + 8 - n));
+}
 // to[j] = scale / sqrt(of[j]) for four numbers at once: four scalar roots and divisions cost half an update.
 static ALWAYS_INLINE void inverse_roots(float a, float b, float c, float d, float scale, float* to) {
   _mm_storeu_ps(to, _mm_div_ps(_mm_set1_ps(scale), _mm_sqrt_ps(_mm_setr_ps(a, b, c, d))));
@@ -144,6 +150,8 @@ static ALWAYS_INLINE void inverse_roots(float a, float b, float c, float d, floa
   to[3] = scale / sqrtf(d);
 }
 #endif
+static ALWAYS_INLINE float root(float x) { return sqrtf(x); }
+static ALWAYS_INLINE double root(double x) { return sqrt(x); }
 static ALWAYS_INLINE Float8 all(int a) { return all(static_cast<float>(a)); }
 
 }  // namespace STEEPEST_ISA

@@ -30,12 +30,30 @@ static inline double dot(const W* v, const Row& row) {
   return a + b;
 }
 
-#if defined(__AVX2__)
-static const int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1};  // eight lanes on, then eight off
+// Whether all indices are below n_features; if so, the sum as `dot` finds it.
+template <int kStride = 1, typename W>
+static inline bool dot_if_fits(const W* v, const Row& row, int64_t n_features, double& sum) {
+  if (!indices_fit(row, n_features)) return false;
+  sum = dot<kStride>(v, row);
+  return true;
+}
 
-template <int kStride = 1>
-static inline double dot(const float* v, const Row& row) {
-  const auto gather = [&](__m256i index) { return _mm256_i32gather_ps(v, index, kStride * sizeof(float)); };
+#if defined(__AVX2__)
+// The check is made on the way, which costs next to nothing: an index beyond the last is taken for it, so
+// that nothing outside is read, and the sum is of no use.
+template <int kStride, bool kCheck>
+static inline bool gather_dot(const float* v, const Row& row, int64_t n_features, double& total) {
+  total = 0;
+  if (kCheck && n_features <= 0) return row.n == 0;
+  const __m256i limit = _mm256_set1_epi32(static_cast<int32_t>(n_features - 1));
+  __m256i largest = limit;
+  const auto gather = [&](__m256i index) {
+    if (kCheck) {
+      largest = _mm256_max_epu32(largest, index);
+      index = _mm256_min_epu32(index, limit);
+    }
+    return _mm256_i32gather_ps(v, index, kStride * sizeof(float));
+  };
   const auto indices = [&](int64_t k) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row.index + k));
   };
@@ -50,23 +68,26 @@ static inline double dot(const float* v, const Row& row) {
     k += 8;
   }
   if (k < row.n) {  // the last entries under a mask: index 0 with value 0 stands for those that are not there
-    const __m256i mask = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - (row.n - k)));
+    const __m256i mask = lanes_on(row.n - k);
     const Float8 value = _mm256_maskload_ps(row.value + k, mask);
     b = fma(gather(_mm256_maskload_epi32(row.index + k, mask)), value, b);
   }
-  return sum(add(a, b));
+  total = sum(add(a, b));
+  return !kCheck || _mm256_movemask_epi8(_mm256_cmpeq_epi32(largest, limit)) == -1;
+}
+
+template <int kStride = 1>
+static inline double dot(const float* v, const Row& row) {
+  double total;
+  gather_dot<kStride, false>(v, row, 0, total);
+  return total;
+}
+
+template <int kStride = 1>
+static inline bool dot_if_fits(const float* v, const Row& row, int64_t n_features, double& sum) {
+  return gather_dot<kStride, true>(v, row, n_features, sum);
 }
 #endif
-
-static inline double squared_length(const Row& row) {
-  double sum[4] = {};
-  int64_t k = 0;
-  for (; k + 4 <= row.n; k += 4)
-    for (int lane = 0; lane < 4; ++lane)
-      sum[lane] += static_cast<double>(row.value[k + lane]) * row.value[k + lane];
-  for (; k < row.n; ++k) sum[0] += static_cast<double>(row.value[k]) * row.value[k];
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
 
 // v[j] += step x_j; AVX2 has no scatter, so this stays scalar.
 template <typename W>

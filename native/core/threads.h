@@ -65,4 +65,11 @@ int64_t parallel_rows(const Rows& rows, int64_t n_parts, const Work& work) {
   return *std::min_element(stopped.begin(), stopped.end());
 }
 
+// The same with parts of at least so many rows, where work(rows of the part, first visit) needs no number.
+template <typename Work>
+int64_t over_rows(const Rows& rows, int64_t n_threads, int64_t least_rows, const Work& work) {
+  return parallel_rows(rows, parts_for(rows.n, n_threads, least_rows),
+                       [&](const Rows& part, int64_t first, int64_t) { return work(part, first); });
+}
+
 }  // namespace steepest

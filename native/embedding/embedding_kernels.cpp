@@ -357,7 +357,7 @@ struct Texts {
 
   // A replica keeps what it has learned of the table to itself; without one, the table learns at once.
   EmbeddingOutcome learn(const EmbeddingTask& task, int32_t* fresh) {
-    EmbeddingOutcome outcome = {0, kLearned, 0, 0, 0};
+    EmbeddingOutcome outcome = {{0, kFine, 0, 0}, 0};
     const Rows& rows = task.rows;
     double t = task.t;
     for (int64_t q = 0; q < rows.n; ++q, t += task.every) {
@@ -370,7 +370,7 @@ struct Texts {
       }
       outcome.rows_done = q;
       if (!indices_fit(text, model.n_features)) {
-        outcome.status = kIndexOutside;
+        outcome.status = kBadIndex;
         return outcome;
       }
       // Without a label there is nothing to learn, except that it is none of all.
@@ -380,7 +380,7 @@ struct Texts {
       step = static_cast<float>(step_at(task.choices, t) * weight);
       const double loss = learn_head(labels, task.choices, t);
       if (!(loss < 1e30)) {
-        outcome.status = kOverflown;
+        outcome.status = kNotFinite;
         return outcome;
       }
       fetch_first(rows, q + 1);
@@ -402,7 +402,7 @@ struct Texts {
   }
 
   // The moves are listed first, so that rows can be fetched ahead from text to text.
-  int64_t add_up(const Rows& rows, const float* gradient, const float* move, const EmbeddingShare& share,
+  int64_t add_up(const Rows& rows, const float* gradient, const float* move, const Share& share,
                  EmbeddingMove* own, int32_t* fresh) const {
     int64_t n = 0, n_fresh = 0;
     for (int64_t q = 0; q < rows.n; ++q) {
@@ -452,7 +452,7 @@ static int64_t hidden(const Rows& rows, const Embedding& model, float* out) {
 }
 
 static int64_t add_up(const Rows& rows, const Embedding& model, const float* gradient, const float* move,
-                      const EmbeddingShare& share, EmbeddingMove* own, int32_t* fresh) {
+                      const Share& share, EmbeddingMove* own, int32_t* fresh) {
   BY_WIDTH(model, model.table, nullptr, add_up(rows, gradient, move, share, own, fresh))
 }
 
@@ -467,8 +467,7 @@ static void merge_row(float* common, EmbeddingReplica* replicas, int64_t n, int6
   }
 }
 
-static void merge_heads(const Embedding& model, EmbeddingReplica* replicas, int64_t n,
-                        const EmbeddingShare& share) {
+static void merge_heads(const Embedding& model, EmbeddingReplica* replicas, int64_t n, const Share& share) {
   if (!replicas[0].moved) {
     const int64_t last = model.n_outputs * (share.part + 1) / share.n;
     for (int64_t k = model.n_outputs * share.part / share.n; k < last; ++k)

@@ -12,11 +12,6 @@ namespace {
 
 constexpr int64_t kLeastRows = 64;  // fewer are not worth a thread
 
-void add(EmbeddingOutcome& all, const EmbeddingOutcome& one) {
-  all.loss_sum += one.loss_sum;
-  all.weight_sum += one.weight_sum;
-}
-
 // Parts run side by side, so their steps fall as if rows were shared out in turn.
 EmbeddingOutcome learn_in_turn(const EmbeddingTask& task, int64_t n_threads, int32_t* fresh) {
   const int64_t parts = parts_for(task.rows.n, n_threads, kLeastRows), n_scratch = task.model.n_scratch();
@@ -32,13 +27,13 @@ EmbeddingOutcome learn_in_turn(const EmbeddingTask& task, int64_t n_threads, int
     own.every = static_cast<double>(parts);
     done[p] = embedding_kernels().learn(own, scratch.data() + p * n_scratch, fresh + room[p], nullptr);
   });
-  EmbeddingOutcome all = {task.rows.n, kLearned, 0, 0, 0};
+  EmbeddingOutcome all = {{task.rows.n, kFine, 0, 0}, 0};
   for (int64_t p = 0; p < parts; ++p) {
-    if (done[p].status != kLearned && all.status == kLearned) {
+    if (done[p].status != kFine && all.status == kFine) {
       all.status = done[p].status;
       all.rows_done = start(p) + done[p].rows_done;
     }
-    add(all, done[p]);
+    add_sums(done[p], all);
     std::copy_n(fresh + room[p], done[p].n_fresh, fresh + all.n_fresh);
     all.n_fresh += done[p].n_fresh;
   }
@@ -81,7 +76,7 @@ class Replicas {
       outcomes[r] = embedding_kernels().learn(own, scratch_.data() + r * n_scratch_, nullptr, &replicas_[r]);
     });
     for (const EmbeddingOutcome& one : outcomes) all.status = std::max(all.status, one.status);
-    if (all.status != kLearned) return false;
+    if (all.status != kFine) return false;
     const size_t room = entries_in(round.rows) + 1;
     parallel_for(n_parts_, n_parts_, [&](int64_t part) {
       own_[part].resize(std::max(room, own_[part].size()));
@@ -94,7 +89,7 @@ class Replicas {
       std::copy_n(fresh_[part].data(), n_fresh_[part], fresh + all.n_fresh);
       all.n_fresh += n_fresh_[part];
     }
-    for (const EmbeddingOutcome& one : outcomes) add(all, one);
+    for (const EmbeddingOutcome& one : outcomes) add_sums(one, all);
     return true;
   }
 
@@ -115,7 +110,7 @@ EmbeddingOutcome learn_embedding(const EmbeddingTask& task, int64_t n_threads, i
   const EmbeddingChoices& c = task.choices;
   if (c.n_replicas <= 1) return learn_in_turn(task, n_threads, fresh);
   Replicas replicas(task.model, c, n_threads);
-  EmbeddingOutcome all = {0, kLearned, 0, 0, 0};
+  EmbeddingOutcome all = {{0, kFine, 0, 0}, 0};
   for (; all.rows_done < task.rows.n; all.rows_done += c.n_replicas * c.rows_each) {
     EmbeddingTask round = task.part(all.rows_done, all.rows_done + c.n_replicas * c.rows_each);
     round.t += static_cast<double>(all.rows_done);

@@ -7,7 +7,6 @@
 namespace steepest {
 
 enum EmbeddingLoss { kSoftmaxLoss, kOneVersusAll, kNegatives, kHierarchical };
-enum EmbeddingStatus { kLearned, kIndexOutside, kOverflown };
 
 constexpr int64_t kVector = 8;  // `stride` is a multiple of it
 
@@ -87,15 +86,7 @@ struct EmbeddingMove {
   int64_t gradient;  // where it begins
 };
 
-// One of `n` that share the work of a round.
-struct EmbeddingShare {
-  int64_t part, n;
-};
-
-struct EmbeddingOutcome {
-  int64_t rows_done;  // or where the row in trouble is
-  int32_t status;
-  double loss_sum, weight_sum;
+struct EmbeddingOutcome : Outcome {
   int64_t n_fresh;  // features that were learned for the first time
 };
 
@@ -106,10 +97,10 @@ struct EmbeddingTable {
   int64_t (*scores)(const Rows&, const Embedding&, float* out, float* scratch);
   int64_t (*hidden)(const Rows&, const Embedding&, float* out);  // n x stride
   // Adds what texts have learned to those rows of the table that are this share's.
-  int64_t (*add_up)(const Rows&, const Embedding&, const float* gradient, const float* move,
-                    const EmbeddingShare&, EmbeddingMove* own, int32_t* fresh);
+  int64_t (*add_up)(const Rows&, const Embedding&, const float* gradient, const float* move, const Share&,
+                    EmbeddingMove* own, int32_t* fresh);
   // Likewise with the heads of n replicas, which are then all the same.
-  void (*merge_heads)(const Embedding&, EmbeddingReplica* replicas, int64_t n, const EmbeddingShare&);
+  void (*merge_heads)(const Embedding&, EmbeddingReplica* replicas, int64_t n, const Share&);
 };
 
 const EmbeddingTable& embedding_kernels();

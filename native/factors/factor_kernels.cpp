@@ -200,7 +200,7 @@ static FactorOutcome learn_entries(const Entries& entries, const FactorTables& t
   const int64_t padded = kFixed ? kFixed : tables.padded;
   double loss_sum = 0;
   for (int64_t t = 0; t < entries.n; ++t) {
-    if (!fetch(entries, t, tables, padded)) return {loss_sum, kUnknownRow};
+    if (!fetch(entries, t, tables, padded)) return {loss_sum, kBadIndex};
     float *p = row_of(tables.users, entries.users[t], padded),
           *q = row_of(tables.items, entries.items[t], padded);
     const typename Solver::Rows rows(p, q, padded);
@@ -216,10 +216,10 @@ static FactorOutcome learn_entries(const Entries& entries, const FactorTables& t
       loss_sum += weight * loss.value;
     }
     g *= weight;
-    if (!(g * g <= 1e36f)) return {loss_sum, kOverflow};
+    if (!(g * g <= 1e36f)) return {loss_sum, kNotFinite};
     Solver::move(rows, p, q, padded, g, c);
   }
-  return {loss_sum, kAllFine};
+  return {loss_sum, kFine};
 }
 
 // Ranks up to kFixed are compiled in, in steps of eight; 0 takes the others.
@@ -273,7 +273,7 @@ static FactorOutcome learn_pairwise(const FactorBlock& block, const FactorTables
   const int64_t padded = tables.padded;
   double loss_sum = 0;
   for (int64_t t = 0; t < entries.n; ++t) {
-    if (!fetch(entries, t, tables, padded)) return {loss_sum, kUnknownRow};
+    if (!fetch(entries, t, tables, padded)) return {loss_sum, kBadIndex};
     const int32_t negative = negative_of(block, entries.users[t], static_cast<uint64_t>(t));
     if (negative < 0) continue;  // this user likes all there is
     float *p = row_of(tables.users, entries.users[t], padded),
@@ -282,10 +282,10 @@ static FactorOutcome learn_pairwise(const FactorBlock& block, const FactorTables
     const LossAndGradient loss = evaluate_loss(kLog, 0, margin, 1);
     const float weight = entries.weights ? entries.weights[t] : 1.0f;
     loss_sum += weight * loss.value;
-    if (!(fabsf(margin) <= 1e18f)) return {loss_sum, kOverflow};
+    if (!(fabsf(margin) <= 1e18f)) return {loss_sum, kNotFinite};
     move_three(p, i, j, padded, weight * static_cast<float>(loss.gradient), c);
   }
-  return {loss_sum, kAllFine};
+  return {loss_sum, kFine};
 }
 
 static FactorOutcome learn(const FactorBlock& block, const FactorTables& tables, const FactorChoices& c) {

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "core/random.h"
+#include "core/rows.h"
 
 namespace steepest {
 
@@ -59,8 +60,6 @@ struct FactorChoices {
 
   bool proximal() const { return l1 > 0 || nonnegative; }
 };
-
-enum FactorStatus { kAllFine = 0, kUnknownRow = 1, kOverflow = 2 };
 
 struct FactorOutcome {
   double loss_sum;  // weighted losses before learning

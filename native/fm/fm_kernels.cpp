@@ -37,7 +37,7 @@ class FmRow {
     if (!indices_fit(row, t_.n_features)) return false;
     row_ = row;
     if (unit == 0) {
-      const double square = squared_length(row);
+      const double square = squared_length(row.value, row.n);
       unit = square > 0 ? 1 / sqrt(square) : 1;
     }
     for (int64_t i = 0; i < row.n; ++i) x_[i] = static_cast<float>(row.value[i] * unit);
@@ -173,8 +173,7 @@ static Outcome learn(const Rows& rows, const FmChoices& c, const FmTable& t, con
       row.fetch(row_in_turn(rows, q + 1));
     for (double repeat = 0; weight > 0 && repeat < repeats; ++repeat)
       for (int64_t k = 0; k < t.n_outputs; ++k) {
-        const double y = c.target_kind == kOneVsRest ? (rows.y[r] == static_cast<double>(k) ? 1.0 : -1.0)
-                                                     : rows.y[r * rows.n_targets + k];
+        const double y = target_at(rows, c.target_kind == kOneVsRest, r, k);
         const double score = row.score(k);
         const LossAndGradient l =
             evaluate_loss(c.loss, t.loss_number[k], score, (y - t.shift[k]) / t.scale[k]);

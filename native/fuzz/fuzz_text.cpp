@@ -14,10 +14,8 @@ namespace {
 HashOptions options_of(uint8_t a, uint8_t b) {
   HashOptions options = {};
   options.n_bits = a & 1 ? 30 : 1 + (a >> 4);
-  options.word_low = a & 2 ? 1 : 0;
-  options.word_high = a & 2 ? 1 + (a >> 2 & 3) : 0;
-  options.character_low = b & 1 ? 1 + (b >> 1 & 3) : 0;
-  options.character_high = b & 1 ? options.character_low + (b >> 3 & 3) : 0;
+  if (a & 2) options.ngrams = {1, 1 + (a >> 2 & 3)};
+  if (b & 1) options.char_ngrams = {1 + (b >> 1 & 3), 1 + (b >> 1 & 3) + (b >> 3 & 3)};
   options.weighting = b % 3;
   options.copies = 1 + (b >> 7);
   options.min_letters = 1 + (b >> 5 & 3);
@@ -26,6 +24,19 @@ HashOptions options_of(uint8_t a, uint8_t b) {
   options.normalise = b & 4;
   options.seed = a;
   return options;
+}
+
+// The one of the last input if its options were the same: its hashers, used before, must leave nothing
+// behind.
+const Recipe& recipe_of(uint8_t a, uint8_t b) {
+  static std::unique_ptr<Recipe> recipe;
+  static int last = -1;
+  if (last != (a << 8 | b)) {
+    const std::vector<Column> columns = {{kText, "t", "t"}, {kCategory, "c", "c"}};
+    recipe = std::make_unique<Recipe>(options_of(a, b), columns, Crosses{{0, 1}}, Strings{"the", "a"});
+    last = a << 8 | b;
+  }
+  return *recipe;
 }
 
 Field field_of(int32_t kind, const std::vector<Text>& texts) {
@@ -88,8 +99,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     lines.add(text, stop - text);
     text = stop + 1;
   }
-  const Recipe recipe(options, {{kText, "t", "t"}, {kCategory, "c", "c"}}, {{0, 1}}, {"the", "a"});
-  HashTask task{recipe};
+  HashTask task{recipe_of(data[0], data[1])};
   task.n_rows = static_cast<int64_t>(lines.texts.size());
   task.fields = {field_of(kText, lines.texts), field_of(kCategory, lines.texts)};
   task.fields[1].texts.spans[0] = {nullptr, 0};  // missing
@@ -99,8 +109,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check(rows, task);
   NameBook book(16);
   task.book = &book;
-  const HashedRows named = hash_rows(task, 2);
-  require(same(rows, named), "results are bit-identical with names and threads");
+  const HashedRows named = hash_rows(task, 1);
+  require(same(rows, named), "results are bit-identical with names");
   for (size_t place = 0; place < book.n_slots(); ++place)
     if (book.is_used(place))
       require(book.slot(place).bucket >> options.n_bits == 0, "names belong to columns in range");
@@ -136,6 +146,6 @@ int main(int n_arguments, char** arguments) {
                           "the ",
                           "0123456789abcdef",
                           "\t"};
-  return run_mutated(n_arguments, arguments, seeds, pieces);
+  return run_mutated(n_arguments, arguments, seeds, pieces, 2);
 }
 #endif

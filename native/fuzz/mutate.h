@@ -20,6 +20,11 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
+#if !defined(STEEPEST_LIBFUZZER)
+// Small inputs need no quarantine of 256 MB: with it half the time is spent on fresh pages.
+extern "C" const char* __asan_default_options() { return "quarantine_size_mb=8:malloc_context_size=4"; }
+#endif
+
 namespace steepest {
 
 inline void require(bool condition, const char* promise) {
@@ -131,13 +136,19 @@ inline std::string mutated(std::mt19937_64& random, const Strings& seeds, const 
   return text;
 }
 
-// Zero bytes are among the pieces to insert.
-inline int run_mutated(int n_arguments, char** arguments, const Strings& seeds, Strings pieces) {
+// Zero bytes are among the pieces to insert. The bytes that choose options change after every few inputs, so
+// that a target may keep what it builds from them.
+inline int run_mutated(int n_arguments, char** arguments, const Strings& seeds, Strings pieces,
+                       size_t n_option_bytes = 1) {
+  constexpr int64_t kInputsPerOptions = 16;
   pieces.emplace_back(1, '\0');
   const int64_t n_inputs = n_arguments > 1 ? std::atoll(arguments[1]) : 20000;
   std::mt19937_64 random(n_arguments > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1);
+  std::string options(n_option_bytes, '\0');
   for (int64_t i = 0; i < n_inputs; ++i) {
-    std::string input = static_cast<char>(random()) + mutated(random, seeds, pieces);
+    if (i % kInputsPerOptions == 0)
+      for (char& byte : options) byte = static_cast<char>(random());
+    const std::string input = options + mutated(random, seeds, pieces);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
   }
   std::printf("%lld inputs\n", static_cast<long long>(n_inputs));

@@ -23,15 +23,6 @@ constexpr int64_t kAhead = 6;  // entries between a prefetch and its use
 
 static inline bool is_dense(const Row& row, int64_t n_features) { return 2 * row.n > n_features; }
 
-static inline double squared_length(const Row& row) {
-  double sums[4] = {0, 0, 0, 0};
-  int64_t e = 0;
-  for (; e + 4 <= row.n; e += 4)
-    for (int u = 0; u < 4; ++u) sums[u] += static_cast<double>(row.value[e + u]) * row.value[e + u];
-  for (; e < row.n; ++e) sums[0] += static_cast<double>(row.value[e]) * row.value[e];
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
 // |c|^2 - 2 x.c for P vectors of clusters. U independent sums hide the latency of the additions where P alone
 // is too small for that.
 template <int P, int U>
@@ -213,7 +204,7 @@ static Searched nearest(const Rows& rows, const Centres& centres, const Nearest&
   const auto note = [&](int64_t q, const Row& row, const float* distances, bool dense) {
     float smallest, next;
     const int32_t label = smallest_two(distances, centres.k, smallest, next);
-    const double base = dense ? 0.0 : bounds ? bounds->row_norm[q] : squared_length(row);
+    const double base = dense ? 0.0 : bounds ? bounds->row_norm[q] : squared_length(row.value, row.n);
     const double best = base + static_cast<double>(smallest), second = base + static_cast<double>(next);
     if (label < 0 || !(best < INFINITY)) return false;
     ++searched.measured;
@@ -237,7 +228,7 @@ static int64_t distances(const Rows& rows, const Centres& centres, double* out, 
   const int64_t k = centres.k;
   const auto is_needed = [](int64_t, const Row&) { return true; };
   const auto write = [&](int64_t q, const Row& row, const float* distances, bool dense) {
-    const double base = dense ? 0.0 : squared_length(row);
+    const double base = dense ? 0.0 : squared_length(row.value, row.n);
     for (int64_t c = 0; c < k; ++c) {
       const double square = base + static_cast<double>(distances[c]);
       out[q * k + c] = square < 0 ? 0 : square;  // not max: what is not a number must stay so

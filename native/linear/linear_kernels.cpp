@@ -112,15 +112,14 @@ static Outcome learn(const Rows& rows, const LinearChoices& c, const LinearState
         const Row row = get_row(rows, r);
         const double weight = weight_at(rows, r) / repeats;
         double* gradient = gradients + i * K;
-        if (repeat == 0) {
-          ahead.fetch(q + i);
-          if (!indices_fit(row, rows.n_features)) return stop(q + i, kBadIndex);
-        }
+        if (repeat == 0) ahead.fetch(q + i);
         if (weight == 0) {
+          if (!indices_fit(row, rows.n_features)) return stop(q + i, kBadIndex);
           for (int64_t o = 0; o < K; ++o) gradient[o] = 0;
           continue;
         }
-        if (!solver.score(row, scores)) return stop(q + i, kNotFinite);
+        const Status scored = solver.score(row, scores);
+        if (scored != kFine) return stop(q + i, scored);
         if (repeat == 0) ahead.fetch_weights(q + i, 1);
         if (!losses.evaluate(r, scores, gradient)) return stop(q + i, kNotFinite);
         const double share =
@@ -160,11 +159,12 @@ static int64_t scores(const Rows& rows, const ScoreTable& table, double* scores)
     const Row row = get_row(rows, row_at(rows, q));
     ahead.fetch(q);
     ahead.fetch_weights(q, 1);
-    if (!indices_fit(row, rows.n_features)) return q;
     if (one) {
-      scores[q] = scale * dot(w, row) + bias[0];
+      if (!dot_if_fits(w, row, rows.n_features, scores[q])) return q;
+      scores[q] = scale * scores[q] + bias[0];
       continue;
     }
+    if (!indices_fit(row, rows.n_features)) return q;
     dot_many(layout, w, row, K, scores + q * K);
     add_biases(K, scale, bias, scores + q * K);
   }

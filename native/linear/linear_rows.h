@@ -22,9 +22,6 @@ static inline bool is_large(const TableShape& shape) {
 
 static inline bool one_column(const TableShape& shape) { return shape.width == 1 && !shape.table_bits; }
 
-static inline float root(float x) { return sqrtf(x); }
-static inline double root(double x) { return sqrt(x); }
-
 // Scores of many outputs: `add(spots, n, sum)` adds what some features give to the n outputs of a window.
 template <typename W, typename Add>
 static inline void score_many(const Layout& layout, const Row& row, int64_t n_outputs, double* scores,
@@ -46,13 +43,13 @@ static inline void dot_many(const Layout& layout, const W* v, const Row& row, in
 }
 
 // scores[k] = scale scores[k] + bias[k]; whether all are finite.
-static inline bool add_biases(int64_t n, double scale, const double* bias, double* scores) {
+static inline Status add_biases(int64_t n, double scale, const double* bias, double* scores) {
   bool finite = true;
   for (int64_t k = 0; k < n; ++k) {
     scores[k] = scale * scores[k] + bias[k];
     finite = finite && isfinite(scores[k]);
   }
-  return finite;
+  return finite ? kFine : kNotFinite;
 }
 
 // Fetches what the rows behind the current one will need: their weights if the table is large, their entries

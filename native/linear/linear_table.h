@@ -88,13 +88,6 @@ inline double* loss_sums(double* scratch, int64_t batch_size, int64_t n_outputs)
   return row_losses(scratch, batch_size, n_outputs) + count_groups(n_outputs);
 }
 
-struct Outcome {
-  int64_t rows_done;  // rows learned, or where the row in trouble is: its batch taught nothing
-  int32_t status;
-  double loss_sum;  // weighted sum of the losses before learning
-  double weight_sum;
-};
-
 // Weights to score with.
 struct ScoreTable {
   const void* weights;

@@ -108,11 +108,6 @@ Outcome learn_by_outputs(const Rows& rows, const LinearChoices& c, const LinearS
 
 // ------------------------------------------------------------------------------------------- learning apart
 
-void add_sums(const Outcome& part, Outcome& total) {
-  total.loss_sum += part.loss_sum;
-  total.weight_sum += part.weight_sum;
-}
-
 // The clock after visits from .. to, as the solvers move it. The unit of the average stays the same during
 // the visits, see `obstacle`.
 void pass_time(const Rows& rows, const LinearChoices& c, int64_t from, int64_t to, Clock& k) {

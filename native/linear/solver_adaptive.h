@@ -36,8 +36,7 @@ inline double AdaptiveWeight<float>::dot(const float* sums, const Row& row) cons
   const Float8 sign = all(-0.0f), shrink = all(l1), slower = all(l2), rate = all(per_eta), first = all(one);
   Float8 score = all(0.0f);
   for (int64_t e = 0; e < row.n; e += 8) {
-    const __m256i mask =
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - smaller(8, row.n - e)));
+    const __m256i mask = lanes_on(smaller(8, row.n - e));
     const __m256i j = _mm256_maskload_epi32(row.index + e, mask);
     const Float8 x = _mm256_maskload_ps(row.value + e, mask);
     const Float8 total = _mm256_i32gather_ps(sums, j, 8), square = _mm256_i32gather_ps(sums + 1, j, 8);
@@ -78,9 +77,10 @@ struct Adaptive {
               static_cast<W>(one)};
   }
 
-  bool score(const Row& row, double* scores) const {
+  Status score(const Row& row, double* scores) const {
+    if (!indices_fit(row, s.shape.n_features)) return kBadIndex;
     const W* sums = static_cast<const W*>(s.v);
-    if (!kMany) return isfinite(scores[0] = s.bias[0] + weight.dot(sums, row));
+    if (!kMany) return isfinite(scores[0] = s.bias[0] + weight.dot(sums, row)) ? kFine : kNotFinite;
     score_many<W>(layout, row, K, scores, [&](const Spots<W>& spots, int64_t n, W* total) {
       for (int64_t i = 0; i < spots.n; ++i) {
         const W *sum = sums + spots.at[i], *square = sum + layout.second;

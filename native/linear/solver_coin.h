@@ -34,7 +34,8 @@ struct Coin {
     const W pot = larger(coin[next] + largest, static_cast<W>(kLeastPot) * largest);
     return coin[0] / (largest * pot) * (largest * static_cast<W>(eta) + coin[3 * next]);
   }
-  bool score(const Row& row, double* scores) const {
+  Status score(const Row& row, double* scores) const {
+    if (!indices_fit(row, s.shape.n_features)) return kBadIndex;
     for (int64_t o = 0; o < K; ++o) scores[o] = s.bias[o];
     for (int64_t e = 0; e < row.n; ++e) {
       const W* coin = coins(row, e);
@@ -42,7 +43,7 @@ struct Coin {
     }
     bool finite = true;
     for (int64_t o = 0; o < K; ++o) finite = finite && isfinite(scores[o]);
-    return finite;
+    return finite ? kFine : kNotFinite;
   }
   // Whether all coins are still finite.
   bool add(const Row& row, const double* gradients) const {

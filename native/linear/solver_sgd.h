@@ -10,40 +10,7 @@
 namespace steepest {
 namespace STEEPEST_ISA {
 
-// v[j] += step x_j and u[j] += average_step x_j, in one visit of the row.
-template <typename W>
-static inline void add_to_both(W* v, W* u, const Row& row, double step, double average_step) {
-  const W s = static_cast<W>(step), a = static_cast<W>(average_step);
-  for (int64_t k = 0; k < row.n; ++k) {
-    const W x = static_cast<W>(row.value[k]);
-    v[row.index[k]] += s * x;
-    u[row.index[k]] += a * x;
-  }
-}
-
-#if defined(__AVX2__)
-template <>
-inline void add_to_both<float>(float* v, float* u, const Row& row, double step, double average_step) {
-  const float s = static_cast<float>(step), a = static_cast<float>(average_step);
-  int64_t k = 0;
-  for (; k + 4 <= row.n; k += 4) {
-    float dv[4], du[4];
-    const __m128 x = _mm_loadu_ps(row.value + k);
-    _mm_storeu_ps(dv, _mm_mul_ps(_mm_set1_ps(s), x));
-    _mm_storeu_ps(du, _mm_mul_ps(_mm_set1_ps(a), x));
-    for (int lane = 0; lane < 4; ++lane) {
-      v[row.index[k + lane]] += dv[lane];
-      u[row.index[k + lane]] += du[lane];
-    }
-  }
-  for (; k < row.n; ++k) {
-    v[row.index[k]] += s * row.value[k];
-    u[row.index[k]] += a * row.value[k];
-  }
-}
-#endif
-
-// The same where u[j] is behind v[j].
+// v[j] += step x_j and u[j] += average_step x_j, where u[j] is behind v[j].
 template <typename W>
 static inline void add_to_pairs(W* v, const Row& row, double step, double average_step) {
   const W s = static_cast<W>(step), a = static_cast<W>(average_step);
@@ -211,13 +178,14 @@ struct Sgd {
     eta = step_size(c, rows_in_effect<kForgets>(c, s.clock->t));
     step = -eta / s.clock->scale;  // in units of v
   }
-  bool score(const Row& row, double* scores) const {
-    if (s.shrunk) apply_penalty_to_row<W, kMany>(c, s, row);
+  Status score(const Row& row, double* scores) const {
     const W* v = static_cast<const W*>(s.v);
+    if ((kMany || s.shrunk) && !indices_fit(row, s.shape.n_features)) return kBadIndex;
+    if (s.shrunk) apply_penalty_to_row<W, kMany>(c, s, row);
     if (kMany)
       dot_many(layout, v, row, s.shape.n_outputs, scores);
-    else
-      scores[0] = dot<kPaired ? 2 : 1>(v, row);
+    else if (!dot_if_fits<kPaired ? 2 : 1>(v, row, s.shape.n_features, scores[0]))
+      return kBadIndex;
     return add_biases(kMany ? s.shape.n_outputs : 1, s.clock->scale, s.bias, scores);
   }
   // Whether the step is finite; weights that overflow show in the scores, or at the end of the epoch.
@@ -229,12 +197,12 @@ struct Sgd {
                    large);
     } else if (gradients[0] != 0) {
       const double own = step * gradients[0], average_step = own * s.clock->average_scale;
-      if (kPaired)
+      if (kPaired) {
         add_to_pairs(v, row, own, average_step);
-      else if (u)
-        add_to_both(v, u, row, own, average_step);
-      else
+      } else {
         add_row(v, row, own);
+        if (u) add_row(u, row, average_step);
+      }
       return isfinite(own);
     }
     return true;

@@ -23,9 +23,6 @@ constexpr int64_t kLineBytes = 64;
 constexpr int64_t kStampsOfLine = kLineBytes / 8;
 constexpr int64_t kPiece = 256;  // entries sorted out at a time
 
-static inline float root(float x) { return sqrtf(x); }
-static inline double root(double x) { return sqrt(x); }
-
 template <typename T>
 static inline void fetch(const T* weights, int64_t n_units) {
   const char* address = reinterpret_cast<const char*>(weights);
@@ -126,19 +123,13 @@ constexpr int kTileRows = 6;
 constexpr int64_t kTileColumns = 16;
 constexpr int64_t kDepth = 256;  // a strip of B of this depth stays in the first-level cache
 
-static const int32_t kLaneMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1};  // eight lanes on, then eight off
-
-static inline __m256i lanes_on(int64_t n) {
-  const int64_t on = n < 0 ? 0 : smaller(n, 8);
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kLaneMasks + 8 - on));
-}
-
 // Sixteen columns of C, taken on by `depth` more terms; the masks say which columns there are.
 template <bool kMasked>
 struct Strip {
   const Product<float>& q;
   const int64_t column, from, depth;
-  const __m256i left = lanes_on(q.n - column), right = lanes_on(q.n - column - 8);
+  const int64_t n_columns = smaller(q.n - column, kTileColumns);
+  const __m256i left = lanes_on(smaller(n_columns, 8)), right = lanes_on(n_columns - smaller(n_columns, 8));
 
   static ALWAYS_INLINE Float8 get(const float* at, __m256i mask) {
     return kMasked ? _mm256_maskload_ps(at, mask) : load(at);

@@ -11,6 +11,7 @@ struct Matrix {
   T* data;
   int64_t n_rows, n_columns;
 
+  operator Matrix<const T>() const { return {data, n_rows, n_columns}; }
   T* row(int64_t i) const { return data + i * n_columns; }
   int64_t size() const { return n_rows * n_columns; }
 };
@@ -84,11 +85,6 @@ struct Judged {
   const double* factor;  // what the gradients of each row are multiplied by
   double* losses;
   T* gradients;
-};
-
-// One of `n` that share the work on a batch.
-struct Share {
-  int64_t part, n;
 };
 
 // Functions that return a number of rows return the first with an index out of range, or n.

@@ -19,15 +19,7 @@ void in_parts(int64_t n_parts, const Work& work) {
   parallel_for(n_parts, n_parts, work);
 }
 
-// `work(rows of the part, first row)` returns how many rows it has done; returns the first row that is not
-// done, or rows.n.
-template <typename Work>
-int64_t over_rows(const Rows& rows, int64_t n_threads, const Work& work) {
-  return parallel_rows(rows, parts_for(rows.n, n_threads, kLeastRows),
-                       [&](const Rows& part, int64_t first, int64_t) { return work(part, first); });
-}
-
-// `work(share)` does its share of all rows, and returns as above.
+// `work(share)` does its share of all rows, and returns the first row that is not done, or rows.n.
 template <typename Work>
 int64_t over_shares(const Rows& rows, int64_t n_threads, const Work& work) {
   const int64_t parts = parts_for(rows.n, n_threads, kLeastRows);

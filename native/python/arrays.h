@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -18,6 +19,8 @@ template <typename T>
 using In = nanobind::ndarray<const T, nanobind::c_contig, nanobind::device::cpu>;
 template <typename T>
 using Out = nanobind::ndarray<T, nanobind::c_contig, nanobind::device::cpu>;
+template <typename T>
+using List = nanobind::ndarray<const T, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 template <typename T>
 using Table = nanobind::ndarray<T, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
 // float32 or float64
@@ -41,6 +44,13 @@ int64_t rows_in(const AnyArray& table) {
 template <typename AnyArray>
 int64_t columns_in(const AnyArray& table) {
   return static_cast<int64_t>(table.shape(1));
+}
+
+// Numbers of an array, all of them or the first n, that must lie in first .. last - 1.
+template <typename AnyArray>
+void check_range(const AnyArray& numbers, int64_t first, int64_t last, const char* message, int64_t n = -1) {
+  for (int64_t k = 0; k < (n < 0 ? size_of(numbers) : n); ++k)
+    require(first <= numbers.data()[k] && numbers.data()[k] < last, message);
 }
 
 // Where each of n lists starts among n_entries, and the end of the last.
@@ -68,12 +78,15 @@ int float_type(const AnyTable& table) {
 template <typename T>
 using NumpyArray = nanobind::ndarray<nanobind::numpy, T>;
 
-// A NumPy array that owns the data.
+// A NumPy array that owns the data, to be freed as given.
+template <typename T>
+NumpyArray<T> numpy_array(T* data, std::initializer_list<size_t> shape, void (*free)(void*) noexcept) {
+  return NumpyArray<T>(data, shape, nanobind::capsule(data, free));
+}
 template <typename T>
 NumpyArray<T> numpy_array(std::unique_ptr<T[]> data, int64_t size) {
-  T* const raw = data.release();
-  const nanobind::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<T*>(p); });
-  return NumpyArray<T>(raw, {static_cast<size_t>(size)}, owner);
+  return numpy_array(data.release(), {static_cast<size_t>(size)},
+                     [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
 }
 
 }  // namespace steepest

@@ -106,8 +106,7 @@ Swept dual_sweep(const RowArrays& block, const Out<double>& state, const FloatTa
   require(bias.size() == 2, "the bias has another length");
   require(choices.relax > 0 && choices.relax < 2, "relax must lie between 0 and 2");
   require(0 <= n_active && n_active <= size_of(active), "active is too short");
-  for (int64_t k = 0; k < n_active; ++k)
-    require(0 <= active.data()[k] && active.data()[k] < rows.n, "active names a row that is not there");
+  check_range(active, 0, rows.n, "active names a row that is not there", n_active);
   rows.n = n_active;
   nb::gil_scoped_release release;
   shuffle(active.data(), n_active, seed);

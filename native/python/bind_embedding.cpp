@@ -31,12 +31,6 @@ Embedding embedding_of(const AnyTable& table, const AnyTable& head, const LabelT
           tree};
 }
 
-template <typename T>
-void check_range(const In<T>& numbers, int64_t first, int64_t last, const char* message) {
-  for (int64_t e = 0; e < size_of(numbers); ++e)
-    require(first <= numbers.data()[e] && numbers.data()[e] < last, message);
-}
-
 // Inner nodes are n_nodes, labels one more: anything that would lead outside is refused.
 void make_tree(LabelTree* self, In<int64_t> start, In<int32_t> node, In<float> side, In<int32_t> children,
                In<int32_t> top_down) {
@@ -98,11 +92,10 @@ int64_t scores(const RowArrays& arrays, In<float> table, In<float> head, const L
   const Rows rows = arrays.view(model.n_features);
   require(size_of(out) == rows.n * model.n_labels(), "out has another size");
   nb::gil_scoped_release release;
-  return parallel_rows(
-      rows, parts_for(rows.n, n_threads, kLeastRows), [&](const Rows& part, int64_t first, int64_t) {
-        std::vector<float> scratch(model.n_scratch());
-        return embedding_kernels().scores(part, model, out.data() + first * model.n_labels(), scratch.data());
-      });
+  return over_rows(rows, n_threads, kLeastRows, [&](const Rows& part, int64_t first) {
+    std::vector<float> scratch(model.n_scratch());
+    return embedding_kernels().scores(part, model, out.data() + first * model.n_labels(), scratch.data());
+  });
 }
 
 int64_t hidden(const RowArrays& arrays, In<float> table, Out<float> out, int64_t n_threads) {
@@ -110,10 +103,9 @@ int64_t hidden(const RowArrays& arrays, In<float> table, Out<float> out, int64_t
   const Rows rows = arrays.view(model.n_features);
   require(size_of(out) == rows.n * model.stride, "out has another size");
   nb::gil_scoped_release release;
-  return parallel_rows(rows, parts_for(rows.n, n_threads, kLeastRows),
-                       [&](const Rows& part, int64_t first, int64_t) {
-                         return embedding_kernels().hidden(part, model, out.data() + first * model.stride);
-                       });
+  return over_rows(rows, n_threads, kLeastRows, [&](const Rows& part, int64_t first) {
+    return embedding_kernels().hidden(part, model, out.data() + first * model.stride);
+  });
 }
 
 }  // namespace

@@ -109,13 +109,11 @@ int32_t learn(const FactorBlocks& blocks, In<int32_t> schedule, Table<float> use
   require(piece >= 0 && (piece == 0 || blocks.d == 1), "threads without locks need the entries in one block");
   require(piece == 0 || !choices.block_steps, "threads without locks take steps at every visit");
   const int64_t n_parts = piece ? blocks.pieces_of(piece) : blocks.d * blocks.d;
-  for (int64_t at = 0; at < size_of(schedule); ++at)
-    require(0 <= schedule.data()[at] && schedule.data()[at] < n_parts,
-            "the schedule names a block that is not there");
+  check_range(schedule, 0, n_parts, "the schedule names a block that is not there");
   require(losses.size() == schedule.size(), "losses needs one place per block");
   ItemLists lists = {};
   if (liked) lists = lists_of(std::get<0>(*liked), std::get<1>(*liked), tables.n_users);
-  std::atomic<int32_t> status{kAllFine};
+  std::atomic<int32_t> status{kFine};
   const auto learn_part = [&](int64_t at) {
     const int32_t number = schedule.data()[at];
     FactorBlock block = piece ? blocks.piece(number * piece, piece) : blocks.block(number);
@@ -125,13 +123,13 @@ int32_t learn(const FactorBlocks& blocks, In<int32_t> schedule, Table<float> use
     }
     const FactorOutcome outcome = factor_kernels().learn(block, tables, choices);
     losses.data()[at] = outcome.loss_sum;
-    if (outcome.status != kAllFine) status = outcome.status;
+    if (outcome.status != kFine) status = outcome.status;
   };
   const int64_t threads = std::max<int64_t>(n_threads, 1), workers = std::min(threads, blocks.d);
   nb::gil_scoped_release release;
   if (piece) {
     parallel_for(size_of(schedule), threads, [&](int64_t at, int64_t) {
-      if (status == kAllFine) learn_part(at);
+      if (status == kFine) learn_part(at);
     });
     return status;
   }
@@ -139,7 +137,7 @@ int32_t learn(const FactorBlocks& blocks, In<int32_t> schedule, Table<float> use
   parallel_for(workers, workers, [&](int64_t) {
     for (int64_t at = turns.take(); at >= 0; at = turns.take()) {
       learn_part(at);
-      turns.done(at, status != kAllFine);
+      turns.done(at, status != kFine);
     }
   });
   return status;
@@ -277,21 +275,13 @@ using namespace steepest;
 
 void bind_factors(nb::module_& module) {
   nb::class_<FactorChoices>(module, "FactorChoices")
-      .def(
-          "__init__",
-          [](FactorChoices* self, int loss, float mean, float eta, float l2, float l2_bias, float l1,
-             int rank, bool adaptive, bool block_steps, bool biases, bool nonnegative) {
-            *self = {loss, mean, eta, l2, l2_bias, l1, rank, adaptive, block_steps, biases, nonnegative};
-          },
-          nb::kw_only(), "loss"_a, "mean"_a, "eta"_a, "l2"_a, "l2_bias"_a, "l1"_a, "rank"_a, "adaptive"_a,
-          "block_steps"_a, "biases"_a, "nonnegative"_a);
+      .def(nb::init<int32_t, float, float, float, float, float, int32_t, bool, bool, bool, bool>(),
+           nb::kw_only(), "loss"_a, "mean"_a, "eta"_a, "l2"_a, "l2_bias"_a, "l1"_a, "rank"_a, "adaptive"_a,
+           "block_steps"_a, "biases"_a, "nonnegative"_a);
   nb::class_<AlsChoices>(module, "AlsChoices")
-      .def(
-          "__init__",
-          [](AlsChoices* self, int rank, int cg_steps, int bias_at, float bias_ridge, bool nonnegative,
-             bool zeros) { *self = {rank, cg_steps, bias_at, bias_ridge, nonnegative, zeros}; },
-          nb::kw_only(), "rank"_a, "cg_steps"_a = 0, "bias_at"_a = -1, "bias_ridge"_a = 0.0f,
-          "nonnegative"_a = false, "zeros"_a = false);
+      .def(nb::init<int32_t, int32_t, int32_t, float, bool, bool>(), nb::kw_only(), "rank"_a,
+           "cg_steps"_a = 0, "bias_at"_a = -1, "bias_ridge"_a = 0.0f, "nonnegative"_a = false,
+           "zeros"_a = false);
   nb::class_<FactorBlocks>(module, "FactorBlocks")
       .def("__init__", &make_blocks, "users"_a.noconvert(), "items"_a.noconvert(), "values"_a.noconvert(),
            "weights"_a.noconvert().none(), "offsets"_a.noconvert(), "user_bounds"_a.noconvert(),

@@ -17,8 +17,6 @@ namespace {
 
 constexpr int64_t kLeastRows = 64;  // fewer are not worth a thread
 
-using Numbers = In<double>;
-
 // The table of all features and the numbers of the outputs, as (bias, sums of squares), which change in
 // place, and (sign, shift, scale, unit of the loss, its parameter, gain).
 struct FmArrays {
@@ -41,8 +39,7 @@ struct FmArrays {
             "the table does not fit its fields and factors");
     t.field = data_of(field, n, "each feature needs a field");
     require(t.field || n_fields == 1, "each feature needs a field");
-    for (int64_t i = 0; t.field && i < n; ++i)
-      require(0 <= t.field[i] && t.field[i] < n_fields, "a field is out of range");
+    if (field) check_range(*field, 0, n_fields, "a field is out of range");
     return t;
   }
 };
@@ -78,12 +75,10 @@ int64_t scores(const RowArrays& block, const FmArrays& arrays, const FmChoices& 
   const Rows rows = block.view(table.n_features);
   require(size_of(out) == rows.n * table.n_outputs, "out has another size");
   nb::gil_scoped_release release;
-  return parallel_rows(rows, parts_for(rows.n, n_threads, kLeastRows),
-                       [&](const Rows& part, int64_t first, int64_t) {
-                         OwnedScratch scratch(part, table);
-                         return fm_kernels().scores(part, choices, table, scratch.view(),
-                                                    out.data() + first * table.n_outputs);
-                       });
+  return over_rows(rows, n_threads, kLeastRows, [&](const Rows& part, int64_t first) {
+    OwnedScratch scratch(part, table);
+    return fm_kernels().scores(part, choices, table, scratch.view(), out.data() + first * table.n_outputs);
+  });
 }
 
 void start(const FmArrays& arrays, const In<int32_t>& owners, const In<int64_t>& fields, uint64_t seed,

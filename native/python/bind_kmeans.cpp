@@ -66,7 +66,7 @@ std::tuple<int64_t, int64_t, int64_t> nearest(const RowArrays& arrays, const Cen
   const Nearest out = {label.data(), data_of(best, rows.n, "best has another size")};
   Bounds all = {};
   if (bounds) all = bounds_of(*bounds, centres, rows.n);
-  for (int64_t q = 0; q < rows.n && bounds; ++q) require(out.label[q] < centres.k, "a label is out of range");
+  if (bounds) check_range(label, INT32_MIN, centres.k, "a label is out of range");
   nb::gil_scoped_release release;
   const int64_t parts = parts_for(rows.n, n_threads, kLeastRows);
   std::vector<Searched> found(parts);
@@ -94,11 +94,10 @@ int64_t distances(const RowArrays& arrays, const Centres& centres, Out<double> o
   const Rows rows = arrays.view(centres.n_features);
   require(size_of(out) == rows.n * centres.k, "out has another size");
   nb::gil_scoped_release release;
-  return parallel_rows(rows, parts_for(rows.n, n_threads, kLeastRows),
-                       [&](const Rows& part, int64_t first, int64_t) {
-                         return kmeans_kernels().distances(part, centres, out.data() + first * centres.k,
-                                                           new_scratch(centres).get());
-                       });
+  return over_rows(rows, n_threads, kLeastRows, [&](const Rows& part, int64_t first) {
+    return kmeans_kernels().distances(part, centres, out.data() + first * centres.k,
+                                      new_scratch(centres).get());
+  });
 }
 
 int64_t add(const RowArrays& arrays, In<int32_t> label, Out<float> table, Out<double> count,
@@ -108,8 +107,7 @@ int64_t add(const RowArrays& arrays, In<int32_t> label, Out<float> table, Out<do
   require(k <= sums.stride && size_of(square) == k, "counts and squares do not fit the table");
   const Rows rows = arrays.view(rows_in(table));
   require(size_of(label) == rows.n, "label has another size");
-  for (int64_t q = 0; q < rows.n; ++q)
-    require(0 <= label.data()[q] && label.data()[q] < k, "a label is out of range");
+  check_range(label, 0, k, "a label is out of range");
   const int64_t parts = std::min(parts_for(rows.n, n_threads, kLeastRows), k);
   std::vector<int64_t> done(parts);
   nb::gil_scoped_release release;
@@ -127,9 +125,7 @@ void means(const RowArrays& arrays, In<int64_t> starts, In<int64_t> which, Out<f
   const int64_t k = size_of(mass), *const start = starts.data();
   require(k <= stride && size_of(norm) == k && size_of(drift) == k, "the sizes of k differ");
   const Rows rows = arrays.view(n_features);
-  require(
-      size_of(starts) == k + 1 && start[0] >= 0 && start[k] <= rows.n && std::is_sorted(start, start + k + 1),
-      "starts must not decrease, and fit the members");
+  check_starts(starts, k, rows.n, "starts must not decrease, and fit the members");
   std::vector<bool> seen(k);
   for (int64_t n = 0; n < size_of(which); ++n) {
     const int64_t c = which.data()[n];

@@ -147,9 +147,7 @@ nb::ndarray<nb::numpy> class_weights(const ConstFloatTable& table, const In<int6
   require(table_bits > 0, "table_bits must be 6 to 30");
   shape_of(table, 1, 1, table_bits, 0);
   require(0 <= output && output <= std::numeric_limits<int32_t>::max(), "an output is out of range");
-  for (size_t k = 0; k < features.size(); ++k)
-    require(0 <= features.data()[k] && features.data()[k] <= std::numeric_limits<int32_t>::max(),
-            "a feature is out of range");
+  check_range(features, 0, int64_t{1} << 31, "a feature is out of range");
   const uint64_t mask = (uint64_t{1} << table_bits) - 1;
   return float_type(table) == 0 ? read_class_weights<float>(table, features, output, mask)
                                 : read_class_weights<double>(table, features, output, mask);

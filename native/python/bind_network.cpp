@@ -34,31 +34,22 @@ Shrinkage shrinkage_of(const std::optional<Debts<Stamp>>& debts, int64_t n_featu
 
 // ----------------------------------------------------------------------------------------- the input layer
 
-template <typename T>
-int64_t forward(const RowArrays& arrays, Table<T> table, std::optional<Debts<Out<double>>> debts,
-                Table<T> out, int64_t n_threads) {
-  const Matrix<T> w = matrix_of(table);
+// kPays: what features owe is paid into the table first; else it stays as it is.
+template <typename T, bool kPays, typename Weight = std::conditional_t<kPays, T, const T>,
+          typename Stamp = std::conditional_t<kPays, Out<double>, In<double>>>
+int64_t forward(const RowArrays& arrays, Table<Weight> table, std::optional<Debts<Stamp>> debts, Table<T> out,
+                int64_t n_threads) {
+  const Matrix<Weight> w = matrix_of(table);
   const Rows rows = arrays.view(w.n_rows);
   require(size_of(out) == rows.n * w.n_columns, "out does not fit");
-  const Shrinkage s = shrinkage_of(debts, w.n_rows);
+  Shrinkage s = shrinkage_of(debts, w.n_rows);
   nb::gil_scoped_release release;
-  const int64_t paid = s.stamp ? pay_rows(rows, s, w, n_threads) : rows.n;
-  if (paid < rows.n) return paid;
-  return over_rows(rows, n_threads, [&](const Rows& part, int64_t first) {
-    return network_kernels_of<T>().forward(part, {w.data, w.n_rows, w.n_columns},
-                                           out.data() + first * w.n_columns);
-  });
-}
-
-template <typename T>
-int64_t scores(const RowArrays& arrays, Table<const T> table, std::optional<Debts<In<double>>> debts,
-               Table<T> out, int64_t n_threads) {
-  const Matrix<const T> w = matrix_of(table);
-  const Rows rows = arrays.view(w.n_rows);
-  require(size_of(out) == rows.n * w.n_columns, "out does not fit");
-  const Shrinkage s = shrinkage_of(debts, w.n_rows);
-  nb::gil_scoped_release release;
-  return over_rows(rows, n_threads, [&](const Rows& part, int64_t first) {
+  if constexpr (kPays) {
+    const int64_t paid = s.stamp ? pay_rows(rows, s, w, n_threads) : rows.n;
+    if (paid < rows.n) return paid;
+    s = {};
+  }
+  return over_rows(rows, n_threads, kLeastRows, [&](const Rows& part, int64_t first) {
     return network_kernels_of<T>().scores(part, w, s, out.data() + first * w.n_columns);
   });
 }
@@ -99,9 +90,9 @@ int64_t densify(const RowArrays& arrays, Table<T> out, Out<uint8_t> used) {
 using Features = std::optional<In<int32_t>>;  // rows of a table; none: all of them
 
 const int32_t* checked(const Features& features, int64_t n_features) {
-  for (int64_t q = 0; features && q < size_of(*features); ++q)
-    require(0 <= features->data()[q] && features->data()[q] < n_features, "a feature is out of range");
-  return features ? features->data() : nullptr;
+  if (!features) return nullptr;
+  check_range(*features, 0, n_features, "a feature is out of range");
+  return features->data();
 }
 
 // The moment of a solver that has one, else null.
@@ -155,11 +146,6 @@ void multiply_matrices(Table<const T> a, Table<const T> b, Table<T> c, bool a_is
   multiply<T>({left.data, right.data, result.data, m, p, right.n_columns, a_is_transposed, 0, m}, n_threads);
 }
 
-void check_classes(const In<int64_t>& classes, int64_t k) {
-  for (int64_t q = 0; q < size_of(classes); ++q)
-    require(0 <= classes.data()[q] && classes.data()[q] < k, "a class is out of range");
-}
-
 template <typename T>
 void softmax(Table<const T> scores, In<int64_t> classes, In<double> factor, Out<double> losses,
              Table<T> gradients) {
@@ -167,7 +153,7 @@ void softmax(Table<const T> scores, In<int64_t> classes, In<double> factor, Out<
   require(size_of(classes) == s.n_rows && size_of(factor) == s.n_rows && size_of(losses) == s.n_rows,
           "classes do not fit the scores");
   require(size_of(gradients) == s.size(), "gradients do not fit the scores");
-  check_classes(classes, s.n_columns);
+  check_range(classes, 0, s.n_columns, "a class is out of range");
   NetworkTargets targets = {};
   targets.loss = -1;
   targets.n_outputs = s.n_columns;
@@ -186,7 +172,7 @@ void make_targets(NetworkTargets* self, int loss, double parameter, bool is_real
   require(k > 0 && size_of(units) == 3 * k, "shift, scale and parameter do not fit the outputs");
   require(classes.has_value() != y.has_value() && (loss >= 0 || classes), "give classes or targets");
   const int64_t n = classes ? size_of(*classes) : size_of(*y) / k;
-  if (classes) check_classes(*classes, k);
+  if (classes) check_range(*classes, 0, k, "a class is out of range");
   const int64_t* const codes = classes ? classes->data() : nullptr;
   const double* const numbers = data_of(y, n * k, "targets do not fit the outputs");
   const double* const weights = data_of(weight, n, "weights do not fit the rows");
@@ -269,9 +255,9 @@ std::pair<int64_t, int64_t> learn(const RowArrays& rows, const NetworkTargets& t
 // What is changed in place is taken as it is: a converted copy would be learned into and thrown away.
 template <typename T>
 void bind_type(nb::module_& module) {
-  module.def("network_forward", &forward<T>, "rows"_a, "table"_a.noconvert(), "debts"_a.noconvert().none(),
-             "out"_a.noconvert(), "n_threads"_a = 1);
-  module.def("network_scores", &scores<T>, "rows"_a, "table"_a, "debts"_a.none(), "out"_a.noconvert(),
+  module.def("network_forward", &forward<T, true>, "rows"_a, "table"_a.noconvert(),
+             "debts"_a.noconvert().none(), "out"_a.noconvert(), "n_threads"_a = 1);
+  module.def("network_scores", &forward<T, false>, "rows"_a, "table"_a, "debts"_a.none(), "out"_a.noconvert(),
              "n_threads"_a = 1);
   module.def("network_gather", &gather_gradient<T>, "rows"_a, "gradients"_a, "slot"_a.noconvert(),
              "features"_a.noconvert(), "sums"_a.noconvert(), "n_threads"_a = 1);

@@ -31,6 +31,10 @@ _ENDING = f".{'[0-9a-f]' * 16}.part"  # of unfinished files
 _YOUNG_SECONDS = 60.0
 
 
+class _NothingToWrite(Exception):  # noqa: N818, it is not an error
+    """Ends a block that was to show only whether a file can be written."""
+
+
 @contextlib.contextmanager
 def writing(
     path: str | os.PathLike[str], what: str = "", error: type[DataError] = DataError, *, durable: bool = True
@@ -75,17 +79,8 @@ def writing(
 
 def check_target(path: str | os.PathLike[str]) -> None:
     """Raises what `writing` would raise now, without changing anything: for programs that write after hours."""
-    name = os.fsdecode(path)
-    try:
-        target = os.path.realpath(name)
-        mode = _mode_of(target)
-        if mode is not None and not stat.S_ISREG(mode):
-            raise DataError(f"{name} cannot be written: something that is not a file has this name; choose another")
-        with _unfinished(target, mode):
-            pass
-    except OSError as reason:
-        said = reason.strerror or type(reason).__name__
-        raise DataError(f"{name} cannot be written ({said}); {_remedy(reason)}") from reason
+    with contextlib.suppress(_NothingToWrite), writing(path):
+        raise _NothingToWrite
 
 
 def write_text(path: str | os.PathLike[str], text: str, what: str = "") -> None:

@@ -29,6 +29,7 @@ from steepest import atomic, kernels
 from steepest.data.chunk import Array
 from steepest.data.files.blocks import near_file
 from steepest.data.files.checksum import crc32
+from steepest.data.files.remote import is_remote, open_bytes, status
 from steepest.errors import ModelFileError
 
 FORMAT_VERSION = 2  # the newest that is read; what needs no mask is written as format 1
@@ -269,20 +270,23 @@ def _damaged(what: str) -> NoReturn:
     raise _RefusedError(f"is damaged ({what}): take a fresh copy")
 
 
-def _map(name: str) -> mmap.mmap:
+def _map(name: str) -> mmap.mmap | bytes:
+    """The whole file: mapped, or fetched if it is elsewhere."""
     try:
-        mode = os.stat(name).st_mode
+        mode = status(name).st_mode
     except FileNotFoundError:
         raise _RefusedError(f"does not exist; {near_file(name)}check the name") from None
     if not stat.S_ISREG(mode):  # to open a pipe would wait for ever
         raise _RefusedError("is not a file, so it is not a steepest model: give the path of a file that steepest saved")
-    with open(name, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
+    with open_bytes(name) as file:
+        if is_remote(name) and (content := file.read()):
+            return content
+        if is_remote(name) or not os.fstat(file.fileno()).st_size:
             raise _RefusedError("is empty, so it is not a steepest model: give a file that steepest saved")
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _unpack(content: mmap.mmap, verify: bool) -> tuple[dict[str, Any], dict[str, Array]]:
+def _unpack(content: mmap.mmap | bytes, verify: bool) -> tuple[dict[str, Any], dict[str, Array]]:
     head, first = _parse_head(content)
     metadata = _check_metadata(head.pop(_METADATA, None))
     places = _check_places(head, len(content) - first)
@@ -300,7 +304,7 @@ def _unpack(content: mmap.mmap, verify: bool) -> tuple[dict[str, Any], dict[str,
     return header, dict(sorted(arrays.items()))
 
 
-def _parse_head(content: mmap.mmap) -> tuple[dict[str, Any], int]:
+def _parse_head(content: mmap.mmap | bytes) -> tuple[dict[str, Any], int]:
     """The safetensors header, and the place of the first tensor byte."""
     n_bytes = int.from_bytes(content[:8], "little")
     first = 8 + n_bytes
@@ -397,7 +401,7 @@ def _count_bytes(shape: Any, letters: str, wrong: str) -> int:
     return int(itemsize * math.prod(shape))
 
 
-def _view(content: mmap.mmap, first: int, place: _Tensor) -> Array:
+def _view(content: mmap.mmap | bytes, first: int, place: _Tensor) -> Array:
     """The tensor's bytes in the mapped file as an array; read-only, because the map is."""
     dtype = np.dtype(_TYPES[place.code])
     if place.start == place.stop:
@@ -434,7 +438,11 @@ def _restore_sparse(shapes: dict[str, Any], tensors: dict[str, Array]) -> dict[s
 
 
 def _spread_by_index(index: Array, value: Array, shape: list[int], wrong: str) -> Array:
-    _check_index(index, value, math.prod(shape), wrong)
+    if index.dtype.str not in ("<i4", "<i8") or index.ndim != 1 or value.shape != index.shape:
+        _damaged(f"{wrong} index")
+    inside = not index.size or (index[0] >= 0 and index[-1] < math.prod(shape))
+    if not inside or not bool(np.all(index[1:] > index[:-1])):
+        _damaged(f"{wrong} index")
     dense = np.zeros(shape, value.dtype)
     _bits(dense)[index] = _bits(value)
     return dense
@@ -448,11 +456,3 @@ def _spread_by_mask(mask: Array, value: Array, shape: list[int], wrong: str) -> 
     if not kernels.spread_nonzeros(mask, _bits(value), _bits(dense), _THREADS):
         _damaged(f"{wrong} mask")
     return dense
-
-
-def _check_index(index: Array, value: Array, size: int, wrong: str) -> None:
-    if index.dtype.str not in ("<i4", "<i8") or index.ndim != 1 or value.shape != index.shape:
-        _damaged(f"{wrong} index")
-    inside = not index.size or (index[0] >= 0 and index[-1] < size)
-    if not inside or not bool(np.all(index[1:] > index[:-1])):
-        _damaged(f"{wrong} index")

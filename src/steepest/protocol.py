@@ -8,7 +8,9 @@ imported only when it asks for tags, so that the command line and servers start 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
+import sys
 from typing import Any, ClassVar, Self
 
 from steepest.errors import ParameterError
@@ -106,6 +108,46 @@ def set_request(self: Any, method: str, requests: dict[str, Any]) -> None:
             raise TypeError(f"{method} of {type(self).__name__} takes no {name!r}; it may request {', '.join(known)}")
         getattr(found, method).add_request(param=name, alias=value)
     self._metadata_request = found
+
+
+def set_output(self: Any, *, transform: str | None = None) -> Any:
+    """What `transform` gives: "default" for arrays, or a data frame of "pandas" or "polars"; None changes nothing."""
+    if transform not in (None, "default", "pandas", "polars"):
+        raise ParameterError(f"transform={transform!r} is unknown; choose 'default', 'pandas' or 'polars'")
+    if transform is not None:
+        self._sklearn_output_config = {"transform": transform}  # the name under which scikit-learn's `clone` keeps it
+    return self
+
+
+def output_of(self: Any) -> str:
+    """What `set_output` asked for; else what scikit-learn's configuration says, if scikit-learn is in use."""
+    own = getattr(self, "_sklearn_output_config", {}).get("transform")
+    if own is None and (sklearn := sys.modules.get("sklearn")) is not None:
+        own = sklearn.get_config()["transform_output"]
+    return str(own or "default")
+
+
+def as_output(self: Any, rows: Any, X: Any) -> Any:
+    """Dense rows, or a data frame of them with the index of X."""
+    if (kind := output_of(self)) == "default":
+        return rows
+    frames: Any = importlib.import_module(kind)
+    names = list(self.get_feature_names_out())
+    if kind == "polars":
+        return frames.DataFrame(rows, schema=names, orient="row")
+    return frames.DataFrame(rows, columns=names, index=getattr(X, "index", None), copy=False)
+
+
+def check_input_names(self: Any, names: Any) -> None:
+    """Refuses names of input columns that are not those of `fit`, with the words that scikit-learn has for it."""
+    if names is None:
+        return
+    if (known := getattr(self, "feature_names_in_", None)) is not None and list(names) != list(known):
+        raise ParameterError(f"input_features is not equal to feature_names_in_, {list(known)[:5]}; leave it out")
+    if len(names) != self.n_features_in_:
+        raise ParameterError(
+            f"input_features should have length equal to number of features ({self.n_features_in_}), got {len(names)}"
+        )
 
 
 def not_fitted(self: Any, way_out: str) -> Exception:

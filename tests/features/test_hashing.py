@@ -870,11 +870,11 @@ def test_a_row_that_is_read_alone_has_the_values_that_it_has_among_others():
     assert sorted(name for names in own for name in names) == ["free", "money", "price"]
 
 
-def test_names_must_have_been_asked_for():
+def test_names_must_have_been_kept():
     with pytest.raises(DataError, match="names=0"):
-        Hasher(10).names_of([1])
+        Hasher(10, names=0).names_of([1])
     with pytest.raises(ValueError, match="not fitted"):
-        Hasher(10, names=5).names_of([1])
+        Hasher(10).names_of([1])
     with pytest.raises(DataError, match="not the name of a feature"):
         Hasher(10).bucket("?!")
 

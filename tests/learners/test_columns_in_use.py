@@ -9,9 +9,9 @@ from steepest.data.source import from_arrays
 from steepest.learners.batch import batch_data
 from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.closed_form import ClosedForm
-from steepest.learners.batch.columns_in_use import MOST_MARKS, ColumnsInUse
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.solvers import BATCH_SOLVERS, SolverOptions
+from steepest.learners.linear.slots import MOST_DIRECT
 
 WIDE = 1 << 20
 PENALTY = {"cd": "l1"}
@@ -123,10 +123,11 @@ def test_weights_found_before_are_a_start_on_the_columns_in_use():
     np.testing.assert_allclose(again.coef_, first.coef_, atol=1e-9)
 
 
-@pytest.mark.parametrize("width", [50, MOST_MARKS + 5])
+@pytest.mark.parametrize("width", [50, MOST_DIRECT + 5])
 def test_columns_in_use_are_a_set_in_ascending_order(width):
-    found = ColumnsInUse()
-    for columns in ([40, 7], [7, 3], [width - 1]):
-        found.add(from_arrays(widened(np.ones((2, len(columns))), np.array(columns), width)).block)
-    assert found.n == 4
-    assert found.columns().tolist() == sorted({40, 7, 3, width - 1})
+    places = np.array([40, 7, 7, 3, width - 1], np.int32)
+    rows = sp.csr_matrix((np.ones(5, np.float32), places, [0, 2, 4, 5]), shape=(3, width))
+    model = regressor("lbfgs")
+    source = from_arrays(rows, np.arange(3.0), chunk_rows=1)
+    data = BatchData(source, model.new_learner(model.settings_for(3), source))
+    assert data.columns.owners.tolist() == [3, 7, 40, width - 1]

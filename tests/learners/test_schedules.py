@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from steepest import kernels
 from steepest.errors import ParameterError
+from steepest.learners import schedules
 from steepest.learners.losses import LOSSES, get_loss
-from steepest.learners.schedules import SCHEDULES, schedule_code, step_size, typical_eta0
+from steepest.learners.schedules import SCHEDULES, schedule_code, typical_eta0
 
 # (schedule, t, eta0, alpha, power, eta)
 GOLDEN = [
@@ -30,6 +31,10 @@ GOLDEN = [
     ("auto", 99_000, 0.5, 1e-6, 1.0, 0.05),
     ("auto", 99_000, 0.5, 1e-3, 1.0, 0.5 / 50.5),
 ]
+
+
+def step_size(schedule, t, eta0, alpha, power=1.0):
+    return schedules.scheduled_step(schedule_code(schedule, alpha), t, eta0, alpha, power)
 
 
 @pytest.mark.parametrize(("schedule", "t", "eta0", "alpha", "power", "eta"), GOLDEN)
@@ -93,10 +98,6 @@ def test_t0_of_optimal():
     assert 1 / (eta0 * 1e-4) == pytest.approx(1000.0)
     assert step_size("optimal", 0, eta0, 1e-4) == pytest.approx(10.0)
     assert step_size("optimal", 9000, eta0, 1e-4) == pytest.approx(1.0)
-
-
-def test_typical_eta0_respects_the_loss_parameter():
-    assert typical_eta0(get_loss("huber"), 1e-4, parameter=2.5) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

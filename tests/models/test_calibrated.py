@@ -6,7 +6,7 @@ from sklearn import metrics as sk
 
 import steepest as st
 from steepest.metrics import ProbabilityMetrics, RocMetrics
-from steepest.models.calibration import Recent, calibrate_two, fit_sigmoid, stored_residuals
+from steepest.models.calibration import Calibration, Recent, calibrate_two, fit_sigmoid
 
 
 def noisy(n_rows, seed, n_features=30, n_classes=2):
@@ -219,7 +219,7 @@ def test_the_sigmoid_is_that_of_logistic_regression_and_maps_that_do_not_help_ar
 
 def test_many_residuals_are_stored_as_few():
     residuals = np.random.default_rng(24).random(100_001)
-    kept = stored_residuals(residuals)
+    kept = Calibration(rows=len(residuals)).with_residuals(residuals).residuals
     assert len(kept) == 400
     assert kept[-1] == pytest.approx(residuals.max(), rel=1e-5)
 
@@ -293,3 +293,38 @@ def test_held_back_scores_and_final_labels_have_one_order_whichever_class_comes_
             model = st.LinearClassifier(random_state=0).fit_stream(st.from_arrays(X[rows], labels[rows]))
             assert model.calibration_.loss_before < 0.65  # of scores in the wrong order: above log 2
             assert model.calibration_.slope > 0.5
+
+
+def test_sets_hold_for_rows_like_those_of_a_file_in_order_and_wider_ones_for_later_rows(tmp_path):
+    """Each stretch of rows has a level of its own: scattered rows know it from their neighbours, later ones do not."""
+    rng = np.random.default_rng(40)
+    n, stretches = 20_000, 40
+    stretch = np.arange(n) * stretches // n
+    X = np.column_stack([rng.normal(size=(n, 3)), np.eye(stretches)[stretch]])
+    levels = rng.normal(0, 2, stretches)
+    y = X[:, 0] + levels[stretch] + rng.normal(size=n)
+    seen = rng.random(n) < 0.8
+    model = st.LinearRegressor(random_state=0).fit(X[seen], y[seen])
+    model.save(tmp_path / "m.steepest")
+    model = st.load(tmp_path / "m.steepest")
+    low, high = model.predict_interval(X[~seen], 0.9).T
+    assert np.mean((low <= y[~seen]) & (y[~seen] <= high)) == pytest.approx(0.9, abs=0.015)
+    later_X = np.column_stack([rng.normal(size=(4000, 3)), np.zeros((4000, stretches))])
+    later_y = later_X[:, 0] + np.repeat(rng.normal(0, 2, 400), 10) + rng.normal(size=4000)
+    low, high = model.predict_interval(later_X, 0.9, later=True).T
+    assert np.mean((low <= later_y) & (later_y <= high)) > 0.8
+    low, high = model.predict_interval(later_X, 0.9).T
+    assert np.mean((low <= later_y) & (later_y <= high)) < 0.7
+
+    label = np.where(y > 0, "up", "down")
+    sets = st.LinearClassifier(random_state=0).fit(X[seen], label[seen])
+    true = np.searchsorted(sets.classes_, label[~seen])
+    assert np.mean(sets.predict_set(X[~seen], 0.9)[np.arange(len(true)), true]) == pytest.approx(0.9, abs=0.015)
+    assert sets.predict_set(X[~seen], 0.9, later=True).sum() > sets.predict_set(X[~seen], 0.9).sum()
+
+
+def test_sets_for_later_rows_need_stretches_that_were_held_back():
+    X, y = noisy(1000, 41)
+    model = st.LinearClassifier(random_state=0).fit(X, y)
+    with pytest.raises(st.DataError, match="no stretches of rows were held out"):
+        model.predict_set(X, 0.9, later=True)

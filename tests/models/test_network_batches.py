@@ -35,7 +35,7 @@ def twins(graph, y, *, n_features=30, seed=0, weight=None, **options):
         learner.survey(rows)
         learner.dense = False
         learners.append(learner)
-    learners[1].batches = None
+    learners[1].dense, learners[1].batches = True, None
     return *learners, rows
 
 
@@ -119,7 +119,7 @@ def test_threads_and_cuts_change_no_bit(solver, l2):
     y = np.random.default_rng(3).integers(0, 5, 200)
     graph = st.Graph.layered([33, 17]).connect("x", "y")
     whole, cut, rows = twins(graph, y, solver=solver, l2=l2, n_features=90, dtype="float32", batch_size=20)
-    cut.batches = whole.batches
+    cut.dense, cut.batches = False, whole.batches
     cut.n_threads = 3
     whole._learn(rows, Progress())
     for start in range(0, 200, 40):
@@ -136,7 +136,7 @@ def test_a_batch_that_overflows_is_rolled_back_and_learning_goes_on():
     for learner in (native, plain):
         progress = Progress()
         learner._learn(replace(rows, values=values), progress)
-        assert learner.rollbacks == len(progress.events) == 1
+        assert learner.good.rollbacks == len(progress.events) == 1
         assert learner.rows_learned == 60
         assert progress.rows == 50
         assert learner.arrays["clock"][0] == 3  # batches behind the one that overflowed; it went back to the start

@@ -432,3 +432,10 @@ def write_golden():
 
 if __name__ == "__main__":
     write_golden()
+
+
+@pytest.mark.parametrize("y", [np.array(["spam", "ham"] * 10, object), np.array(["spam", "ham"] * 10)])
+def test_a_model_of_labels_in_an_array_of_objects_is_saved_and_loaded(y, tmp_path):
+    model = st.TextClassifier(n_bits=12, epochs=5, random_state=0).fit(["cheap pills", "lunch at noon"] * 10, y)
+    model.save(tmp_path / "m")
+    assert st.load(tmp_path / "m").classes_.tolist() == model.classes_.tolist() == ["ham", "spam"]

@@ -1257,6 +1257,10 @@ def entry(found):
     return {"shape": list(found.shape), "sha256": bits, "first": [float(x) for x in found.ravel()[:SHOWN]]}
 
 
+# Minima found to a tolerance by a path that turns on the last bits of exp and of sums, which differ between processors.
+ROUGH = {"linear/dual_cd-log": 1e-2, "linear/lbfgs-hinge": 1e-4}
+
+
 @functools.cache
 def stored():
     return json.loads(STORED.read_text(encoding="utf-8"))
@@ -1271,7 +1275,7 @@ def test_every_case_is_recorded():
 def test_outputs_are_those_of_before(name):
     found = run(name)
     assert list(found.shape) == stored()[name]["shape"]
-    np.testing.assert_allclose(found.ravel()[:SHOWN], stored()[name]["first"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.ravel()[:SHOWN], stored()[name]["first"], rtol=ROUGH.get(name, 1e-6), atol=1e-9)
 
 
 def main(arguments=None):
@@ -1281,11 +1285,11 @@ def main(arguments=None):
     action.add_argument("--record", action="store_true", help="record anew")
     parser.add_argument("--slow", action="store_true", help="print the ten slowest cases too")
     parser.add_argument("part", nargs="?", default="", help="only cases with this in their name")
-    wish = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     known = stored() if STORED.exists() else {}
     differing, seconds, kept = [], {}, {name: known[name] for name in known if name in CASES}
     for name in sorted(CASES):
-        if wish.part not in name:
+        if options.part not in name:
             continue
         start = time.perf_counter()
         try:
@@ -1293,19 +1297,19 @@ def main(arguments=None):
         except Exception as error:  # the rest is still worth knowing
             now = {"sha256": "", "fault": f"{type(error).__name__}: {error}"}
         seconds[name] = time.perf_counter() - start
-        if "fault" in now or (wish.bits and now["sha256"] != known.get(name, {}).get("sha256")):
+        if "fault" in now or (options.bits and now["sha256"] != known.get(name, {}).get("sha256")):
             differing.append(name)
             was = known[name]["first"] if name in known else "not recorded"
             print(name, now.get("fault") or f"was {was}, is {now['first']}")
         else:
             kept[name] = now
-    if wish.record and not differing:
+    if options.record and not differing:
         lines = (f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in sorted(kept))
         STORED.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    if wish.slow:
+    if options.slow:
         for name in sorted(seconds, key=lambda name: -seconds[name])[:10]:
             print(f"{seconds[name]:8.3f} s  {name}")
-    print(f"{len(seconds)} cases, {len(differing)} {'failed' if wish.record else 'differ'}")
+    print(f"{len(seconds)} cases, {len(differing)} {'failed' if options.record else 'differ'}")
     return 1 if differing else 0
 
 

@@ -10,6 +10,7 @@ import argparse
 import errno
 import importlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ EXAMPLES = (
     "steepest evaluate reviews.steepest new.csv",
     'steepest predict reviews.steepest "a film to remember"',
 )
+FLAG = re.compile(r"--?[A-Za-z]")
 HELP = {"-h", "--help", "--help-all"}
 
 IN_THE_SHELL = {
@@ -82,6 +84,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except SystemExit as done:  # argparse has shown help
         return int(done.code or 0)
+    except KeyboardInterrupt:
+        clean = "\r\x1b[K" if sys.stderr.isatty() else ""
+        print(f"{clean}steepest: interrupted; nothing was overwritten", file=sys.stderr)
+        return 130
+    except (OSError, MemoryError, ImportError) as error:  # also while modules are imported
+        if "--debug" in arguments:
+            raise
+        print(f"steepest: {_one_line(error) or 'out of memory'}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if "--debug" in arguments:
+            raise
+        what = f"{type(error).__name__}: {_one_line(error)}"
+        print(f"steepest: {what}; this is a fault of steepest: report it with what --debug shows", file=sys.stderr)
+        return 1
 
 
 def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
@@ -104,7 +121,7 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
     except UsageError as error:  # a misspelt flag is the likeliest reason why something is missing
         whole = parser_of(verb, rest, every_flag=True)
         flags = {name for action in whole.arguments for name in action.option_strings}
-        wrong = [a for a in rest if a.startswith("--") and a != "--" and a.partition("=")[0] not in flags]
+        wrong = [a for a in rest if FLAG.match(a) and a.partition("=")[0] not in flags]
         raise (whole.unknown_argument(wrong[0]) if wrong else error) from None
     if unknown:
         whole = parser_of(verb, rest, every_flag=True)
@@ -167,10 +184,6 @@ def _guarded(options: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader of our output has gone; that is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        clean = "\r\x1b[K" if sys.stderr.isatty() else ""
-        print(f"{clean}steepest: interrupted; nothing was overwritten", file=sys.stderr)
-        return 130
     except ValueError as error:
         if options.debug:
             raise
@@ -179,11 +192,6 @@ def _guarded(options: argparse.Namespace) -> int:
         known = isinstance(error, DataError | ParameterError) and not _is_full(error.__cause__)
         print(f"steepest: {_one_line(error)}", file=sys.stderr)
         return 2 if known else 1
-    except (OSError, MemoryError) as error:
-        if options.debug:
-            raise
-        print(f"steepest: {_one_line(error) or 'out of memory'}", file=sys.stderr)
-        return 1
 
 
 def _say_warnings() -> None:

@@ -23,7 +23,7 @@ from steepest.data.store.cache import CachedSource
 from steepest.parameters import did_you_mean
 
 KINDS = ("text", "categorical", "numeric")  # also flags of a hasher, and None if not given
-CSV = ("columns", "header", "delimiter", "newlines_in_values")
+CSV = ("columns", "header", "delimiter", "decimal", "newlines_in_values")
 READING = ("label", "weight", *KINDS, *CSV, "labels", "zero_based", "n_features", "on_bad_line")
 RATINGS = ("user", "item", "rating", "time")
 VW = ("n_bits", "signed", "cross")  # flags of a hasher that the reader of Vowpal Wabbit text has, too
@@ -80,6 +80,8 @@ def add_data_arguments(
     roles.add_argument(
         "--delimiter", metavar="LETTER", type=_delimiter, help="CSV: tab, or a letter (default: detected)"
     )
+    help = "CSV: what is before the decimals of a number (default: detected)"
+    roles.add_argument("--decimal", choices=(".", ","), help=help)
     help = "CSV: quoted values may go on in the next line (default: detected)"
     roles.add_argument("--newlines-in-values", **switch, help=help)
     ratings = parser.add_argument_group("columns of ratings")
@@ -239,7 +241,7 @@ def refuse_hasher_flags(source: Source, given: Iterable[str]) -> None:
     form = source.recipe.get("format", "such")
     for name in given:
         if form != "vw" or name not in VW:
-            why = "whose features are hashed as they stand" if form == "vw" else "whose columns are numbered already"
+            why = "whose features are hashed as written" if form == "vw" else "whose columns are numbered already"
             raise st.ParameterError(f"{flags.flag_of(name)} has no meaning for {form} rows, {why}; leave it out")
 
 

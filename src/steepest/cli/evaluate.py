@@ -5,13 +5,21 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import steepest as st
 from steepest.cli.data import add_data_arguments, check_writable, open_data, tell_skipped
 from steepest.cli.inspect import describe_model
 from steepest.cli.train import about_run
+from steepest.data.chunk import Chunk
+from steepest.data.files.blocks import open_files
+from steepest.data.source import Order, Selected
 from steepest.report.training import MOST_IN_MATRIX, save_evaluation
 
 CORNER = "true \\ predicted"
@@ -41,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
     model = st.load(options.model)
     model.n_jobs = options.jobs
     clusters = isinstance(model, st.KMeans)
-    source = open_data(options, model.recipe_, **({"with_labels": False} if clusters and not options.weight else {}))
+    extra = {"with_labels": False} if clusters and not options.weight else {}
+    source = _with_known_labels(options, model.recipe_) or open_data(options, model.recipe_, **extra)
     result = _measured(model, source, options.k)
     tell_skipped(source)
     if options.report is not None:
@@ -52,6 +61,40 @@ def run(options: argparse.Namespace) -> int:
         result["confusion"] = curves["confusion"]
     print(json.dumps(result) if options.json else as_text(result))
     return 0
+
+
+class _KnownLabels(Selected):
+    """Rows of which each may have several labels, with the columns that a model has learned."""
+
+    def __init__(self, parent: st.Source, labels: list[str]) -> None:
+        super().__init__(parent, lambda chunk: np.ones(chunk.n_rows, bool), "labels that the model knows")
+        own = {label: place for place, label in enumerate(parent.label_names or ())}
+        self._places = [own.get(label, len(own)) for label in labels]
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """The parent's chunks."""
+        for chunk in super().read(order, epoch):
+            assert chunk.y is not None
+            yield replace(chunk, y=np.pad(chunk.y, ((0, 0), (0, 1)))[:, self._places])
+
+
+def _with_known_labels(options: argparse.Namespace, recipe: dict[str, Any]) -> st.Source | None:
+    """Rows of several labels that have some the model never saw: they are left out and named, as fastText does.
+
+    None if there are none, if labels are given, or if the rows come by only once.
+    """
+    labels = recipe.get("labels")
+    if not labels or options.labels is not None or open_files(options.data)[0].once:
+        return None
+    source = open_data(options, {**recipe, "labels": None})
+    if hasattr(source.root, "prepare"):
+        source.root.prepare()  # collects the labels there are
+    unknown = [label for label in source.label_names or () if label not in set(labels)]
+    if not unknown:
+        return None
+    shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+    print(f"steepest: labels that were never seen in training are not measured: {shown}", file=sys.stderr)
+    return _KnownLabels(source, labels)
 
 
 def _measured(model: Any, source: st.Source, k: int | None) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def run(options: argparse.Namespace) -> int:
     model = st.load(options.model)
     if not hasattr(model, "explain"):
         raise st.DataError(
-            f"{options.model} is a {type(model).__name__}, whose score is not a sum over features; take a linear model"
+            f"{options.model} is a {type(model).__name__}, whose score is not a sum over features; "
+            "train a linear model with --task classify"
         )
     row = _row(model, options)
     parts = model.explain(row)

@@ -20,6 +20,7 @@ from steepest.parameters import did_you_mean
 from steepest.report.shapes import shapes_of
 
 BLOCKS = "▁▂▃▄▅▆▇█"
+MOST_OUTPUTS = 20  # classes whose weights are listed
 MANY = 100_000  # weights among which those of a column are looked for
 
 EXAMPLES = (
@@ -161,7 +162,7 @@ def _weights(model: Any) -> tuple[Any, int]:
 def as_text(facts: dict[str, Any]) -> str:
     """The same for a person."""
     hashing = facts["hashing"]
-    columns = "features" if hashing is None else "column" if facts["features"] == 1 else "columns"
+    columns = ("feature" if hashing is None else "column") + ("" if facts["features"] == 1 else "s")
     lines = [
         facts["model"],
         f"{facts['features']:,} {columns}, {facts['nonzeros']:,} non-zero weights, norm {facts['norm']:.4g}, "
@@ -179,8 +180,8 @@ def as_text(facts: dict[str, Any]) -> str:
     if facts["crosses"]:
         lines.append("crossed: " + ", ".join(" x ".join(pair) for pair in facts["crosses"]))
     if facts["classes"]:
-        shown = ", ".join(map(str, facts["classes"][:20]))
-        lines.append(f"{len(facts['classes'])} classes: {shown}{' ...' if len(facts['classes']) > 20 else ''}")
+        names = ", ".join(map(str, facts["classes"][:20]))
+        lines.append(f"{len(facts['classes'])} classes: {names}{' ...' if len(facts['classes']) > 20 else ''}")
     if facts["graph"]:
         lines.append(facts["graph"])
     if facts["clusters"]:
@@ -189,14 +190,17 @@ def as_text(facts: dict[str, Any]) -> str:
         lines.append(f"{len(facts['clusters'])} clusters, of the weight {sizes}{more}")
     lines += [describe(record) for record in facts["history"]]
     lines += facts["events"]
-    for output, pairs in facts["top"].items() if any(facts["top"].values()) else ():
+    shown = list(facts["top"].items())[:MOST_OUTPUTS] if any(facts["top"].values()) else []
+    for output, pairs in shown:
         number = not facts["classes"] and not facts["clusters"]
         lines.append("\nheaviest for a high value:" if number else f"\nheaviest for {output}:")
         lines += _weight_lines(pairs)
         if facts["against"].get(output):
             lines.append("\nheaviest for a low value:" if number else f"\nheaviest against {output}:")
             lines += _weight_lines(facts["against"][output])
-    for output, curves in facts["shapes"].items():
+    if len(facts["top"]) > len(shown) > 0:
+        lines.append(f"\n... and {len(facts['top']) - len(shown):,} more classes (--class NAME shows one, --json all)")
+    for output, curves in list(facts["shapes"].items())[:MOST_OUTPUTS]:
         lines.append(
             "\nwhat numbers add to the value:" if not facts["classes"] else f"\nwhat numbers add for {output}:"
         )

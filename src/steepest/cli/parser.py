@@ -16,6 +16,30 @@ LEARNING = (
     *("format", "limit", "task", "label", "text", "categorical", "numeric", "ignore", "header"),
     *("loss", "alpha", "epochs", "class_weight", "ngrams", "n_jobs", "random_state"),
 )
+# Flags of Vowpal Wabbit, fastText, scikit-learn and others, without hyphens, and what to write instead.
+PEERS = {
+    **dict.fromkeys(("d", "data", "input", "i"), "no flag: write the file alone, as in steepest train DATA -m MODEL"),
+    **dict.fromkeys(("f", "finalregressor", "output", "o"), "-m FILE, where the model is saved"),
+    **dict.fromkeys(("l", "lr", "learningrate", "eta", "stepsize"), "--eta0 NUMBER (default: calibrated on the data)"),
+    **dict.fromkeys(("passes", "epoch", "maxiter", "niter", "iterations"), "--epochs N"),
+    **dict.fromkeys(("q", "quadratic", "interactions", "cubic"), "--cross A,B for two columns or namespaces"),
+    **dict.fromkeys(("b", "bitprecision", "bucket", "buckets"), "--bits N, for 2**N buckets"),
+    **dict.fromkeys(("lossfunction", "objective"), "--loss hinge, log, squared, ..."),
+    **dict.fromkeys(("l2", "lambda", "regparam", "c"), "--alpha NUMBER (with --penalty l2, the default)"),
+    "l1": "--penalty l1 --alpha NUMBER",
+    **dict.fromkeys(("ngram", "wordngrams", "ngramrange"), "--ngrams 1,2"),
+    **dict.fromkeys(("minn", "maxn"), "--char-ngrams LOW,HIGH"),
+    **dict.fromkeys(("thread", "threads", "nthreads", "j"), "--jobs N"),
+    **dict.fromkeys(("t", "testonly", "test"), "a verb of its own: steepest evaluate MODEL DATA"),
+    **dict.fromkeys(("p", "predictions"), "a verb of its own: steepest predict MODEL DATA -o FILE"),
+    **dict.fromkeys(("invhash", "inverthash", "readablemodel"), "a verb of its own: steepest inspect MODEL"),
+    **dict.fromkeys(("sep", "delim"), "--delimiter LETTER"),
+    **dict.fromkeys(("target", "labelcolumn", "targetcolumn"), "--label COLUMN"),
+    **dict.fromkeys(("testsize", "validationsplit", "valid"), "--holdout SHARE"),
+    **dict.fromkeys(("oaa", "ect", "csoaa"), "not needed: classes are found in the labels"),
+    **dict.fromkeys(("autotunevalidation", "autotune", "autotuneduration"), "a verb of its own: steepest tune DATA"),
+}
+CLAUSES = re.compile(r"[;.] ")
 INVALID = re.compile(r": invalid (\w+) value: (.*)")
 NEEDED = re.compile(r"the following arguments are required: (.*)")
 
@@ -64,7 +88,7 @@ class Parser(argparse.ArgumentParser):
             actions = group._group_actions  # noqa: SLF001, argparse has no other way to them
             shown = [a for a in actions if a.help != argparse.SUPPRESS and _is_shown(a, common)]
             if shown:
-                formatter = self._get_formatter()
+                formatter = _Formatter(self.prog, brief=common is not None)
                 title = {"positional arguments": "arguments", "options": "flags"}.get(group.title or "", group.title)
                 formatter.start_section(title)
                 formatter.add_arguments(shown)
@@ -106,6 +130,9 @@ class Parser(argparse.ArgumentParser):
         if not argument.startswith("-"):
             return UsageError(f"{argument!r} is one argument too many; quote names and texts with spaces")
         flag = argument.partition("=")[0]
+        peer = PEERS.get(flag.lstrip("-").replace("-", "").replace("_", "").lower())
+        if peer is not None:
+            return UsageError(f"{flag} is not a flag of {self.verb}; here it is {peer}")
         near = did_you_mean(flag, [name for a in self._actions for name in a.option_strings])
         return UsageError(
             f"{flag} is not a flag of {self.verb}; {near}steepest {self.verb} --help-all shows every flag"
@@ -130,9 +157,16 @@ class _HelpAll(argparse.Action):
 class _Formatter(argparse.HelpFormatter):
     """Flags on the left, what they do on the right, as wide as the terminal up to a point."""
 
-    def __init__(self, prog: str) -> None:
+    def __init__(self, prog: str, *, brief: bool = False) -> None:
         width = min(shutil.get_terminal_size((WIDEST_HELP, 24)).columns, WIDEST_HELP)
         super().__init__(prog, max_help_position=30, width=width)
+        self.brief = brief
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        """What a flag does; in the short help its first clause, and the default."""
+        text = super()._expand_help(action)
+        does, default, value = text.partition(" (default")
+        return CLAUSES.split(does)[0] + default + value if self.brief else text
 
     def short(self, action: argparse.Action) -> str:
         """An argument as it is written in a command."""

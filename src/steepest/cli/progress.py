@@ -98,7 +98,7 @@ class JsonMonitor(ShellMonitor):
 class LineMonitor(ShellMonitor):
     """One line that changes: round k of n, loss, rows held out, rows per second, and the time left.
 
-    It is cut to the width of the terminal, whatever that is, and gone when training ends.
+    Where the terminal is narrow it has fewer of these, in a very narrow one it is cut; it is gone when training ends.
     """
 
     def __init__(self, out: TextIO | None = None) -> None:
@@ -159,8 +159,11 @@ class LineMonitor(ShellMonitor):
             f"{rate:,.0f} rows/s" if rate else "",
             left,
         ]
-        line = "  ".join(part for part in parts if part)
-        self._out.write(CLEAR + line[: max(shutil.get_terminal_size().columns - 1, 1)])
+        width = max(shutil.get_terminal_size().columns - 1, 1)
+        for least in (3, 2, 4):  # the first to go where the terminal is narrow: rows per second, held out, time left
+            if len("  ".join(filter(None, parts))) > width:
+                parts[least] = ""
+        self._out.write(CLEAR + "  ".join(filter(None, parts))[:width])
         self._out.flush()
 
 

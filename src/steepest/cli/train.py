@@ -79,7 +79,7 @@ EXAMPLES = (
 )
 MOST_CLASSES = 100  # different whole numbers beyond which a label is taken for a number to predict
 LINEAR_TASKS = ("classify", "regress", "rank")
-DEFAULTS = {"random_state": 0, "names": 10_000}  # that differ from Python's: a command gives the same each time
+DEFAULTS = {"random_state": 0}  # that differ from Python's: a command gives the same each time
 METHODS = ("ipm", "mix", "vote", "batch", "lloyd", "dsgd", "als")  # of fit_spark
 NOTHING_MORE: Mapping[str, float] = {}
 SHOWN_MEASURES = ("accuracy", "auc", "micro_f1", "rmse", "r2", "ndcg@10", "loss", "brier", "ece")
@@ -343,7 +343,7 @@ def _columns_on_spark(
     if options.task == "cluster" and features is None and not lines:
         features = [name for name in types if name not in (options.label, options.weight)]
     if estimator.hasher is None and not lines and all(types.get(name) in PLAIN for name in features or types):
-        estimator.hasher = st.Hasher(names=10_000)
+        estimator.hasher = st.Hasher()
     return {
         "features": features,
         "label": options.label,
@@ -429,7 +429,7 @@ def _hasher(options: argparse.Namespace) -> st.Hasher | None:
     asked = hasher_options(options)
     if not asked:
         return None
-    return st.Hasher(**{"names": DEFAULTS["names"], **asked})
+    return st.Hasher(**asked)
 
 
 def _report(estimator: Model, options: argparse.Namespace, measures: Mapping[str, Any], seconds: float) -> None:

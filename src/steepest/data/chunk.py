@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,7 @@ class Chunk:
     first_id: int = 0
     group: Array | None = None
     ids: RowIds | None = None
+    row_fields: ClassVar[tuple[str, ...]] = ("y", "weight", "group")  # arrays with one element per row of the block
 
     @property
     def n_rows(self) -> int:
@@ -84,22 +85,21 @@ class Chunk:
         """The rows as the kernels take them: with weights, without targets."""
         return kernels.Rows(self.indptr, self.indices, self.values, None, self.weight, self.order)
 
-    def visit(self, order: Array) -> Chunk:
+    def per_row(self, rows: Any) -> dict[str, Any]:
+        """The elements of some of the block's rows, by the names of all fields that have one for each row."""
+        fields = ((name, getattr(self, name)) for name in self.row_fields)
+        return {name: None if field is None else field[rows] for name, field in fields}
+
+    def visit(self, order: Array) -> Self:
         """The same arrays, another visiting order (row numbers inside the block)."""
         return replace(self, order=np.ascontiguousarray(order, np.int64))
 
-    def span(self, start: int, stop: int) -> Chunk:
+    def span(self, start: int, stop: int) -> Self:
         """Visits start..stop of this chunk, as a view."""
         if self.order is not None:
             return replace(self, order=self.order[start:stop])
-        return replace(
-            self,
-            indptr=self.indptr[start : stop + 1],
-            y=None if self.y is None else self.y[start:stop],
-            weight=None if self.weight is None else self.weight[start:stop],
-            group=None if self.group is None else self.group[start:stop],
-            first_id=self.first_id + start,
-        )
+        rows = self.per_row(slice(start, stop))
+        return replace(self, indptr=self.indptr[start : stop + 1], first_id=self.first_id + start, **rows)
 
     def with_targets(self, y: Array, weight: Array | None) -> Chunk:
         """The same rows with other targets and weights, given for the block's rows (not in visiting order)."""
@@ -109,23 +109,14 @@ class Chunk:
         """An array over the block's rows, brought into visiting order."""
         return per_row if self.order is None else per_row[self.order]
 
-    def packed(self) -> Chunk:
+    def packed(self) -> Self:
         """A copy that holds just the visited rows, in visiting order, and nothing else."""
         rows = self.row_numbers
         starts, ends = self.indptr[rows], self.indptr[rows + 1]
         indptr = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(ends - starts, out=indptr[1:])
         indices, values = _copied((self.indices, self.values), starts, ends)
-        return replace(
-            self,
-            indptr=indptr,
-            indices=indices,
-            values=values,
-            y=None if self.y is None else self.y[rows].copy(),
-            weight=None if self.weight is None else self.weight[rows].copy(),
-            group=None if self.group is None else self.group[rows].copy(),
-            order=None,
-        )
+        return replace(self, indptr=indptr, indices=indices, values=values, order=None, **self.per_row(rows))
 
 
 def _copied(arrays: Sequence[Array], starts: Array, ends: Array) -> list[Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,14 @@ from steepest.data.source import Source
 from steepest.errors import DataError
 
 
+@dataclass(slots=True, eq=False)
 class Entries:
     """Known entries by codes, in the order of the data."""
 
-    __slots__ = ("items", "users", "values", "weights")
-
-    def __init__(self, users: Array, items: Array, values: Array, weights: Array | None) -> None:
-        self.users, self.items, self.values, self.weights = users, items, values, weights
+    users: Array
+    items: Array
+    values: Array
+    weights: Array | None
 
     @classmethod
     def none(cls) -> Entries:
@@ -70,7 +72,7 @@ def gather(source: Source, users: IdBook, items: IdBook) -> Entries:
     for part in source:
         chunk = ratings_of(part)
         if chunk.weight is not None:
-            chunk = chunk.rows(chunk.row_numbers[chunk.visited(chunk.weight) > 0])
+            chunk = chunk.visit(chunk.row_numbers[chunk.visited(chunk.weight) > 0])
         chunk = chunk.packed()
         values = np.ones(chunk.n_rows) if chunk.y is None else np.asarray(chunk.y, np.float64)
         weights = None if chunk.weight is None else np.ascontiguousarray(chunk.weight, np.float32)

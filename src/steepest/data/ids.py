@@ -161,10 +161,8 @@ class IdBook:
 
     def _by_text(self, ids: Array, learn: bool) -> Array:
         distinct, inverse = np.unique(ids, return_inverse=True)
-        if not learn:
-            return self._look_up(distinct.tolist())[inverse]
         codes = self._look_up(distinct.tolist())
-        if (codes < 0).any():
+        if learn and (codes < 0).any():
             self._append(_first_seen(ids[codes[inverse] < 0]))
             codes = self._look_up(distinct.tolist())
         return np.asarray(codes[inverse])

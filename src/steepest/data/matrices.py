@@ -61,10 +61,11 @@ def _check_compressed(X: Any, kind: str, columns: bool) -> None:
         raise DataError(f"X.indptr or X.indices is not an array of whole numbers; {REBUILD}")
     if len(starts) != shape[0] + 1:
         raise DataError(f"X.indptr has {len(starts)} numbers, but {shape[0] + 1} belong to shape {X.shape}; {REBUILD}")
-    bad = np.flatnonzero(starts[1:] < starts[:-1])
-    if starts[0] != 0 or len(bad):
-        at = int(bad[0]) + 1 if len(bad) else 0
-        raise DataError(f"X.indptr starts at {starts[0]} or falls, first at place {at}; {REBUILD}")
+    if starts[0] != 0:
+        raise DataError(f"X.indptr starts at {starts[0]}, not at 0; {REBUILD}")
+    if len(bad := np.flatnonzero(starts[1:] < starts[:-1])):
+        at = int(bad[0])
+        raise DataError(f"X.indptr falls from {starts[at]} to {starts[at + 1]} at place {at + 1}; {REBUILD}")
     if starts[-1] > min(len(indices), n_values):
         raise DataError(
             f"X.indptr ends at {starts[-1]}, but there are {len(indices)} indices and {n_values} values; {REBUILD}"

@@ -9,7 +9,6 @@ Models read through a `RowEncoder`, whose hasher learns from each batch once.
 
 from __future__ import annotations
 
-import copy
 import math
 import threading
 import warnings
@@ -77,7 +76,7 @@ class RowEncoder:
         self.heaviness: Callable[[Array], Array] | None = None  # of a learner's weights, by bucket
         self._seen: set[int] = set()
         self._n_batches = 0
-        self._wanted: Array | None = None  # heavy buckets without a name
+        self._unnamed: Array | None = None  # heavy buckets without a name
         self._start = hasher.state() if learn else None
 
     def start_over(self) -> None:
@@ -85,11 +84,11 @@ class RowEncoder:
         if self._start is not None and self._seen:
             self.hasher.restore(*self._start)
             self._seen.clear()
-            self._n_batches, self._wanted = 0, None
+            self._n_batches, self._unnamed = 0, None
 
     def waits(self, batch: RawBatch) -> bool:
         """Whether the batch is to be encoded only when all before it were learned: batch 2, 4, 8, ... of new ones."""
-        if not self.learn or self.heaviness is None or not self.hasher.names or batch.first_id in self._seen:
+        if not self.learn or self.heaviness is None or not self.hasher.n_names or batch.first_id in self._seen:
             return False
         self._n_batches += 1
         return self._n_batches > 1 and self._n_batches & (self._n_batches - 1) == 0
@@ -100,7 +99,7 @@ class RowEncoder:
             self.hasher.names_.keep_heaviest(self.heaviness)
             if hasattr(self.hasher, "document_counts_"):  # which show the buckets in use
                 used = np.flatnonzero(self.hasher.document_counts_)
-                self._wanted = self.hasher.names_.unnamed(used, self.heaviness(used))
+                self._unnamed = self.hasher.names_.unnamed(used, self.heaviness(used))
 
     def __call__(self, batch: RawBatch) -> Chunk:
         """The batch, hashed."""
@@ -108,9 +107,9 @@ class RowEncoder:
         new = self.learn and not self._seen.issuperset(blocks)
         self._seen.update(blocks)
         chunk: Chunk = self.hasher.to_chunk(batch.columns, learn=new)
-        if new and self._wanted is not None and len(self._wanted):
-            self.hasher.find_names(batch.columns, chunk, self._wanted)
-            self._wanted = np.setdiff1d(self._wanted, chunk.indices)
+        if new and self._unnamed is not None and len(self._unnamed):
+            self.hasher.find_names(batch.columns, chunk, self._unnamed)
+            self._unnamed = np.setdiff1d(self._unnamed, chunk.indices)
         return chunk
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -423,25 +422,19 @@ def raw_batches(source: Source) -> Generator[RawBatch, None, None]:
 
 def without_cache(source: Source) -> Source:
     """The same rows, read anew and not from a cache."""
-    if isinstance(source, CachedSource):
-        return without_cache(source.parent)
-    if not isinstance(source, Limited | Selected):
-        return source
-    result = copy.copy(source)
-    result.parent = without_cache(source.parent)
-    return result
+    return source.rebased(lambda base: without_cache(base.parent) if isinstance(base, CachedSource) else base)
 
 
 def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:
     """The source with an encoder put in at the bottom; a cache is valid for one `signature` of an encoder."""
-    if isinstance(source, CachedSource):
-        return source.over(encoded(source.parent, encode, signature))
-    if isinstance(source, RawSource):
-        result: Source = source.with_encoder(encode)
-    elif isinstance(source, Limited | Selected):
-        result = copy.copy(source)
-        result.parent = encoded(source.parent, encode, signature)
-    else:
-        raise DataError("these rows are encoded already; only raw texts and tables take a hasher")
-    result.signature = signature
-    return result
+
+    def put_in(base: Source) -> Source:
+        if isinstance(base, CachedSource):
+            return base.over(encoded(base.parent, encode, signature))
+        if not isinstance(base, RawSource):
+            raise DataError("these rows are encoded already; only raw texts and tables take a hasher")
+        result = base.with_encoder(encode)
+        result.signature = signature
+        return result
+
+    return source.rebased(put_in)

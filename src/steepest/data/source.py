@@ -13,7 +13,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -97,6 +97,8 @@ class Source(ABC):
         How the source was read (format and options); a model keeps it, so that new data is read alike.
     signature : str
         Whatever else shapes the rows, in any words; a cache made under another signature is not used.
+    skipped : Skipped
+        Bad lines or rows passed over so far under on_bad_line="skip": their number `n` and three `examples`.
 
     Examples
     --------
@@ -117,6 +119,7 @@ class Source(ABC):
     renewed: bool = False  # whether every epoch has rows of its own, so that storing those of one would lose the others
     parent: Source | None = None  # the source that this one is derived from
     files: Sequence[TextFile] = ()
+    skipped: Skipped = Skipped()
     encoder: Any = None  # what makes features of raw rows
     holds_rows: bool = False  # whether all rows are stored, so that nothing below is read again
 
@@ -142,11 +145,6 @@ class Source(ABC):
     def describe(self) -> str:
         """Where the rows come from, in short."""
         return describe(self.root.files)
-
-    @property
-    def skipped(self) -> Skipped:
-        """Bad lines or rows passed over so far under on_bad_line="skip": their number `n` and three `examples`."""
-        return Skipped()
 
     @property
     def label_names(self) -> list[str] | None:
@@ -177,6 +175,10 @@ class Source(ABC):
     def start_over(self) -> None:
         """Forgets what was learned about the rows while they were read, as if nothing had been."""
         return
+
+    def rebased(self, change: Callable[[Source], Source]) -> Source:
+        """The same limits and splits over another source: what `change` makes of the one below them."""
+        return change(self)
 
     def epoch(self, epoch: int = 0) -> Iterator[Chunk]:
         """All chunks of one epoch in this source's own order."""
@@ -247,6 +249,7 @@ class Derived(Source):
     """A source read through another one."""
 
     parent: Source
+    is_part: ClassVar[bool] = False  # whether it is no more than some rows of its parent
 
     def __init__(self, parent: Source) -> None:
         self.parent = parent
@@ -265,7 +268,7 @@ class Derived(Source):
         return self.parent.recipe
 
     @property
-    def skipped(self) -> Skipped:
+    def skipped(self) -> Skipped:  # type: ignore[override]
         """The parent's."""
         return self.parent.skipped
 
@@ -273,6 +276,15 @@ class Derived(Source):
     def label_names(self) -> list[str] | None:
         """The parent's."""
         return self.parent.label_names
+
+    def rebased(self, change: Callable[[Source], Source]) -> Source:
+        """A limit or split of another source."""
+        if not self.is_part:
+            return change(self)
+        source = self.copy()
+        source.parent = self.parent.rebased(change)
+        source.signature = source.parent.signature
+        return source
 
     def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
         """As the parent does."""
@@ -288,6 +300,8 @@ class Limited(Derived):
 
     With `sample_seed` they are a sample from all over the data; a larger one holds all rows of a smaller one.
     """
+
+    is_part = True
 
     def __init__(self, parent: Source, most: int, sample_seed: int | None = None) -> None:
         super().__init__(parent)
@@ -318,6 +332,8 @@ class Selected(Derived):
 
     With `by_id`, the test looks at nothing but stable row numbers.
     """
+
+    is_part = True
 
     def __init__(self, parent: Source, keep: Callable[[Chunk], Array], rule: str, *, by_id: bool = False) -> None:
         super().__init__(parent)

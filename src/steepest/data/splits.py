@@ -84,4 +84,5 @@ def _parts(rows: RatingsChunk, held: Array) -> tuple[Source, Source]:
         side = "test" if not held.any() else "training"
         raise DataError(f"the split leaves the {side} part empty; hold out another number or share of ratings")
     numbers = np.arange(rows.n_rows)
-    return RatingsInMemory(rows.rows(numbers[~held])), RatingsInMemory(rows.rows(numbers[held]))
+    training, test = (rows.visit(numbers[side]).packed() for side in (~held, held))
+    return RatingsInMemory(training), RatingsInMemory(test)

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,40 +21,12 @@ from steepest.data.chunk import Array
 from steepest.data.source import Source
 from steepest.engine.checkpoint import Place
 from steepest.engine.history import History, Record
-from steepest.engine.loop import Log, Save
+from steepest.engine.loop import Executor, Log, Save
 from steepest.engine.stopping import Plan
 from steepest.errors import NotConverged
 
 TOLERANCES = ("auto", "gradient", "objective", "parameters")
 PATIENCE_ON_TOL = 2  # small steps in a row before the objective or the parameters count as unchanging
-
-
-class Step(Protocol):
-    """What one iteration did; see learners/batch/solvers.py."""
-
-    objective: float
-    gradient: float
-    eta: float
-    moved: float
-    done: str | None
-    measure: str
-    norm: float
-
-
-class Solver(Protocol):
-    """What this executor needs of a solver."""
-
-    w: Array
-
-    def step(self) -> Any:
-        """One iteration."""
-
-    @property
-    def state(self) -> Mapping[str, Array]:
-        """All that is needed to go on."""
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on from there."""
 
 
 @dataclass(slots=True)
@@ -75,14 +47,14 @@ class Weights:
         return Weights(w, {"w": w})
 
 
-class Iterations:
+class Iterations(Executor):
     """A solver steps over all rows at once."""
 
     unit = "iteration"
 
     def __init__(
         self,
-        solver: Solver,
+        solver: Any,  # a Solver and its Objective; see learners/batch/solvers.py
         objective: Any,
         *,
         tol: float = 1e-6,
@@ -93,9 +65,8 @@ class Iterations:
         self.solver, self.objective = solver, objective
         self.all_steps = all_steps  # whether there is no tolerance: as many steps as planned
         self.tol, self.tol_on = tol, tol_on
-        self.number = 0
+        self.place = Place()
         self.max_iter = 0
-        self.converged = False
         self._measure = measure
         self._step: Any = None
         self._last, self._small = math.inf, 0
@@ -105,23 +76,18 @@ class Iterations:
         """The solver's weights and state."""
         return Weights(self.solver.w, self.solver.state)
 
-    @property
-    def place(self) -> Place:
-        """Between iterations."""
-        return Place(self.number)
-
     def resume(self, learner: Weights, place: Place, history: History) -> str:
         """From the solver's state; what the stopping rules remember is in the records."""
         self.solver.restore(learner.state)
-        self.number = place.epoch
+        self.place = place
         for record in history:
             self._unchanging(record["objective"], record["moved"])
-        return f"resumed after iteration {self.number}"
+        return f"resumed after iteration {place.epoch}"
 
     def finished(self, plan: Plan) -> bool:
         """By the number of iterations."""
         self.max_iter = plan.epochs
-        return self.number >= plan.epochs
+        return self.place.epoch >= plan.epochs
 
     def fell_short(self) -> str | None:
         """The tolerance was not reached: an event, and a warning of its own kind."""
@@ -135,21 +101,17 @@ class Iterations:
         warnings.warn(sentence, NotConverged, stacklevel=2)
         return sentence
 
-    def result(self, learner: Weights) -> Weights:
-        """The weights."""
-        return learner
-
     def run_round(self, log: Log, save: Save) -> Record:
         """One iteration in the words of an epoch."""
         started = time.perf_counter()
         step = self._step = self.solver.step()
         seconds = time.perf_counter() - started
-        self.number += 1
+        self.place = Place(self.place.epoch + 1)
         objective, w = self.objective, self.solver.w
         passes, objective.passes = objective.passes, 0
         shown = {} if math.isnan(step.norm) else {"gradient_norm": step.norm}
         return {
-            "epoch": self.number,
+            "epoch": self.place.epoch,
             "rows": objective.data.n_rows,
             "loss": step.objective - self.penalty(),
             "objective": step.objective,
@@ -175,7 +137,7 @@ class Iterations:
 
     def stop(self, record: Record) -> str | None:
         """Tolerance reached, nothing left to do, or no minimum to reach."""
-        step, n = self._step, self.number
+        step, n = self._step, self.place.epoch
         if step.done is not None:
             return f"stopped after iteration {n}: {step.done}"
         if self.all_steps:
@@ -188,7 +150,7 @@ class Iterations:
             self.converged = True
             what = "objective" if self.tol_on == "objective" else "parameters"
             return f"converged in {n} iterations: the {what} changed by less than tol={self.tol:g}"
-        if self._separates(step):
+        if self._separates(step.objective):
             return (
                 f"stopped after iteration {n}: all rows are classified correctly, so without a penalty the weights "
                 "would grow for ever; give alpha > 0"
@@ -202,10 +164,10 @@ class Iterations:
         self._last = objective
         return self._small >= PATIENCE_ON_TOL
 
-    def _separates(self, step: Step) -> bool:
+    def _separates(self, objective: float) -> bool:
         """Every row's loss is below its value at margin 0: then there is no minimum, only ever larger weights."""
         o = self.objective
         at_zero = {"log": math.log(2.0), "exponential": 1.0}.get(o.learner.loss.name)
         if at_zero is None or o.l1 or o.l2 or o.p or o.kinked is not None:
             return False
-        return bool(step.objective * o.weight_sum < at_zero * o.data.least_weight)
+        return bool(objective * o.weight_sum < at_zero * o.data.least_weight)

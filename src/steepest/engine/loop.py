@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from steepest.data.source import Source
 from steepest.engine.checkpoint import Checkpoints, Place
@@ -89,42 +90,45 @@ class Log:
 Save = Callable[[Place], None]
 
 
-class Executor(Protocol):
+class Executor(ABC):
     """Who calls step, when, and how states merge: one round after the other."""
 
     unit: str  # what a round is called
+    learner: Any  # what is learned so far: it has a `state`, and a `clone` for early stopping
+    place: Place  # where the next round starts
+    converged = False  # whether it has a reason of its own to stop that went as planned
 
-    @property
-    def learner(self) -> Any:
-        """What is learned so far: it has a `state`, and a `clone` for early stopping."""
-
-    @property
-    def place(self) -> Place:
-        """Where the next round starts."""
-
+    @abstractmethod
     def resume(self, learner: Any, place: Place, history: History) -> str:
         """Goes on from a checkpoint; returns a sentence that says from where."""
 
+    @abstractmethod
     def finished(self, plan: Plan) -> bool:
         """Whether all planned rounds are done."""
 
+    @abstractmethod
     def run_round(self, log: Log, save: Save) -> Record:
         """Learns one round; returns its record without `objective` and `holdout_loss`."""
 
-    def measure(self, validation: Source) -> float:
+    def measure(self, validation: Any) -> float:
         """Mean loss on held-out rows."""
+        return mean_loss(self.result(self.learner), validation)
 
     def penalty(self) -> float:
         """What the penalty adds to the mean loss."""
+        return float(self.result(self.learner).penalty())
 
     def stop(self, record: Record) -> str | None:
         """A reason of its own to stop after this round."""
+        return None
 
     def fell_short(self) -> str | None:
         """What to report if all planned rounds are done without any reason to stop."""
+        return None
 
     def result(self, learner: Any) -> Any:
         """What a fit keeps of a learner of this executor."""
+        return learner
 
 
 def train(
@@ -186,7 +190,7 @@ def _run_rounds(executor: Executor, plan: Plan, validation: Source | None, log: 
         if watch.stalled and plan.lower_step_on_stall:
             executor.learner.lower_step(2.0)
         if (reason := executor.stop(record) or _stalled(watch, plan, executor.unit, len(log.history))) is not None:
-            (log.note if getattr(executor, "converged", False) else log.event)(reason)
+            (log.note if executor.converged else log.event)(reason)
             break
         save(executor.place)
     else:
@@ -217,13 +221,13 @@ def _stalled(watch: Watch, plan: Plan, unit: str, number: int) -> str | None:
     return f"stopped after {unit} {number}: no improvement in {plan.patience} {unit}s"
 
 
-class Epochs:
+class Epochs(Executor):
     """One learner takes the chunks of a source, epoch after epoch."""
 
     unit = "epoch"
 
     def __init__(self, learner: Learner, source: Source) -> None:
-        self.learner: Any = learner
+        self.learner = learner
         self.source = source
         self.place = Place()
 
@@ -256,56 +260,12 @@ class Epochs:
             record["eta0"] = first_step
         return record
 
-    def measure(self, validation: Source) -> float:
-        """Of the learner as it is now."""
-        return mean_loss(self.learner, validation)
-
-    def penalty(self) -> float:
-        """That of the learner."""
-        return float(self.learner.penalty())
-
-    def stop(self, record: Record) -> str | None:
-        """Only the plan ends epochs."""
-        return None
-
-    def fell_short(self) -> str | None:
-        """Epochs have no tolerance to reach."""
-        return None
-
-    def result(self, learner: Any) -> Any:
-        """The learner itself."""
-        return learner
-
-
-class Entries(Protocol):
-    """Epochs over entries of a matrix that are held in memory; see learners/factors/factor_run.py."""
-
-    n_entries: int
-    weight: float
-    learner: Any
-
-    @property
-    def step_size(self) -> float:
-        """The step of the next epoch."""
-
-    def epoch(self, epoch: int) -> Progress:
-        """Learns from all entries once."""
-
-    def penalty(self) -> float:
-        """What the penalties add to the sum of losses."""
-
-    def write_back(self) -> None:
-        """Writes what was learned into the learner."""
-
-    def resume(self, learner: Any) -> None:
-        """Goes on from a learner of before."""
-
 
 class EntryEpochs(Epochs):
     """A factor model takes all entries of a matrix, block by block or side by side, epoch after epoch."""
 
-    def __init__(self, entries: Entries, measure: Callable[[Any], float] | None = None) -> None:
-        self.entries = entries
+    def __init__(self, entries: Any, measure: Callable[[Any], float] | None = None) -> None:
+        self.entries = entries  # a FactorRun; see learners/factors/factor_run.py
         self._measure = measure
         self.place = Place()
 

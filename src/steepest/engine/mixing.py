@@ -21,7 +21,7 @@ from steepest.data.chunk import Array, Chunk
 from steepest.data.source import BLOCK_ROWS, ArraySource, Order, Source
 from steepest.engine.checkpoint import Place
 from steepest.engine.history import History, Record
-from steepest.engine.loop import Log, Save, epoch_record, mean_loss
+from steepest.engine.loop import Executor, Log, Save, epoch_record
 from steepest.engine.stopping import Plan
 from steepest.errors import DataError
 from steepest.learners.base import Delta, MixableLearner, Progress, Residual
@@ -290,10 +290,11 @@ class LocalShards:
 # ----------------------------------------------------------------------------------------------------------- the rounds
 
 
-class Rounds:
+class Rounds(Executor):
     """The executor of mixing: in each round all shards learn apart, wherever they are, and are mixed."""
 
     unit = "round"
+    learner: MixedState
 
     def __init__(
         self, learner: MixableLearner, shards: Shards, mixing: MixingPlan, *, keep_voters: bool = False
@@ -351,22 +352,6 @@ class Rounds:
             "bytes_down": replies.n_bytes[0],
             "bytes_up": replies.n_bytes[1],
         }
-
-    def measure(self, validation: Source) -> float:
-        """Of the mixture."""
-        return mean_loss(self.learner.learner, validation)
-
-    def penalty(self) -> float:
-        """Of the mixture."""
-        return float(self.learner.learner.penalty())
-
-    def stop(self, record: Record) -> str | None:
-        """Only the plan ends rounds."""
-        return None
-
-    def fell_short(self) -> str | None:
-        """Rounds have no tolerance to reach."""
-        return None
 
     def result(self, learner: MixedState) -> Any:
         """The mixture."""

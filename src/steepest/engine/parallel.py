@@ -25,25 +25,24 @@ class Shape:
 
 def decide(shape: Shape, n_threads: int, round_rows: int, *, seeded: bool) -> tuple[str, str]:
     """(kind, why) for parallel="auto"."""
+    kind, why = _kind(shape, n_threads, round_rows, seeded)
+    return kind, f"parallel='auto' {'learns serially' if kind == 'serial' else f'chose {kind}'}: {why}"
+
+
+def _kind(shape: Shape, n_threads: int, round_rows: int, seeded: bool) -> tuple[str, str]:
     if n_threads == 1:
-        return "serial", "parallel='auto' learns serially: n_jobs=1 leaves one thread"
+        return "serial", "n_jobs=1 leaves one thread"
     if shape.n_weights is None:
-        return "serial", "parallel='auto' learns serially: the number of weights is not known before reading"
+        return "serial", "the number of weights is not known before reading"
     if shape.n_rows is not None and shape.n_rows < LEAST_ROUNDS * round_rows:
-        return "serial", f"parallel='auto' learns serially: {shape.n_rows:,} rows are too few to share"
+        return "serial", f"{shape.n_rows:,} rows are too few to share"
     weights = f"{shape.n_weights:,} weights"
+    if shape.n_weights >= HOGWILD_WEIGHTS and seeded:
+        return "serial", f"{weights} call for hogwild, and random_state for equal bits"
     if shape.n_weights >= HOGWILD_WEIGHTS:
-        if seeded:
-            return (
-                "serial",
-                f"parallel='auto' learns serially: {weights} call for hogwild, and random_state for equal bits",
-            )
-        return "hogwild", f"parallel='auto' chose hogwild: {weights} are too many for replicas"
+        return "hogwild", f"{weights} are too many for replicas"
     if shape.n_weights > REPLICA_WEIGHTS:
-        return "serial", f"parallel='auto' learns serially: {weights} are too many for replicas and too few for hogwild"
+        return "serial", f"{weights} are too many for replicas and too few for hogwild"
     if shape.row_length is not None and 4 * shape.row_length * round_rows < shape.n_weights:
-        return (
-            "serial",
-            f"parallel='auto' learns serially: rows of {shape.row_length:.0f} entries are too short to share",
-        )
-    return "replicas", f"parallel='auto' chose replicas: {weights} fit the caches of {n_threads} threads"
+        return "serial", f"rows of {shape.row_length:.0f} entries are too short to share"
+    return "replicas", f"{weights} fit the caches of {n_threads} threads"

@@ -9,6 +9,7 @@ written as its feature is: "word", "column=value", "word#column=value" for a cro
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import uuid
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -64,15 +66,15 @@ from steepest.features.collisions import (
 )
 from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
 from steepest.features.hasher_check import check_buckets, check_columns, check_counts, check_misfits
-from steepest.features.names import NAMES_IN_A_ROW, NameBook, hash_name, mix
+from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
 from steepest.parameters import did_you_mean
-from steepest.protocol import Estimator, not_fitted, parameter_names, store
+from steepest.protocol import Estimator, check_input_names, not_fitted, parameter_names, set_output, store
 
 HASH_ID = kernels.hash_id
 LEARNED = (
     *("columns_", "crosses_", "names_", "document_counts_", "n_documents_", "misfits_", "n_features_in_"),
-    "words_",
+    *("words_", "feature_names_in_"),
 )
 MASK = (1 << 64) - 1
 # As in the kernel: what distinguishes the character n-gram "abc" from the word, and copies from each other.
@@ -85,16 +87,18 @@ LONGEST_GRAM = 1 << 20
 # Values that a survey reads in all, and rows that it reads at least.
 MOST_SAMPLED = 4_000_000
 FEWEST_SAMPLED = 600
+MOST_FRAME_COLUMNS = 1 << 14  # of pandas
+SEARCHED_AT_ONCE = 1 << 18  # entries
 LEAK = "alone predicts the label almost perfectly"
 # Parameters that are whole numbers, with their bounds.
 INTEGERS = (
     ("n_bits", 10, 30),
     ("copies", 1, 64),
-    ("names", 0, 1 << 26),
     ("min_token", 1, 1 << 20),
     ("min_count", 1, 1 << 31),
     ("seed", -(1 << 63), (1 << 64) - 1),
 )
+MOST_NAMES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,8 @@ class _Plan:
     recipe: kernels.HashRecipe
     uses_counts: bool  # of rows with each feature, for tf-idf
     only_text: str | None  # the name of the column, where it is one and a text
+    named: dict[str, list[Column]]  # columns by what the names of their features are, or start with
+    texts: tuple[Column, ...]  # whose features may have any name
 
 
 class Hasher(Estimator):
@@ -126,8 +132,9 @@ class Hasher(Estimator):
     cross : pairs of column names
         For each pair of features of the two columns, their conjunction as a feature too, token#user, worth the product.
         Whole numbers in a crossed column are taken for ids, that is, categories; other numbers take part by their hats.
-    names : int
-        Keep the names of features while learning, in fixed memory, with room for at least this many.
+    names : int or "auto"
+        Keep the names of features while learning, in fixed memory, with room for at least this many; 0 keeps none.
+        "auto" keeps 10,000, in 5 MB, or fewer under the `memory_budget` of a model. Names change no weight.
     seed : int
         Another seed, other collisions.
     lowercase : bool
@@ -183,6 +190,7 @@ class Hasher(Estimator):
     words_ : KeptWords, if min_count > 1 or max_share < 1
         Which words are kept, how many, and how exactly they were counted.
     document_counts_, n_documents_ : rows with each bucket and all rows, if weighting is "tfidf"
+    feature_names_in_ : names of the columns, if X had any
     misfits_ : for each column, how many values were not of its kind and taken for missing
 
     Examples
@@ -204,7 +212,7 @@ class Hasher(Estimator):
     signed: bool
     copies: int
     cross: Sequence[tuple[str, str]]
-    names: int
+    names: int | str
     seed: int
     lowercase: bool
     stop_words: Iterable[str] | str | None
@@ -237,7 +245,7 @@ class Hasher(Estimator):
         signed: bool = True,
         copies: int = 1,
         cross: Sequence[tuple[str, str]] = (),
-        names: int = 0,
+        names: int | str = "auto",
         seed: int = 0,
         lowercase: bool = True,
         stop_words: Iterable[str] | str | None = None,
@@ -279,9 +287,14 @@ class Hasher(Estimator):
         return n_ranges << self.n_bits
 
     @property
+    def n_names(self) -> int:
+        """Names that are kept for sure."""
+        return NAMES if isinstance(self.names, str) else self.names
+
+    @property
     def learns(self) -> bool:
         """Whether there is anything to learn from data beside its columns: names, or how many rows have a feature."""
-        return self.names > 0 or self.counts_rows
+        return self.n_names > 0 or self.counts_rows
 
     @property
     def counts_rows(self) -> bool:
@@ -319,9 +332,11 @@ class Hasher(Estimator):
         """Keeps names and counts rows, as far as the parameters ask for it; the first call decides on the columns."""
         return self._learn(self._read(X, learn=True))
 
+    set_output = set_output
+
     def transform(self, X: Any) -> Any:
         """Hashed rows as a scipy.sparse.csr_matrix; learns nothing."""
-        return _as_csr(self.to_chunk(X))
+        return self._output(self.to_chunk(X), X)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf."""
@@ -329,7 +344,38 @@ class Hasher(Estimator):
         by_all = self.counts_rows
         if by_all:
             self._learn(table)  # a pass of its own: here a row's weights depend on all rows
-        return _as_csr(self._chunk(table, learn=not by_all))
+        return self._output(self._chunk(table, learn=not by_all), X)
+
+    def _output(self, chunk: Chunk, X: Any) -> Any:
+        """The rows as a sparse matrix, or as a frame of pandas with sparse columns if `set_output` asked for it."""
+        rows = _as_csr(chunk)
+        kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        if kind == "default":
+            return rows
+        if kind == "polars" or self.n_features > MOST_FRAME_COLUMNS:
+            why = "polars has no sparse columns" if kind == "polars" else f"{self.n_features:,} columns are too many"
+            raise ParameterError(
+                f"The transformer outputs a scipy sparse matrix. {why}; make it with n_bits=14 or less and "
+                "set_output(transform='pandas'), or leave set_output out"
+            )
+        pandas: Any = importlib.import_module(kind)
+        names = list(self.get_feature_names_out())
+        return pandas.DataFrame.sparse.from_spmatrix(rows, getattr(X, "index", None), names)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """A name for each column of the rows: that of its most frequent feature, where it is known, or "hasher17"."""
+        if self._needs_fit and not hasattr(self, "columns_"):
+            raise not_fitted(self, "names are kept by fit, partial_fit or a training run")
+        check_input_names(self, input_features)
+        names = np.array([f"hasher{place}" for place in range(self.n_features)], dtype=object)
+        if hasattr(self, "names_"):
+            buckets = np.sort(self.names_.buckets())
+            for bucket, found in zip(buckets.tolist(), self.names_.names_of(buckets), strict=True):
+                names[bucket] = found[0] if found else names[bucket]
+            if self.copies > 1:  # of which each has the same name
+                again = np.setdiff1d(buckets, buckets[np.unique(names[buckets].astype(str), return_index=True)[1]])
+                names[again] = [f"{names[bucket]} ({bucket})" for bucket in again.tolist()]
+        return names
 
     def to_chunk(self, X: Any, y: Any = None, sample_weight: Any = None, *, learn: bool = False) -> Chunk:
         """Hashed rows with targets and weights; with `learn`, X is read as by `partial_fit` in the same pass.
@@ -361,6 +407,7 @@ class Hasher(Estimator):
             known = hasattr(self, "document_counts_")
             counts = f" {self.n_documents_} {crc32(self.document_counts_.data)}" if known else f" {uuid.uuid4()}"
         params = {name: value for name, value in self._plain_params().items() if name != "n_jobs"}
+        params["names"] = self.n_names
         return f"{HASH_ID} {json.dumps(params)} {json.dumps(self._encodings())}{counts}"
 
     def _encodings(self) -> Any:
@@ -515,10 +562,13 @@ class Hasher(Estimator):
         if plan is not None and plan.only_text is not None and is_list_of_texts(X):
             return Table({plan.only_text: X}, len(X), "list")  # the usual case, a text at a time, and nothing to decide
         self._check()
-        table = self._read_bags(X) or read_table(X)
+        only_text = plan is not None and plan.only_text == ""
+        table = self._read_bags(X) or read_table(X, tokens=only_text)
         if "columns_" not in self.__dict__:
             self.columns_ = self._choose_columns(table, learn)
             self.n_features_in_ = len(table.columns)
+            if table.origin == "table":
+                self.feature_names_in_ = np.array(list(table.columns), dtype=object)
         elif table.origin == "list" and len(self.columns_) == 1 and self.columns_[0].kind == TEXT:
             table = Table({self.columns_[0].name: table.columns[""]}, table.n_rows, "list")  # it needs no name
         elif table.origin == "array" and len(table.columns) != self.n_features_in_:
@@ -610,7 +660,7 @@ class Hasher(Estimator):
             count_documents=self.document_counts_ if count else None,
             document_counts=counts,
             n_documents=n_documents,
-            book=self.names_.table if learn and self.names else None,
+            book=self.names_.table if learn and self.n_names else None,
             n_threads=_threads(self.n_jobs),
         )
         if count:
@@ -665,8 +715,8 @@ class Hasher(Estimator):
             counts = kernels.WordCounts(words.MOST_WORDS, words.SKETCH_BITS)
             self._count_words(table, counts)
             self._keep_words(counts)
-        if self.names and not hasattr(self, "names_"):
-            self.names_ = NameBook(self.names)
+        if self.n_names and not hasattr(self, "names_"):
+            self.names_ = NameBook(self.n_names)
         if self.counts_rows and not hasattr(self, "document_counts_"):
             self.document_counts_ = np.zeros(1 << self.n_bits, np.uint32)
             self.n_documents_ = 0
@@ -711,21 +761,27 @@ class Hasher(Estimator):
         plain = [column.kind for column in self.columns_] == [TEXT] and not used[0].is_bag
         only_text = used[0].name if plain else None
         columns = tuple((column, column.origin, column.is_bag) for column in used)
-        return _Plan(columns, recipe, self._uses_counts, only_text)
+        named: dict[str, list[Column]] = {}
+        for column in used:
+            for start in dict.fromkeys((column.name, column.label, f"{column.name}:", *column.knot_names)):
+                named.setdefault(start, []).append(column)
+        texts = tuple(column for column in used if column.kind == TEXT)
+        return _Plan(columns, recipe, self._uses_counts, only_text, named, texts)
 
     def _prefix(self, name: str) -> str:
         """What a column's words are named with: the column where there is more than one text."""
-        columns = getattr(self, "columns_", ())
-        return f"{name}:" if sum(column.kind == TEXT for column in columns) > 1 else ""
+        texts = (column for column in getattr(self, "columns_", ()) if column.kind == TEXT)
+        return f"{name}:" if len(list(islice(texts, 2))) > 1 else ""
 
     def _check(self) -> None:
         """Refuses parameters that cannot work, by name and value. Those that a plan was made from are good."""
         if self._plan is not None:
             return
         for name, low, high in INTEGERS:
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= int(value) <= high:
+            if not _is_whole(value := getattr(self, name), low, high):
                 raise ParameterError(f"{name}={value!r} must be a whole number from {low} to {high}")
+        if self.names != "auto" and not _is_whole(self.names, 0, MOST_NAMES):
+            raise ParameterError(f"names={self.names!r} must be a whole number from 0 to {MOST_NAMES}, or 'auto'")
         for name, known in (("weighting", WEIGHTINGS), ("norm", NORMS)):
             if (value := getattr(self, name)) not in known:
                 raise ParameterError(f"{name}={value!r} is unknown; choose one of {', '.join(map(repr, known))}")
@@ -748,7 +804,7 @@ class Hasher(Estimator):
             if kind not in KINDS:
                 raise ParameterError(f"kinds={{{column!r}: {kind!r}}} is unknown; choose one of {', '.join(KINDS)}")
         for name in ("knots", "bags"):
-            if getattr(self, name) not in (True, False, "auto"):
+            if getattr(self, name) != "auto" and not isinstance(getattr(self, name), bool):
                 raise ParameterError(f"{name}={getattr(self, name)!r} is unknown; give True, False or 'auto'")
         if self.pairs != "auto" and (not isinstance(self.pairs, int | np.integer) or not 0 <= self.pairs <= 1000):
             raise ParameterError(f"pairs={self.pairs!r} must be a whole number from 0 to 1000, or 'auto'")
@@ -759,8 +815,8 @@ class Hasher(Estimator):
 
     def names_of(self, buckets: Any) -> list[list[str]]:
         """For each bucket the names seen in it, the most frequent first; empty if none was kept."""
-        if not self.names:
-            raise DataError("names=0 keeps no names; make the hasher with names=10000, say, before training")
+        if not self.n_names:
+            raise DataError("names=0 keeps no names; make the hasher without it before training")
         if not hasattr(self, "names_"):
             raise not_fitted(self, "names are kept by fit, partial_fit or a training run")
         return self.names_.names_of(buckets)
@@ -798,11 +854,9 @@ class Hasher(Estimator):
 
     def find_names(self, X: Any, rows: Chunk, wanted: Array) -> None:
         """Looks up the names of some buckets in the raw rows that were hashed to `rows`: one row is read for each."""
-        is_wanted = np.zeros(self.n_features, bool)
-        is_wanted[wanted] = True
-        entries = np.flatnonzero(is_wanted[rows.indices])
-        buckets, firsts = np.unique(rows.indices[entries], return_index=True)
-        places = np.unique(np.searchsorted(rows.indptr, entries[firsts], side="right") - 1)
+        entries = _first_entries(rows.indices, wanted, self.n_features)
+        buckets = rows.indices[entries]
+        places = np.unique(np.searchsorted(rows.indptr, entries, side="right") - 1)
         for start in range(0, len(places), ALL_ROWS_NAMED):
             reader = self._name_reader()
             part = taken_rows(X, places[start : start + ALL_ROWS_NAMED])
@@ -814,11 +868,17 @@ class Hasher(Estimator):
         """Makes sure that the heaviest features of rows just learned have their names, rare ones, too."""
         if not hasattr(self, "names_"):
             return
-        seen = np.zeros(self.n_features, bool)
-        seen[rows.indices] = True
-        buckets = np.flatnonzero(seen)
+        buckets = np.flatnonzero(self._buckets_in_use(rows))
         if len(wanted := self.names_.unnamed(buckets, heaviness(buckets))):
             self.find_names(X, rows, wanted)
+
+    def _buckets_in_use(self, rows: Chunk) -> Array:
+        """For each bucket, whether it was used: by any row so far, where rows are counted, else by these."""
+        if hasattr(self, "document_counts_") and len(self.document_counts_) == self.n_features:
+            return self.document_counts_
+        used = np.zeros(self.n_features, bool)
+        used[rows.indices] = True
+        return used
 
     def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
         """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
@@ -830,13 +890,12 @@ class Hasher(Estimator):
 
     def _feature_hash(self, name: str, copy: int) -> int:
         self._check()
-        used = self.used_columns if hasattr(self, "columns_") else (Column("", TEXT),)
-        columns = {column.name: column for column in used}
         # What is written as words could be anything, so other readings come later, and the last one holds.
-        by_kind = sorted(used, key=lambda column: column.kind != TEXT)
-        readings = [self._hash_in_column(name, column) for column in by_kind]
-        is_text = {column.name: column.kind == TEXT for column in used}
-        for a, b in sorted((*self.cross, *self.crosses_), key=lambda pair: not any(is_text.get(k) for k in pair)):
+        readings = [self._hash_in_column(name, column) for column in self._columns_with(name)]
+        crosses = (*self.cross, *self.crosses_)
+        columns = {column.name: column for column in self.used_columns} if crosses and "#" in name else {}
+        is_text = {column.name: column.kind == TEXT for column in columns.values()}
+        for a, b in sorted(crosses, key=lambda pair: not any(is_text.get(k) for k in pair)) if columns else ():
             for place in (place for place, letter in enumerate(name) if letter == "#"):
                 left = self._hash_in_column(name[:place], columns[a]) if a in columns else None
                 right = self._hash_in_column(name[place + 1 :], columns[b]) if b in columns else None
@@ -846,6 +905,16 @@ class Hasher(Estimator):
             forms = "'word', 'column=value', or 'word#column=value' for a cross"
             raise DataError(f"{name!r} is not the name of a feature; write {forms}")
         return mix(feature, copy * COPY_STEP & MASK) if copy else feature
+
+    def _columns_with(self, name: str) -> list[Column]:
+        """Columns that a feature of this name may be of, texts first; found by its parts, since tables may be wide."""
+        if not hasattr(self, "columns_"):
+            return [Column("", TEXT)]
+        self._plan = self._plan or self._make_plan()
+        named = self._plan.named
+        starts = [name, *(name[: place + 1] for place, letter in enumerate(name) if letter in "=:")]
+        found = {column.name: column for start in starts for column in named.get(start, ()) if column.kind != TEXT}
+        return [*self._plan.texts, *found.values()]
 
     def _hash_in_column(self, name: str, column: Column) -> int | None:
         """The hash of a feature of one column, or None if the name is not one of that column."""
@@ -955,7 +1024,7 @@ class Hasher(Estimator):
             self.words_ = words.KeptWords.from_state(kept)
         names = {key.removeprefix("names."): array for key, array in arrays.items() if key.startswith("names.")}
         if names:
-            self.names_ = NameBook.from_state(self.names, names)
+            self.names_ = NameBook.from_state(self.n_names, names)
             check_buckets(self.names_.buckets(), self.n_features)
         return self
 
@@ -971,7 +1040,7 @@ class Hasher(Estimator):
 
     @property
     def _needs_fit(self) -> bool:
-        return self.names > 0 or self.weighting == "tfidf" or self.min_count > 1 or self.max_share < 1
+        return self.names not in (0, "auto") or self.weighting == "tfidf" or self.min_count > 1 or self.max_share < 1
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -1038,8 +1107,34 @@ def _not_a_number(values: list[Any], numbers: Array, name: str) -> DataError:
     return DataError(f"column {name!r} holds values that are not numbers; clean it, or name another kind")
 
 
+def _is_whole(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and low <= int(value) <= high
+
+
 def _is_pair(value: Any, kind: type) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(part, kind) for part in value)
+
+
+def _first_entries(indices: Array, wanted: Array, n_features: int) -> Array:
+    """Where each of the wanted columns comes first, in the order of the columns; those that do not come are left out.
+
+    Entries are searched block by block, and no further than need be.
+    """
+    is_wanted = np.zeros(n_features, bool)
+    is_wanted[wanted] = True
+    found: list[Array] = []
+    n_left = len(wanted)
+    for start in range(0, len(indices), SEARCHED_AT_ONCE):
+        part = indices[start : start + SEARCHED_AT_ONCE]
+        places = np.flatnonzero(is_wanted[part])
+        columns, firsts = np.unique(part[places], return_index=True)
+        found.append(start + places[firsts])
+        is_wanted[columns] = False
+        n_left -= len(columns)
+        if not n_left:
+            break
+    entries = np.concatenate([np.empty(0, np.int64), *found])
+    return entries[np.argsort(indices[entries])]
 
 
 def _as_csr(chunk: Chunk) -> Any:

@@ -16,6 +16,7 @@ from steepest.data.chunk import Array
 from steepest.errors import DataError
 from steepest.features.hasher_check import check_names
 
+NAMES = 10_000  # that models and hashers keep unless they are asked for others
 MOST_ADDED = 1000
 NAMES_IN_A_ROW = 1 << 14  # more than a long document has
 

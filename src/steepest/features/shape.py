@@ -212,8 +212,9 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     cells = {column.name: surveyed[column.name][0] for column in steady}
     scores = sample.scored(columns)
     if hasher.knots is not False and any(len(column.candidates) > 2 for column in steady):
-        columns, scores = _bend(shape, columns, steady, cells, scores)
-        if odd := [column.name for column in columns if column not in steady and trends[column.name]]:
+        bent, scores = _bend(shape, columns, steady, cells, scores)
+        columns, known = list(bent), set(steady)
+        if odd := [column.name for column in columns if column not in known and trends[column.name]]:
             why = "they have one value over a long stretch, or rise or fall along the file"
             shape.events.append(f"kept as lines, since {why}: {', '.join(odd)}")
     if most_pairs and len(steady) > 1:
@@ -286,8 +287,8 @@ def _bend(
         return columns, scores
     shape.bends = tuple(column.name for column in bent if column.knots)
     shown = ", ".join(shape.bends[:8]) + (f" and {len(shape.bends) - 8} more" if len(shape.bends) > 8 else "")
-    losses = f"{better.losses.mean():.5g}, {scores.losses.mean():.5g} with lines"
-    shape.events.append(f"numbers bend at knots ({shown}): loss on rows held back {losses}")
+    losses = f"{better.losses.mean():.5g}, {scores.losses.mean():.5g} with straight lines"
+    shape.events.append(f"curves for numbers ({shown}): loss on held-out rows {losses}")
     return bent, better
 
 
@@ -299,7 +300,8 @@ def _add_pairs(
         alone = {name: scores.gain(own) for name, own in cells.items()}
         cells = {name: cells[name] for name in sorted(cells, key=lambda name: -alone[name])[:MOST_CROSSED]}
     pairs = [(a, b) for a, b in combinations(cells, 2) if origins[a] != origins[b]]  # not parts of one date
-    additive, taken = scores, []
+    additive = scores
+    taken: list[Any] = []
     least = LEAST_GAIN * float(additive.losses.mean())
     while pairs and len(taken) < most:
         gains = {(a, b): scores.gain(cells[a].by(cells[b])) for a, b in pairs}
@@ -317,4 +319,4 @@ def _add_pairs(
         shape.pairs = tuple(taken)
         names = ", ".join(f"{a} x {b}" for a, b in taken)
         losses = f"{scores.losses.mean():.5g}, {additive.losses.mean():.5g} without"
-        shape.events.append(f"crossed {names}: loss on rows held back {losses}")
+        shape.events.append(f"crossed {names}: loss on held-out rows {losses}")

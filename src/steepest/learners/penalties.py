@@ -71,8 +71,8 @@ class Penalty:
             raise ParameterError("p=inf is the max norm; give penalty='max'")
         if self.name == "lp" and not self.p >= 1:
             raise ParameterError(
-                f"p={self.p} gives no convex penalty: below p=1 a descent may end in a minimum that is not the least; "
-                "give a number that is at least 1; p=1 makes the most zeros"
+                f"p={self.p} gives no convex penalty, so training could end in a local minimum; "
+                "give p of at least 1 (p=1 gives the most zeros)"
             )
 
     def value(self, w: Any) -> float:
@@ -127,29 +127,26 @@ class Penalty:
         """
         if self.name == "none":
             return np.zeros((0, 2))
-        angle = np.linspace(0.0, 2.0 * np.pi, n, endpoint=False)
-        direction: Array = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        if self.name in NORMS:
+            return norm_contour(math.inf if self.name == "max" else 2.0, level, n)
+        direction = _directions(n)
         size: Array = np.abs(direction)
         radius: Array
         if self.name == "lp":
             radius = (level * self.p / np.sum(size**self.p, axis=1)) ** (1.0 / self.p)
-        elif self.name in NORMS:
-            return norm_contour(math.inf if self.name == "max" else 2.0, level, n)
         else:  # a r |d|_1 + b r^2 / 2 = level, by the form of the quadratic formula that also holds for b = 0
             a, b = self.mixture()
             linear = a * np.sum(size, axis=1)
             radius = 2.0 * level / (linear + np.sqrt(linear**2 + 2.0 * b * level))
         return direction * radius[:, None]
 
-    def split(self, alpha: float, l1_ratio: float | None = None) -> tuple[float, float]:
-        """(l1, l2) with alpha R(w) = l1 sum |w| + l2 (1/2) sum w^2; `l1_ratio` may replace the penalty's own.
+    def split(self, alpha: float) -> tuple[float, float]:
+        """(l1, l2) with alpha R(w) = l1 sum |w| + l2 (1/2) sum w^2.
 
-        >>> Penalty("elasticnet").split(0.1, l1_ratio=0.25)
+        >>> Penalty("elasticnet", l1_ratio=0.25).split(0.1)
         (0.025, 0.07500000000000001)
         """
         alpha = check_alpha(alpha)
-        if l1_ratio is not None:
-            return Penalty(self.name, l1_ratio, self.p).split(alpha)
         a, b = self.for_stochastic().mixture()
         return alpha * a, alpha * b
 
@@ -192,13 +189,18 @@ def norm_contour(p: float, level: float = 1.0, n: int = 200) -> Array:
     """
     if not p > 0:
         raise ParameterError(f"p={p} is not an exponent of a norm; give a number above 0")
-    angle = np.linspace(0.0, 2.0 * np.pi, n, endpoint=False)
-    direction: Array = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    direction = _directions(n)
     direction[np.abs(direction) < 1e-15] = 0.0  # on an axis: a small power would make much of what rounding leaves
     size: Array = np.abs(direction)
     largest: Array = np.max(size, axis=1)  # taken out, so that high powers do not vanish
     length = largest if math.isinf(p) else largest * np.sum((size / largest[:, None]) ** p, axis=1) ** (1.0 / p)
     return direction * (level / length)[:, None]
+
+
+def _directions(n: int) -> Array:
+    """n unit vectors once around; n x 2."""
+    angle = np.linspace(0.0, 2.0 * np.pi, n, endpoint=False)
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
 def _prox_norm(w: Array, step: float | Array, name: str) -> Array:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import ClassVar
 
 import numpy as np
@@ -17,12 +19,13 @@ class Resumable:
     """Something that goes on to the same bits from the attributes that it names."""
 
     state_arrays: ClassVar[tuple[str, ...]] = ("w",)
-    state_numbers: ClassVar[tuple[str, ...]] = ()
+    state_numbers: ClassVar[tuple[str, ...]] = ()  # also of parts, such as "good.rollbacks"
 
     @property
     def numbers(self) -> tuple[float, ...]:
         """What is needed to go on besides arrays."""
-        return tuple(float(getattr(self, name)) for name in self.state_numbers)
+        numbers = (attrgetter(name)(self) for name in self.state_numbers)
+        return tuple(math.nan if number is None else float(number) for number in numbers)
 
     @property
     def state(self) -> dict[str, Array]:
@@ -39,9 +42,12 @@ class Resumable:
 
     def restore_numbers(self, numbers: Iterable[float]) -> None:
         """Takes back what `numbers` gave."""
-        for name, number in zip(self.state_numbers, numbers, strict=True):
-            kind = type(getattr(self, name))
-            setattr(self, name, kind(number) if kind in (bool, int) and number.is_integer() else number)
+        for name, number in zip(self.state_numbers, numbers, strict=False):  # old files may lack the last ones
+            owner, _, last = name.rpartition(".")
+            holder = attrgetter(owner)(self) if owner else self
+            kind = type(getattr(holder, last))
+            value = None if math.isnan(number) else number  # None: not known yet
+            setattr(holder, last, kind(number) if kind in (bool, int) and number.is_integer() else value)
 
     def restored(self) -> None:
         """Finds again what follows from the state, where that is something."""

@@ -35,23 +35,16 @@ def schedule_code(schedule: str, alpha: float) -> int:
     if not 0 <= alpha < math.inf:
         raise ParameterError(f"alpha={alpha} is not a strength of a penalty; give a finite number that is not negative")
     if schedule == "optimal" and alpha == 0:
-        raise ParameterError(
-            "schedule='optimal' takes its pace from alpha, which is 0; give alpha > 0 or choose invsqrt"
-        )
+        raise ParameterError("schedule='optimal' depends on alpha, which is 0; give alpha > 0 or choose invsqrt")
     return _CODES[schedule]
 
 
-def step_size(schedule: str, t: float, eta0: float, alpha: float, power: float = 1.0) -> float:
-    """The step after t rows.
+def scheduled_step(code: int, t: float, eta0: float, alpha: float, power: float = 1.0) -> float:
+    """The step after t rows, by the schedule of this number.
 
-    >>> step_size("bottou", t=100, eta0=0.5, alpha=0.02)
+    >>> scheduled_step(schedule_code("bottou", alpha=0.02), t=100, eta0=0.5, alpha=0.02)
     0.25
     """
-    return step_size_by_code(schedule_code(schedule, alpha), t, eta0, alpha, power)
-
-
-def step_size_by_code(code: int, t: float, eta0: float, alpha: float, power: float = 1.0) -> float:
-    """The same, for a schedule known by the kernels' number."""
     if code == _CODES["invsqrt"]:
         return eta0 / math.sqrt(1.0 + t)
     if code == _CODES["bottou"]:
@@ -76,7 +69,7 @@ def growth(t: float, half_life: float) -> float:
     return float(2.0 ** (age - UNIT_BITS * math.floor(age / UNIT_BITS)))
 
 
-def typical_eta0(loss: Loss, alpha: float, parameter: float | None = None) -> float:
+def typical_eta0(loss: Loss, alpha: float) -> float:
     """The first step of `optimal`: it moves a weight about as far as weights are expected to be large.
 
     Under the penalty alpha/2 w^2 a typical weight is w = sqrt(1 / sqrt(alpha)), and at the score -w a row of target +1
@@ -84,11 +77,10 @@ def typical_eta0(loss: Loss, alpha: float, parameter: float | None = None) -> fl
     """
     if not check_alpha(alpha) > 0:
         raise ParameterError(
-            "the first step of schedule='optimal' comes from alpha, which is 0; give alpha > 0 or eta0"
+            "the first step of schedule='optimal' depends on alpha, which is 0; give alpha > 0 or eta0"
         )
     typical_weight = math.sqrt(1.0 / math.sqrt(alpha))
-    parameter = loss.default_parameter if parameter is None else parameter
-    pull = abs(float(loss.gradient(-typical_weight, 1.0, parameter)))
+    pull = abs(float(loss.gradient(-typical_weight, 1.0, loss.default_parameter)))
     if math.isinf(pull):
         raise ParameterError(f"loss={loss.name!r} is too steep for schedule='optimal' at alpha={alpha}; choose bottou")
     return typical_weight / max(1.0, pull)

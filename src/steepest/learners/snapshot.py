@@ -27,14 +27,16 @@ PACKED_ELEMENTS = 1 << 20  # from which on a table is worth packing
 class LastGoodState:
     """Copies of a learner's arrays, and how often it came back to them."""
 
-    def __init__(self, first_rows: int = FIRST_SNAPSHOT_ROWS, most_rollbacks: int = MOST_ROLLBACKS) -> None:
+    def __init__(
+        self, first_rows: int = FIRST_SNAPSHOT_ROWS, most_rollbacks: int = MOST_ROLLBACKS, rollbacks: int = 0
+    ) -> None:
         self.first_rows = first_rows
         self.most_rollbacks = most_rollbacks
         self.arrays: dict[str, Array | Packed] = {}
         self.n_outputs = 0
         self.rows = 0  # learned by then
         self.edge = first_rows  # rows after which a state should be kept next
-        self.rollbacks = 0
+        self.rollbacks = rollbacks
 
     @property
     def exists(self) -> bool:
@@ -94,7 +96,7 @@ class LastGoodState:
                 "or choose a loss that grows more slowly"
             )
         progress.events.append(
-            f"scores overflowed after {rows_learned:,} rows: went back to the last good state and "
+            f"scores overflowed after {rows_learned:,} rows: returned to the last good state and "
             f"halved the step size from {eta0:.3g} to {eta0 / 2:.3g}"
         )
         return eta0 / 2

@@ -9,7 +9,7 @@ puts the name of the file in front of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -22,63 +22,67 @@ from steepest.learners.waiting import MARK
 
 MOST_FEATURES = (1 << 31) - 1
 MOST_ROWS = 1 << 53  # whole numbers that a float64 can count
-MOST_ROLLBACKS = 1 << 10
+# Counters that are whole numbers, and their largest values; all others are numbers from 0 on.
+WHOLE = {"n_features": MOST_FEATURES, "rows_learned": MOST_ROWS, "rollbacks": 1 << 10, "root": MOST_FEATURES}
+WHOLE |= dict.fromkeys(("sizes_open", "dense", "started", "holds_sums", "several_targets"), 1)
+LEAST = {"bias_scale": -1.0, "mean": -1e300, "level": -1e300, "scale": 1e-300}
+UNBOUNDED = ("low", "high", "best_loss")  # may be infinite
 LOSS_CODES = {loss.code for loss in LOSSES.values()}
 
 
 class StateCheck:
-    """The arrays of a state, asked one after the other."""
+    """The arrays of a state, asked one after the other; `numbers` are its counters, by their names."""
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.numbers: dict[str, float] = {}
 
-    def refuse_overflow(self, but: Sequence[str] = MAY_BE_UNKNOWN) -> None:
-        """All numbers are finite, but for arrays in which NaN means "not known yet"."""
-        for name, array in self.state.items():
-            if array.dtype.kind in "fc" and name not in but and not all_finite(array):
+    @classmethod
+    def of(cls, state: State, names: Sequence[str], array: str = COUNTERS, unknown: Sequence[str] = ()) -> StateCheck:
+        """A check of a state whose numbers are finite and whose counters, the numbers in `array`, are in their ranges.
+
+        Those in `unknown` may be NaN: not known yet.
+        """
+        check = cls(state)
+        for name, values in state.items():
+            if values.dtype.kind in "fc" and name not in (array, *MAY_BE_UNKNOWN) and not all_finite(values):
                 raise ValueError(f"{name} holds numbers that are not finite")
+        check.arrays({array: f"f8 {len(names)}"})
+        own_names = (name.rpartition(".")[2] for name in names)
+        check.numbers = dict(zip(own_names, state[array].tolist(), strict=True))
+        for name, number in check.numbers.items():
+            if name in WHOLE:
+                check.whole(name, number, 0, WHOLE[name])
+                continue
+            least, most = (-math.inf, math.inf) if name in UNBOUNDED else (LEAST.get(name, 0.0), 1e300)
+            if not least <= number <= most and not (name in unknown and math.isnan(number)):
+                raise ValueError(f"{name} is {number}")
+        return check
 
-    def array(self, name: str, kinds: str, shape: Sequence[int | None]) -> Array:
-        """The array of this name: of one of these kinds of type, and of this shape, None for any size."""
-        if name not in self.state:
-            raise ValueError(f"{name} is missing")
-        array = np.asarray(self.state[name])
-        fits = len(shape) == array.ndim and all(
-            want is None or want == size for want, size in zip(shape, array.shape, strict=True)
-        )
-        if not fits:
-            raise ValueError(f"{name} has the shape {array.shape}, not {tuple(shape)}")
-        if array.dtype.kind not in kinds:
-            raise ValueError(f"{name} is of type {array.dtype}")
-        return array
+    @property
+    def n_features(self) -> int:
+        """The counter of features."""
+        return int(self.numbers["n_features"])
 
-    def doubles(self, name: str, shape: Sequence[int | None]) -> Array:
-        """The array of this name, of float64."""
-        array = self.array(name, "f", shape)
-        if array.dtype != np.float64:
-            raise ValueError(f"{name} is of type {array.dtype}")
-        return array
+    def arrays(self, forms: Mapping[str, str], **sizes: int) -> dict[str, int]:
+        """Checks arrays against their forms, such as {"table": "f4 rows 8"}; returns the sizes that the forms name.
 
-    def numbers(self, name: str, n: int) -> list[float]:
-        """The numbers of a short array of float64."""
-        found: list[float] = self.doubles(name, [n]).tolist()
-        return found
-
-    def features(self, number: float) -> int:
-        """A number of features."""
-        return self.whole("the number of features", number, 0, MOST_FEATURES)
-
-    def rows(self, number: float) -> int:
-        """A number of rows learned."""
-        return self.whole("the number of rows learned", number, 0, MOST_ROWS)
-
-    def rollbacks(self, number: float) -> int:
-        """How often learning was rolled back."""
-        return self.whole("the number of rollbacks", number, 0, MOST_ROLLBACKS)
-
-    def flag(self, what: str, number: float) -> bool:
-        """Yes or no."""
-        return bool(self.whole(what, number, 0, 1))
+        A form is the beginning of a type, or several of them ("i|u"), and the size of each axis: a number, or a name
+        that stands for the same size in all forms.
+        """
+        for name, form in forms.items():
+            if name not in self.state:
+                raise ValueError(f"{name} is missing")
+            array, (kind, *sides) = np.asarray(self.state[name]), form.split()
+            fits = len(sides) == array.ndim and all(
+                size == (int(side) if side.isdigit() else sizes.setdefault(side, size))
+                for side, size in zip(sides, array.shape, strict=True)
+            )
+            if not fits:
+                raise ValueError(f"{name} has the shape {array.shape}, not {', '.join(sides)}")
+            if not array.dtype.str[1:].startswith(tuple(kind.split("|"))):
+                raise ValueError(f"{name} is of type {array.dtype}")
+        return sizes
 
     def whole(self, what: str, number: float, least: int, most: int) -> int:
         """A whole number within a range."""
@@ -86,58 +90,65 @@ class StateCheck:
             raise ValueError(f"{what} is {number}")
         return int(number)
 
-    def inside(self, what: str, number: float, least: float, most: float = 1e300) -> float:
-        """A number within a range."""
-        if not least <= number <= most:
-            raise ValueError(f"{what} is {number}")
-        return float(number)
-
-    def step_size(self, number: float) -> None:
-        """A step size, or NaN before one was found."""
-        if not math.isnan(number):
-            self.inside("the step size", number, 0.0)
-
     def labels(self) -> int:
         """The labels; how many there are."""
-        labels = self.array("labels", "biufUSO", [None])
-        values = labels.tolist()
-        if labels.dtype.kind == "O" and not all(isinstance(label, str | int | float | bool) for label in values):
+        n_labels = self.arrays({"labels": "b|i|u|f|U|S|O n"})["n"]
+        values = self.state["labels"].tolist()
+        if not all(isinstance(label, str | bytes | int | float | bool) for label in values):
             raise ValueError("a label is neither a text nor a number")
-        if len(set(values)) != len(values):
+        if len(set(values)) != n_labels:
             raise ValueError("a label is there twice")
-        return len(labels)
+        return n_labels
 
     def targets(self, task: str, *, column_per_class: bool = False) -> int:
         """What `Targets.state` wrote; the number of outputs."""
-        n_outputs, several, bare, started, loss = self.numbers("targets", 5)
-        n_labels = self.labels()
-        for what, number in (("several", several), ("bare", bare), ("started", started)):
-            self.flag(what, number)
+        self.arrays({"targets": "f8 5", "class_counts": "f n"})
+        n_labels, counts = self.labels(), self.state["class_counts"]
+        n_outputs, *flags, loss = self.state["targets"].tolist()
+        for flag in flags:
+            self.whole("a flag of the targets", flag, 0, 1)
         if not math.isnan(loss) and loss not in LOSS_CODES:
             raise ValueError(f"the loss has the number {loss}")
         k = self.whole("the number of outputs", n_outputs, 1, MOST_FEATURES)
         by_labels = max(2, n_labels) if column_per_class else n_labels if n_labels > 2 else 1
-        if not several and k != (by_labels if task == "classify" else 1):
+        if not flags[0] and k != (by_labels if task == "classify" else 1):
             raise ValueError(f"{k} outputs for {n_labels} labels")
-        counts = self.array("class_counts", "f", [None])
         if len(counts) < n_labels or (counts < 0).any():
             raise ValueError("class_counts do not belong to the labels")
         return k
+
+    def owners(self) -> Array:
+        """The features that rows of a table belong to, each at most once."""
+        self.arrays({"owners": "i4 rows"})
+        owners = self.state["owners"]
+        self.codes(owners, self.n_features, "owners")
+        if len(np.unique(owners)) != len(owners):
+            raise ValueError("a feature has two rows")
+        return owners
+
+    def sizes(self) -> None:
+        """What `Sizes.state` wrote, if there are any."""
+        if "size" in self.state:
+            self.arrays({"centre": "f8 columns", "size": "f8 columns"}, columns=len(self.state["size"]))
+            if not (self.state["size"] > 0).all():
+                raise ValueError("the sizes of features are not positive numbers")
 
     def waiting(self, n_features: int) -> None:
         """Rows that wait: a sparse block with targets and weights, if there are any."""
         if not any(name.startswith(MARK) for name in self.state):
             return
-        indptr = self.array(f"{MARK}indptr", "i", [None])
-        indices = self.array(f"{MARK}indices", "i", [None])
-        self.array(f"{MARK}values", "f", [len(indices)])
-        n_rows = len(indptr) - 1
-        self.pointers(indptr, len(indices), f"{MARK}indptr")
+        forms = {"indptr": "i starts", "indices": "i entries", "values": "f entries"}
+        sizes = self.arrays({MARK + name: form for name, form in forms.items()})
+        n_rows = sizes["starts"] - 1
+        self.pointers(self.state[f"{MARK}indptr"], sizes["entries"], f"{MARK}indptr")
+        indices = self.state[f"{MARK}indices"]
         self.codes(indices, n_features or MOST_FEATURES, f"{MARK}indices")  # 0: not known before they are learned
         if f"{MARK}y" in self.state and len(np.asarray(self.state[f"{MARK}y"])) != n_rows:
             raise ValueError(f"{MARK}y has another length")
-        if f"{MARK}weight" in self.state and (self.array(f"{MARK}weight", "f", [n_rows]) < 0).any():
-            raise ValueError(f"{MARK}weight is negative")
+        if f"{MARK}weight" in self.state:
+            self.arrays({f"{MARK}weight": "f rows"}, rows=n_rows)
+            if (self.state[f"{MARK}weight"] < 0).any():
+                raise ValueError(f"{MARK}weight is negative")
 
     def pointers(self, indptr: Array, n_entries: int, name: str) -> None:
         """Where rows begin: from 0 upwards to the number of entries."""
@@ -148,10 +159,3 @@ class StateCheck:
         """Numbers of things, of which there are n."""
         if len(codes) and not (int(codes.min()) >= 0 and int(codes.max()) < n):
             raise ValueError(f"{name} holds a number that is not between 0 and {n - 1}")
-
-
-def check_counters(state: State, n: int) -> tuple[StateCheck, list[float]]:
-    """A check of all that is finite in a state, and its n counters."""
-    check = StateCheck(state)
-    check.refuse_overflow()
-    return check, check.numbers(COUNTERS, n)

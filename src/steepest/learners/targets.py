@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -24,32 +25,33 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError, ParameterError
-from steepest.learners.base import State
+from steepest.learners.base import Progress, State
 from steepest.learners.losses import LOSSES, loss_for
 from steepest.learners.resumable import Resumable
 from steepest.learners.snapshot import LastGoodState
-from steepest.learners.waiting import WaitingRows
+from steepest.learners.waiting import WaitingRows, finished
 from steepest.parameters import at_least
 
 
 def distinct(y: Array) -> Array:
     """The distinct values of y, sorted; two classes, the usual case, are found without sorting."""
-    if y.ndim == 1 and len(y) and y.dtype.kind in "biuf":
-        other = y != y[0]
-        second = y[int(other.argmax())]
-        if (~other | (y == second)).all():
-            return np.unique(np.array([y[0], second], dtype=y.dtype))
-    return np.unique(y)
+    two = _at_most_two(y) if y.ndim == 1 else None
+    return np.unique(y if two is None else two)
 
 
 def by_appearance(y: Array) -> list[Any]:
     """The distinct values of y in the order of their first rows; two classes are found without a set of all."""
-    if len(y) and y.dtype.kind in "biuf":
-        other = y != y[0]
-        second = y[int(other.argmax())]
-        if (~other | (y == second)).all():
-            return [y[0].item(), second.item()] if other.any() else [y[0].item()]
-    return list(dict.fromkeys(y.tolist()))
+    two = _at_most_two(y)
+    return list(dict.fromkeys((y if two is None else two).tolist()))
+
+
+def _at_most_two(y: Array) -> Array | None:
+    """The first value of y and the first other one, if there are no more; else None."""
+    if not len(y) or y.dtype.kind not in "biuf":
+        return None
+    other = y != y[0]
+    second = y[int(other.argmax())]
+    return np.array([y[0], second], dtype=y.dtype) if (~other | (y == second)).all() else None
 
 
 class LabelBook:
@@ -98,6 +100,8 @@ class LabelBook:
         order = np.argsort(labels, kind="stable")
         return labels[order], order
 
+
+Outcome = tuple[int, int, float, float]  # of a kernel: rows learned, status of the next one, sums of losses and weights
 
 # How kernels read y: a number per output, the number of a class (one against the rest), or of one soft maximum.
 TARGETS, ONE_VS_REST, SOFTMAX = 0, 1, 2
@@ -492,6 +496,16 @@ def refuse_bad_rows(rows: Chunk, n_columns: int | None = None, *, check_values: 
         refuse_bad_row(rows, int(np.searchsorted(packed.indptr, entry, side="right")) - 1, n_columns)
 
 
+def only_known(rows: Chunk, n_features: int) -> Chunk:
+    """The rows without features that were never seen in training, which have no weights: their values become 0."""
+    if rows.n_features <= n_features:
+        return rows
+    rows = rows.packed()  # the block may be far larger than what is visited of it
+    known = rows.indices < n_features
+    indices, values = np.where(known, rows.indices, 0), np.where(known, rows.values, 0)
+    return replace(rows, indices=indices.astype(np.int32), values=values.astype(np.float32))
+
+
 class TargetLearner(Resumable):
     """A learner whose outputs are those of its `targets`."""
 
@@ -500,7 +514,10 @@ class TargetLearner(Resumable):
     waiting: WaitingRows
     good: LastGoodState
     n_features: int
+    rows_learned: int
     n_threads: int = 1
+    eta0: Any  # the first step size
+    _finished: Any = None  # this learner with the rows that wait, until there are others
 
     @property
     def state(self) -> dict[str, Array]:
@@ -528,14 +545,51 @@ class TargetLearner(Resumable):
         copy.n_threads = self.n_threads
         return copy
 
-    @property
-    def rollbacks(self) -> int:
-        """How often learning went back to the last good state."""
-        return self.good.rollbacks
+    def finish(self) -> Progress:
+        """Learns the rows that wait, as if no others were to come."""
+        self._finished = None
+        return self.waiting.finish(self._learn)
 
-    @rollbacks.setter
-    def rollbacks(self, n: int) -> None:
-        self.good.rollbacks = n
+    @abstractmethod
+    def _learn(self, rows: Chunk, progress: Progress) -> None: ...
+
+    def _learn_by(self, kernel: Callable[[Chunk], Outcome], coded: Chunk, progress: Progress) -> None:
+        """Learns coded rows by a kernel; one on which learning overflows is left out, so that a stream goes on."""
+        start = 0
+        while start < coded.n_rows:
+            part = coded.span(start, coded.n_rows) if start else coded
+            done, status = self._count(kernel(part), progress)
+            start += done
+            if status == 0 and done == part.n_rows:
+                return
+            self.refuse_bad_row(part, done)
+            self.roll_back(progress)
+            start += 1
+            self.rows_learned += 1
+
+    def _count(self, outcome: Outcome, progress: Progress) -> tuple[int, int]:
+        done, status, loss_sum, weight = outcome
+        progress.add(Progress(done, weight, loss_sum))
+        self.rows_learned += done
+        return done, status
+
+    def refuse_bad_row(self, rows: Chunk, visit: int) -> None:
+        """Raises if the row itself is at fault, and returns if the weights are."""
+        refuse_bad_row(rows, visit, self.n_features)
+
+    def roll_back(self, progress: Progress) -> None:
+        """Scores ran out of range: back to the last good state with half the step."""
+
+    def finished(self) -> Self:
+        """This learner if nothing waits, else a copy that has learned the rows that wait."""
+        if self._finished is None:
+            self._finished = finished(self)
+        known: Self = self._finished
+        return known
+
+    def lower_step(self, factor: float) -> None:
+        """Divides the step size."""
+        self.eta0 /= factor
 
     @property
     def book(self) -> LabelBook:

@@ -39,18 +39,18 @@ from steepest.engine.history import History
 from steepest.engine.loop import Epochs, Executor, Monitor, train
 from steepest.engine.monitor import PrintMonitor
 from steepest.engine.stopping import Plan
+from steepest.engine.stream_watch import StreamWatch
 from steepest.errors import DataError, ModelFileError, ParameterError
 from steepest.learners.base import State, join_words, split_words
 from steepest.learners.losses import LOSSES
 from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
-from steepest.models.calibration import Calibration, Recent
+from steepest.models.calibration import LEAST_ROWS, Calibration, Recent
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
 from steepest.parameters import at_least, choice, inside, number, whole
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
-NAMES = 10_000  # kept by the hasher that raw data gets if none is given
 MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
 PATIENCE = 2  # epochs without improvement before `tol` ends training
 
@@ -122,8 +122,10 @@ class Model:
     recipe_: dict[str, Any]
     n_iter_: int
     learner_: Any
+    _n_rows: int | None = None  # of the source that is learned from
     calibration_: Calibration | None = None  # what rows that were held out have shown
     _recent: Recent | None = None  # rows of a stream, scored before they were learned
+    _watch: StreamWatch | None = None  # what has changed in it
     _target_names: list[Any] | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -182,6 +184,11 @@ class Model:
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise protocol.not_fitted(self, "call fit before using it")
+
+    def _check_learner(self) -> None:
+        """The same for what is shown as an attribute, so that `hasattr` is False."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
 
     def seed(self) -> int:
         """A number from `random_state`."""
@@ -312,6 +319,35 @@ class Model:
     def _use_held_out(self, rows: Source) -> None:
         """What rows that were held out of training are good for once it has ended."""
 
+    def _take_residuals(self, residuals: Array, later: Array | None = None) -> None:
+        """How far predictions of rows that were not learned are off, if there are enough; `later`: of stretches."""
+        if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
+            self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals, later)
+
+    def _watching(self) -> StreamWatch:
+        """What is noticed of a stream that is learned."""
+        self._watch = self._watch or StreamWatch()
+        return self._watch
+
+    def unseen_features(self, features: Array, *, counted: bool = False) -> int | None:
+        """How many of these features training has not seen; None if this model cannot say.
+
+        `counted`: the hasher has already counted the rows that they are of.
+        """
+        hasher: Any = getattr(self, "hasher_", None)
+        if hasattr(hasher, "document_counts_"):
+            _, places, own = np.unique(features, return_inverse=True, return_counts=True)
+            return int(np.count_nonzero(hasher.document_counts_[features] <= (own[places] if counted else 0)))
+        if not hasattr(self.learner_, "output_weights"):
+            return None
+        weights = [self.learner_.output_weights(k, features) for k in range(min(self.learner_.n_outputs, 4))]
+        return int(np.count_nonzero(~np.any(weights, axis=0)))
+
+    def _unseen_share(self, chunk: Chunk) -> float | None:
+        features = chunk.packed().indices
+        unseen = self.unseen_features(features, counted=True) if len(features) else None
+        return None if unseen is None else unseen / len(features)
+
     def _rows_apart(self, X: Any, y: Any, as_targets: Callable[[Any], Array]) -> Source:
         """Rows that the model was not trained on, to measure it by: those of a source, or of arrays."""
         self._check_fitted()
@@ -327,7 +363,7 @@ class Model:
         first = self.history_
         losses = first.column("holdout_loss")
         rounds = 1 + losses.index(min(losses, key=lambda loss: math.inf if math.isnan(loss) else loss))
-        event = f"held-out rows were best after {rounds} of {len(first)}: once more {rounds} from all rows"
+        event = f"the held-out loss was lowest after {rounds} of {len(first)}: once more {rounds} from all rows"
         run.monitor.event(event)
         self._learn(settings, source, None, replace(run.part("all"), rounds=rounds), seed)
         self.history_ = History([*first.records, *self.history_.records], [*first.events, event, *self.history_.events])
@@ -407,6 +443,7 @@ class Model:
 
     def _resolve(self, source: Source, run: Run) -> Any:
         """Settings for these rows; what "auto" chose is reported."""
+        self._n_rows = source.n_rows
         return self.settings_for(source.n_rows)
 
     def settings_for(self, n_rows: int | None) -> Any:
@@ -483,7 +520,7 @@ class Model:
     def adopt(self, learner: Any, history: History, source: Source) -> None:
         """Takes a learner that was fitted; names that follow from it are shown."""
         self._refuse_overflow(learner)
-        self.learner_, self.calibration_, self._recent = learner, None, None
+        self.learner_, self.calibration_, self._recent, self._watch = learner, None, None, None
         self.recipe_ = source.recipe
         self._target_names = self._names_of_targets(source)
         self.history_ = history
@@ -491,8 +528,9 @@ class Model:
         self._refresh()
 
     def _loss_name(self) -> str:
-        """The loss of one score."""
-        return str(getattr(self, "loss", ""))
+        """The loss of one score, whose link gives a probability or a mean."""
+        loss = getattr(self, "loss", "")
+        return str(loss.choice if isinstance(loss, Option) else loss)
 
     def _names_of_targets(self, source: Source) -> list[Any] | None:
         """What the columns of a multi-label target stand for, where that is known."""
@@ -502,6 +540,8 @@ class Model:
         """Names that follow from the learner's state."""
         hasher = getattr(self, "hasher_", None)
         self.n_features_in_ = self.learner_.n_features if hasher is None else hasher.n_features_in_
+        if (names := getattr(hasher, "feature_names_in_", None)) is not None:
+            self.feature_names_in_ = names
 
     # ------------------------------------------------------------------------------------------------------- rows
 
@@ -535,7 +575,7 @@ class Model:
         """The hasher of the constructor, or the one that raw rows get without it."""
         from steepest.features.hasher import Hasher
 
-        hasher = Hasher(names=NAMES) if self.hasher is None else self.hasher
+        hasher = Hasher() if self.hasher is None else self.hasher
         if not isinstance(hasher, Hasher):
             raise ParameterError(f"hasher={hasher!r} is not a Hasher; give steepest.Hasher(...) or None")
         return hasher
@@ -577,7 +617,7 @@ class Model:
         stored = Hasher.from_state(header, arrays)
         own = getattr(self, "hasher_", self.hasher if learn else None)
         if own is not None and not own.makes_the_rows_of(stored):
-            raise DataError(f"the cache was made by {stored!r}, which is not the model's {own!r}; make it anew")
+            raise DataError(f"the cache was made by {stored!r}, which is not the model's {own!r}; build it again")
         if learn and not hasattr(self, "hasher_"):
             self.hasher_ = stored
 
@@ -648,19 +688,13 @@ class Model:
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """(plain values, arrays) that make up a fitted model."""
-        params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
-        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
         hasher = getattr(self, "hasher_", None)
         hasher_header, hasher_arrays = (None, {}) if hasher is None else hasher.state()
         words, arrays = split_words(self._whole_state())
         header = {
+            **self._file_header(),
             "words": words,
             "hasher": hasher_header,
-            "params": {name: to_plain(value) for name, value in params.items()},
-            "settings": self.learner_.settings.as_dict(),
-            "history": self.history_.as_dict(),
-            "n_iter": self.n_iter_,
-            "recipe": self.recipe_,
             "target_names": self._target_names,
             "feature_names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
@@ -668,7 +702,21 @@ class Model:
             header["calibration"] = self.calibration_.as_dict()
         if self._recent is not None:
             header["recent"] = self._recent.as_dict()
+        if self._watch is not None:
+            header["watch"] = self._watch.as_dict()
         return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
+
+    def _file_header(self) -> dict[str, Any]:
+        """Plain values that every model has."""
+        params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
+        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
+        return {
+            "params": {name: to_plain(value) for name, value in params.items()},
+            "settings": self.learner_.settings.as_dict(),
+            "history": self.history_.as_dict(),
+            "n_iter": self.n_iter_,
+            "recipe": self.recipe_,
+        }
 
     @classmethod
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
@@ -692,6 +740,8 @@ class Model:
             model.calibration_ = Calibration.from_dict(header["calibration"])
         if header.get("recent") is not None:
             model._recent = Recent.from_dict(header["recent"])
+        if header.get("watch") is not None:
+            model._watch = StreamWatch.from_dict(header["watch"])
         model._take_header(header)
         model._refresh()
         if model.kind == "regressor" and model._loss_name() not in LOSSES:

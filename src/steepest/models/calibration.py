@@ -6,14 +6,16 @@ loss on parts of the rows that the map was not fitted on; the model's own probab
 more than the standard error of the difference, over rows and over stretches of them. Rows held back are those of early
 stopping, of a validation source, of alpha="auto", of `calibrate_on`, or (`Recent`) the last rows of a stream, each
 scored before it was learned. Intervals and sets are split conformal (Vovk, Gammerman and Shafer,
-2005): with n held-out residuals, the interval reaches as far as the ceil((n + 1) coverage)-th smallest of them.
+2005): with n held-out residuals, the interval reaches as far as the ceil((n + 1) coverage)-th smallest of them. That
+holds for rows like those held out: scattered rows speak for others of the same file, stretches of neighbours (`later`)
+for rows that come later.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,15 +43,17 @@ class Calibration:
     loss_before: float | None = None  # log loss of the held-out rows, of the model's own probabilities
     loss_after: float | None = None
     residuals: tuple[float, ...] = ()  # ascending: |y - prediction|, or 1 - P of the true class
+    later: tuple[float, ...] = ()  # the same of stretches of rows, where such were held back
+    later_rows: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a model file."""
-        return {**asdict(self), "residuals": list(self.residuals)}
+        return {**asdict(self), "residuals": list(self.residuals), "later": list(self.later)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
         """What `as_dict` gave."""
-        known = {**values, "residuals": tuple(float(r) for r in values["residuals"])}
+        known = {**values, **{name: tuple(map(float, values.get(name, ()))) for name in ("residuals", "later")}}
         if known["kind"] not in ("none", "temperature", "platt") or not math.isfinite(known["slope"] + known["shift"]):
             raise ValueError("a calibration that is not one")
         return cls(**known)
@@ -62,17 +66,28 @@ class Calibration:
         """P of every class from the model's own probabilities."""
         return _powers(np.log(np.maximum(probabilities, TINY)), self.slope)
 
-    def reach(self, coverage: float) -> float:
+    def with_residuals(self, residuals: Array, later: Array | None = None) -> Calibration:
+        """The same map with what held-out rows were off by, scattered ones and stretches."""
+        far = np.zeros(0) if later is None else later
+        return replace(self, residuals=_stored(residuals), later=_stored(far), later_rows=len(far))
+
+    def reach(self, coverage: float, later: bool = False) -> float:
         """The residual that a share `coverage` of new rows does not exceed; infinity if there are too few rows."""
         if not 0 < coverage < 1:
             raise ParameterError(f"coverage={coverage!r} must be between 0 and 1, 0.9 for example")
         if not self.residuals:
             raise DataError("no held-out rows were seen, so nothing is known of errors; call calibrate_on(X, y) first")
+        if later and not self.later:
+            raise DataError(
+                "no stretches of rows were held out (later=True needs alpha='auto' on at least 4,000 rows that are not "
+                "mixed); call calibrate_on(X, y) with the latest rows, and leave later out"
+            )
         # Of many residuals only some are stored, evenly spaced in rank.
-        place = math.ceil((self.rows + 1) * coverage)
-        if place > self.rows:
+        stored, rows = (self.later, self.later_rows) if later else (self.residuals, self.rows)
+        place = math.ceil((rows + 1) * coverage)
+        if place > rows:
             return math.inf
-        return self.residuals[min(len(self.residuals), math.ceil(place * len(self.residuals) / self.rows)) - 1]
+        return stored[min(len(stored), math.ceil(place * len(stored) / rows)) - 1]
 
 
 class Recent:
@@ -110,7 +125,7 @@ class Recent:
         return cls(rows.shape[1] - 2, rows, int(values["n_seen"]))
 
 
-def stored_residuals(residuals: Array) -> tuple[float, ...]:
+def _stored(residuals: Array) -> tuple[float, ...]:
     """Residuals in ascending order, at most `STORED` of them."""
     ordered = np.sort(np.asarray(residuals, np.float64))
     if len(ordered) > STORED:

@@ -37,18 +37,21 @@ class ClassWeights:
     Against another output they are half the difference, as the score of two classes is.
     """
 
-    def __init__(self, learner: LinearLearner, output: int, against: int | None = None) -> None:
-        self.learner_, self._output, self._against = learner, output, against
+    def __init__(self, learner: LinearLearner, output: int, against: int | None = None, sign: int = 1) -> None:
+        self.learner_, self._output, self._against, self._sign = learner, output, against, sign
 
     def __len__(self) -> int:
         return self.learner_.n_features
+
+    def __neg__(self) -> ClassWeights:
+        return ClassWeights(self.learner_, self._output, self._against, -self._sign)
 
     def __getitem__(self, features: Any) -> Any:
         chosen = np.asarray(features, np.int64)
         weights = self.learner_.output_weights(self._output, chosen.reshape(-1))
         if self._against is not None:
             weights = (weights - self.learner_.output_weights(self._against, chosen.reshape(-1))) / 2
-        return weights.reshape(chosen.shape)[()]
+        return self._sign * weights.reshape(chosen.shape)[()]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.asarray(self[np.arange(len(self))], dtype)
@@ -74,23 +77,7 @@ class SparseWeights:
         return np.where(self.features[at] == chosen, self.weights[at], self.weights.dtype.type(0))[()]
 
 
-class Negated:
-    """Weights with the other sign: what speaks against an output."""
-
-    def __init__(self, weights: ClassWeights | Negated) -> None:
-        self._weights = weights
-
-    def __len__(self) -> int:
-        return len(self._weights)
-
-    def __getitem__(self, features: Any) -> Any:
-        return -self._weights[features]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return -np.asarray(self._weights, dtype)
-
-
-OutputWeights = Array | ClassWeights | SparseWeights | Negated
+OutputWeights = Array | ClassWeights | SparseWeights
 
 
 def top_features(
@@ -103,14 +90,11 @@ def top_features(
 ) -> dict[Any, list[tuple[str, float]]]:
     """The k features that speak most for each output, or against it, heaviest first; by name where names are known."""
     if against:
-        turned: list[tuple[Any, Any]] = [
-            (label, Negated(w) if isinstance(w, ClassWeights | Negated) else -w) for label, w in weights_by_output
-        ]
-        found = top_features(turned, k, hasher, names)
+        found = top_features([(label, -weights) for label, weights in weights_by_output], k, hasher, names)
         return {label: [(name, -weight) for name, weight in pairs] for label, pairs in found.items()}
     if hasher is not None and hasattr(hasher, "names_"):
         return {label: _heaviest_named(weights, k, hasher) for label, weights in weights_by_output}
-    return {label: _heaviest(weights, k, names) for label, weights in weights_by_output}
+    return {label: _heaviest(weights, k, None if hasher is not None else names) for label, weights in weights_by_output}
 
 
 def _heaviest(weights: OutputWeights, k: int, names: Sequence[str] | None) -> list[tuple[str, float]]:

@@ -19,7 +19,7 @@ from steepest.data.chunk import Array
 from steepest.data.entries import Entries, from_matrix, gather, has_pairs, ratings_of, two_columns
 from steepest.data.ids import IdBook, as_ids
 from steepest.data.readers.ratings import RatingsChunk, as_ratings, from_frame, from_ratings
-from steepest.data.source import Source, as_weights
+from steepest.data.source import Source
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import EntryEpochs, Monitor, train
@@ -40,7 +40,7 @@ from steepest.learners.factors.factor_sgd import SgdRun
 from steepest.learners.factors.factors import BIAS, TAIL, FactorLearner, csr_of, new_table
 from steepest.learners.factors.strata import Strata
 from steepest.metrics import RegressionMetrics
-from steepest.models.base import Model, Run, from_plain, to_plain
+from steepest.models.base import Model, Run, from_plain
 from steepest.models.options import EarlyStopping
 from steepest.models.recommend import (
     Filter,
@@ -326,11 +326,7 @@ class MatrixFactorization(Model):
             if sample_weight is not None:
                 raise ParameterError("sample_weight needs pairs; give X as (user, item) with ratings y")
             return from_matrix(X)
-        users, items = two_columns(X)
-        if y is not None:
-            y = as_ratings(y, len(users))
-        weight = None if sample_weight is None else as_weights(sample_weight, len(users))
-        return from_ratings(users, items, y, weight)
+        return from_ratings(*two_columns(X), y, sample_weight)
 
     def _is_matrix(self, X: Any) -> bool:
         if hasattr(X, "tocoo"):
@@ -488,12 +484,14 @@ class MatrixFactorization(Model):
     @property
     def user_ids_(self) -> Array:
         """Ids of the users, in the order of `user_factors_`."""
-        return np.asarray(self._part("_users").ids)
+        self._check_learner()
+        return np.asarray(self._users.ids)
 
     @property
     def item_ids_(self) -> Array:
         """Ids of the items, in the order of `item_factors_`."""
-        return np.asarray(self._part("_items").ids)
+        self._check_learner()
+        return np.asarray(self._items.ids)
 
     @property
     def user_factors_(self) -> Array:
@@ -518,32 +516,29 @@ class MatrixFactorization(Model):
     @property
     def mean_(self) -> float:
         """The global mean (0 without biases)."""
-        self._part("learner_")
+        self._check_learner()
         return float(self._model().mean)
 
     @property
     def solver_(self) -> str:
         """The solver that was used."""
-        return str(self._part("learner_").settings.solver)
+        self._check_learner()
+        return self.learner_.settings.solver
 
     @property
     def alpha_(self) -> float:
         """The strength of the penalty that was used."""
-        return float(self._part("learner_").settings.alpha)
-
-    def _part(self, name: str) -> Any:
-        if name not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
-        return vars(self)[name]
+        self._check_learner()
+        return float(self.learner_.settings.alpha)
 
     def _factors(self, side: str) -> Array:
-        self._part("learner_")
+        self._check_learner()
         learner = self._model()
         scale = math.sqrt(learner.scale) if learner.settings.loss in SCALED else 1.0
         return np.asarray(getattr(learner, side)[:, : learner.rank] * np.float32(scale))
 
     def _biases(self, side: str) -> Array:
-        self._part("learner_")
+        self._check_learner()
         learner = self._model()
         scale = learner.scale if learner.settings.loss in SCALED else 1.0
         return np.asarray(getattr(learner, side)[:, learner.padded + BIAS] * np.float32(scale))
@@ -740,16 +735,7 @@ class MatrixFactorization(Model):
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         self._order_seen()
         learner = self.learner_
-        params = {name: to_plain(value) for name, value in self.get_params(deep=False).items()}
-        params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
-        header: dict[str, Any] = {
-            "params": params,
-            "settings": learner.settings.as_dict(),
-            "history": self.history_.as_dict(),
-            "n_iter": self.n_iter_,
-            "recipe": self.recipe_,
-            "n_blocks": getattr(self, "n_blocks_", None),
-        }
+        header = {**self._file_header(), "n_blocks": getattr(self, "n_blocks_", None)}
         arrays = {
             "user_counts": learner.user_counts,
             "item_counts": learner.item_counts,

@@ -154,7 +154,7 @@ class FMModel(Model):
         Largest first; a pair is named "a × b". With the intercept they add up to the score.
         """
         self._check_fitted()
-        columns = getattr(self, "feature_names_in_", None)
+        columns = None if hasattr(self, "hasher_") else getattr(self, "feature_names_in_", None)
         row, own, seen = read_row(x, getattr(self, "hasher_", None), self._chunk, columns)
         sized = self.learner_.sized(row)
         if sized is not row:  # dense rows are centred, so that their zeros count, too

@@ -28,7 +28,7 @@ from steepest.models.base import Model, Run
 from steepest.models.explain import Contribution, explain_row, top_features
 from steepest.models.options import Option
 from steepest.parameters import choice, whole
-from steepest.protocol import not_fitted
+from steepest.protocol import as_output, check_input_names, not_fitted, set_output
 
 SOLVERS = ("minibatch", "lloyd")
 EPOCHS = {"minibatch": 3, "lloyd": 300}
@@ -261,11 +261,19 @@ class KMeans(Model):
         """`fit(X)`, then `labels_`."""
         return self.fit(X, y, sample_weight).labels_
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> Any:
         """Distances to all centres, shape (n, n_clusters)."""
-        return np.sqrt(self._centres().squares(self._rows(X), self.n_threads))
+        return as_output(self, np.sqrt(self._centres().squares(self._rows(X), self.n_threads)), X)
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+    set_output = set_output
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """A name for each column of `transform`: "kmeans0", "kmeans1", ..."""
+        self._check_fitted()
+        check_input_names(self, input_features)
+        return np.array([f"kmeans{place}" for place in range(len(self.cluster_centers_))], dtype=object)
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """`fit(X)`, then `transform(X)`."""
         return self.fit(X, y, sample_weight).transform(X)
 
@@ -317,19 +325,22 @@ class KMeans(Model):
 
     # --------------------------------------------------------------------------------------------- inspection
 
+    def _check_learner(self) -> None:
+        super()._check_learner()
+        if not self.learner_.can_show:
+            raise AttributeError("this KMeans is not fitted yet")
+
     @property
     def cluster_centers_(self) -> Array:
         """The centres, shape (n_clusters, d)."""
-        if "learner_" not in self.__dict__ or not self.learner_.can_show:
-            raise AttributeError("this KMeans is not fitted yet")
+        self._check_learner()
         centres: Array = self.learner_.weights()[0]
         return centres
 
     @property
     def counts_(self) -> Array:
         """Weight of the rows that each centre is the mean of."""
-        if "learner_" not in self.__dict__ or not self.learner_.can_show:
-            raise AttributeError("this KMeans is not fitted yet")
+        self._check_learner()
         counts: Array = self.learner_.finished().count
         return counts
 

@@ -21,7 +21,7 @@ from steepest.data.readers.raw_arrays import RawArrays
 from steepest.data.readers.vw import VwSource, recording_names
 from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
 from steepest.data.store.row_store import StoredSource, load_rows, store_rows
-from steepest.data.tables.columns import is_list_of_texts
+from steepest.data.tables.columns import is_list_of_texts, read_table
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.iterations import TOLERANCES, Iterations, Weights
@@ -30,7 +30,7 @@ from steepest.engine.mixing import MIXES, SENDS, LocalShards, MixedState, Mixing
 from steepest.engine.parallel import KINDS, Shape, decide
 from steepest.engine.stopping import Plan
 from steepest.errors import DataError, NotConverged, ParameterError
-from steepest.features.names import NameBook
+from steepest.features.names import NAMES, NameBook
 from steepest.features.vw_names import VwNames
 from steepest.learners.base import State
 from steepest.learners.batch.solvers import BATCH_SOLVERS, FINDINGS, SolverOptions
@@ -40,7 +40,7 @@ from steepest.learners.linear.linear_settings import ADAPTIVE, LinearSettings, p
 from steepest.learners.linear.sizes import DENSE_SHARE
 from steepest.learners.losses import loss_for
 from steepest.learners.targets import distinct
-from steepest.models.base import NAMES, Model, Run
+from steepest.models.base import Model, Run
 from steepest.models.explain import ClassWeights, Contribution, SparseWeights, explain_row, top_features
 from steepest.models.memory import NAMES_SHARE, MemoryPlan, Need, check_columns, parse_bytes, plan_hashing
 from steepest.models.options import (
@@ -193,7 +193,7 @@ class LinearModel(Model):
 
         if self.hasher is None and len({column.kind == "text" for column in hasher.used_columns}) == 2:
             hasher.ngrams = TABLE_NGRAMS
-        self._shape = find_shape(hasher, columns, y, self.task, self.n_threads)
+        self._shape = find_shape(hasher, read_table(columns), y, self.task, self.n_threads)
         hasher.use_knots(self._shape.bends)
         hasher.add_crosses(self._shape.pairs)
 
@@ -286,12 +286,12 @@ class LinearModel(Model):
         self.history_.events[place:place] = self._choices_made(self.learner_.settings.solver)
         if self._strength is not None:
             if self.calibration_ is None:
-                self._take_held_back(self._strength.held)
-            self._strength = replace(self._strength, held=None)  # scores are not needed again
+                self._take_held_back(self._strength.held, self._strength.later)
+            self._strength = replace(self._strength, held=None, later=None)  # scores are not needed again
         return self
 
-    def _take_held_back(self, held: Any) -> None:
-        """What rows that alpha="auto" held back say of this model: a `learners.batch.strength.HeldBack`."""
+    def _take_held_back(self, held: Any, later: Any) -> None:
+        """What rows that alpha="auto" held back say of this model: two `learners.batch.strength.HeldBack`."""
 
     def _named(self, source: Source) -> Source:
         """If the rows are parsed from named features, this model will know their names."""
@@ -621,7 +621,7 @@ class LinearModel(Model):
 
     def _planned_names(self, hasher: Any, budget: int) -> int:
         """Names that were asked for stay; the usual number of them shrinks with the budget."""
-        if hasher.names != NAMES:
+        if hasher.names != "auto":
             return int(hasher.names)
         return max(1, min(NAMES, NAMES * budget // (NAMES_SHARE * NameBook(NAMES).n_bytes)))
 
@@ -706,10 +706,6 @@ class LinearModel(Model):
             return list(self._output_weights())
         rows = self._by_output(np.ascontiguousarray(table.T))
         return [SparseWeights(features, row, self.learner_.n_features) for row in rows]
-
-    def _check_learner(self) -> None:
-        if "learner_" not in self.__dict__:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
 
     def top_features(self, k: int = 20, *, against: bool = False) -> dict[Any, list[tuple[str, float]]]:
         """The k features that speak most for each class (or for a high target), or against it, with their weights."""
@@ -817,7 +813,7 @@ class LinearClassifier(Classifier, LinearModel):
         R(w), or an object with details: `ElasticNet(l1_ratio=0.15)`, `LP(p=1.5)`. "l2" is ½‖w‖²; "norm2" is ‖w‖
         itself and "max" the largest |w|, both by solver="gd".
     alpha : float or "auto"
-        Strength of the penalty. "auto" is chosen by the loss on rows held back where the solver is exact, and 1e-6 for
+        Strength of the penalty. "auto" is chosen by the loss on held-out rows where the solver is exact, and 1e-6 for
         stochastic gradients; `history_.events` says what was tried. Dense rows are then learned, and penalised, in
         units of their features (centred, divided by their standard deviation); a number leaves rows as they are.
     C : float, optional

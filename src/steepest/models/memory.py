@@ -103,7 +103,7 @@ def plan_hashing(
     if need.settings.dtype == "float64":
         choices += [replace(n, settings=replace(n.settings, dtype="float32")) for n in choices]
     if n_bits is not None:
-        chosen = _keep_wish(budget, choices, n_bits)
+        chosen = _with_bits(budget, choices, n_bits)
         bits, why = n_bits, "as asked for"
     else:
         chosen, bits, why = _choose_bits(budget, choices, n_distinct)
@@ -122,7 +122,7 @@ def check_columns(budget: int, need: Need, n_features: int) -> MemoryPlan:
     return MemoryPlan(0, need.settings, need.n_outputs, needed, reason)
 
 
-def _keep_wish(budget: int, choices: list[Need], n_bits: int) -> Need:
+def _with_bits(budget: int, choices: list[Need], n_bits: int) -> Need:
     for need in choices:
         if need.total_bytes(1 << n_bits) <= budget:
             return need

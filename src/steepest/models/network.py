@@ -69,7 +69,6 @@ class NetworkModel(Model):
     restarts: int | Restarts
     dtype: str
     class_weight: Any = None
-    _n_rows: int | None = None  # of the source that is learned from
 
     # -------------------------------------------------------------------------------------------------- learning
 
@@ -111,10 +110,6 @@ class NetworkModel(Model):
         history.events.append(event)
         self.adopt(learner, history, source)
         return self
-
-    def _resolve(self, source: Source, run: Run) -> Any:
-        self._n_rows = source.n_rows
-        return super()._resolve(source, run)
 
     def _n_epochs(self) -> int:
         return self._epochs_for(self._n_rows)

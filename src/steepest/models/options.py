@@ -16,13 +16,19 @@ from typing import Any, ClassVar
 from steepest.errors import ParameterError
 from steepest.protocol import Estimator, parameter_names
 
+OPTIONS: dict[str, type[Option]] = {}  # by name: all classes below
+
 
 class Option(Estimator):
-    """A choice and its details."""
+    """A choice and its details, which are the fields of a dataclass; all are entered in OPTIONS."""
 
     parameter: ClassVar[str]  # of the estimator
-    choice: ClassVar[Any]  # the plain value it stands for
-    flat: ClassVar[dict[str, str]] = {}  # flat names of fields that are called otherwise
+    choice: ClassVar[Any]  # the plain value it stands for; None if there is none
+    flat: ClassVar[Mapping[str, str]]  # flat names of fields that are called otherwise
+
+    def __init_subclass__(cls, *, parameter: str, choice: Any = None, flat: Mapping[str, str] | None = None) -> None:
+        cls.parameter, cls.choice, cls.flat = parameter, choice, flat or {}
+        OPTIONS[cls.__name__] = cls
 
     @classmethod
     def fits(cls, params: Mapping[str, Any]) -> bool:
@@ -37,7 +43,7 @@ class Option(Estimator):
 
 
 @dataclass(repr=False)
-class Mixing(Option):
+class Mixing(Option, parameter="parallel", choice="mixing", flat={"weights": "mix"}):
     """parallel="mixing": shards learn apart, and their models are averaged.
 
     Parameters
@@ -68,13 +74,10 @@ class Mixing(Option):
     send: str = "full"
     vote: bool | str = False
     sync_seconds: float | None = None
-    parameter: ClassVar[str] = "parallel"
-    choice: ClassVar[str] = "mixing"
-    flat: ClassVar[dict[str, str]] = {"weights": "mix"}
 
 
 @dataclass(repr=False)
-class Replicas(Option):
+class Replicas(Option, parameter="parallel", choice="replicas", flat={"n": "n_replicas"}):
     """parallel="replicas": `n` learners take `sync_every` rows each, then add up what they have learned.
 
     Parameters
@@ -93,13 +96,10 @@ class Replicas(Option):
 
     n: int = 2
     sync_every: int | str = 2048
-    parameter: ClassVar[str] = "parallel"
-    choice: ClassVar[str] = "replicas"
-    flat: ClassVar[dict[str, str]] = {"n": "n_replicas"}
 
 
 @dataclass(repr=False)
-class ElasticNet(Option):
+class ElasticNet(Option, parameter="penalty", choice="elasticnet"):
     """penalty="elasticnet": l1_ratio ‖w‖₁ + (1 - l1_ratio) ½‖w‖².
 
     Parameters
@@ -115,12 +115,10 @@ class ElasticNet(Option):
     """
 
     l1_ratio: float = 0.15
-    parameter: ClassVar[str] = "penalty"
-    choice: ClassVar[str] = "elasticnet"
 
 
 @dataclass(repr=False)
-class LP(Option):
+class LP(Option, parameter="penalty", choice="lp"):
     """penalty="lp": Σ|w|^p / p, for p 1 or 2, or any p >= 1 in batch solvers.
 
     Parameters
@@ -136,12 +134,10 @@ class LP(Option):
     """
 
     p: float = 1.0
-    parameter: ClassVar[str] = "penalty"
-    choice: ClassVar[str] = "lp"
 
 
 @dataclass(repr=False)
-class Quantile(Option):
+class Quantile(Option, parameter="loss", choice="quantile"):
     """loss="quantile": the minimum of the mean loss is a quantile of the targets.
 
     Parameters
@@ -157,12 +153,10 @@ class Quantile(Option):
     """
 
     quantile: float = 0.5
-    parameter: ClassVar[str] = "loss"
-    choice: ClassVar[str] = "quantile"
 
 
 @dataclass(repr=False)
-class Huber(Option):
+class Huber(Option, parameter="loss", choice="huber"):
     """loss="huber": ½ r² up to `epsilon`, and straight beyond.
 
     Parameters
@@ -178,12 +172,10 @@ class Huber(Option):
     """
 
     epsilon: float = 0.1
-    parameter: ClassVar[str] = "loss"
-    choice: ClassVar[str] = "huber"
 
 
 @dataclass(repr=False)
-class EpsilonInsensitive(Option):
+class EpsilonInsensitive(Option, parameter="loss", choice="epsilon_insensitive"):
     """loss="epsilon_insensitive": |r| beyond a band of width `epsilon`, zero inside.
 
     Parameters
@@ -199,12 +191,12 @@ class EpsilonInsensitive(Option):
     """
 
     epsilon: float = 0.1
-    parameter: ClassVar[str] = "loss"
-    choice: ClassVar[str] = "epsilon_insensitive"
 
 
 @dataclass(repr=False)
-class Truncated(Option):
+class Truncated(
+    Option, parameter="solver", choice="truncated", flat={"every": "truncate_every", "below": "truncate_below"}
+):
     """solver="truncated": the truncated gradient, which sets small weights to zero now and then.
 
     Parameters
@@ -223,13 +215,10 @@ class Truncated(Option):
 
     every: int = 10
     below: float = math.inf
-    parameter: ClassVar[str] = "solver"
-    choice: ClassVar[str] = "truncated"
-    flat: ClassVar[dict[str, str]] = {"every": "truncate_every", "below": "truncate_below"}
 
 
 @dataclass(repr=False)
-class Forgetting(Option):
+class Forgetting(Option, parameter="schedule", flat={"steps": "schedule"}):
     """schedule=Forgetting(half_life=10_000): old rows count less, so that a model follows a stream that changes.
 
     After `half_life` more rows, counted by their weights, a row counts half: with T rows learned, the t-th has the
@@ -256,13 +245,10 @@ class Forgetting(Option):
 
     half_life: float = math.inf
     steps: str = "auto"
-    parameter: ClassVar[str] = "schedule"
-    choice: ClassVar[None] = None
-    flat: ClassVar[dict[str, str]] = {"steps": "schedule"}
 
 
 @dataclass(repr=False)
-class Momentum(Option):
+class Momentum(Option, parameter="solver", choice="momentum"):
     """solver="momentum" of networks: a share of the last step is kept.
 
     Parameters
@@ -278,12 +264,10 @@ class Momentum(Option):
     """
 
     momentum: float = 0.9
-    parameter: ClassVar[str] = "solver"
-    choice: ClassVar[str] = "momentum"
 
 
 @dataclass(repr=False)
-class Adam(Option):
+class Adam(Option, parameter="solver", choice="adam"):
     """solver="adam" of networks: steps by means of gradients and of their squares (Kingma and Ba, 2015).
 
     Parameters
@@ -299,12 +283,15 @@ class Adam(Option):
     """
 
     momentum: float = 0.9
-    parameter: ClassVar[str] = "solver"
-    choice: ClassVar[str] = "adam"
 
 
 @dataclass(repr=False)
-class EarlyStopping(Option):
+class EarlyStopping(
+    Option,
+    parameter="early_stopping",
+    choice=True,
+    flat={"fraction": "validation_fraction", "train": "training_fraction"},
+):
     """early_stopping=True: rows are held out, and training stops when they get no better.
 
     With `train`, two disjoint samples A and B of any size are drawn: A is learned until B gets no better, which shows
@@ -334,9 +321,6 @@ class EarlyStopping(Option):
     patience: int = 2
     refit: bool = False
     train: float | None = None
-    parameter: ClassVar[str] = "early_stopping"
-    choice: ClassVar[bool] = True
-    flat: ClassVar[dict[str, str]] = {"fraction": "validation_fraction", "train": "training_fraction"}
 
     @property
     def refits(self) -> bool:
@@ -345,7 +329,7 @@ class EarlyStopping(Option):
 
 
 @dataclass(repr=False)
-class Restarts(Option):
+class Restarts(Option, parameter="restarts", flat={"n": "restarts", "fraction": "validation_fraction"}):
     """restarts=5: a network is trained from several seeds, and the best is kept.
 
     Parameters
@@ -365,9 +349,6 @@ class Restarts(Option):
 
     n: int = 1
     fraction: float = 0.1
-    parameter: ClassVar[str] = "restarts"
-    choice: ClassVar[Any] = None
-    flat: ClassVar[dict[str, str]] = {"n": "restarts", "fraction": "validation_fraction"}
 
     @classmethod
     def fits(cls, params: Mapping[str, Any]) -> bool:
@@ -376,7 +357,7 @@ class Restarts(Option):
 
 
 @dataclass(repr=False)
-class Tolerance(Option):
+class Tolerance(Option, parameter="tol", flat={"on": "tol_on"}):
     """tol=1e-6 with the quantity that it is compared with in batch solvers.
 
     Parameters
@@ -395,13 +376,10 @@ class Tolerance(Option):
 
     tol: float | None = None
     on: str = "auto"
-    parameter: ClassVar[str] = "tol"
-    choice: ClassVar[None] = None
-    flat: ClassVar[dict[str, str]] = {"on": "tol_on"}
 
 
 @dataclass(repr=False)
-class Hashed(Option):
+class Hashed(Option, parameter="multi_class", choice="hashed", flat={"bits": "table_bits"}):
     """multi_class="hashed": one against the rest, in one table of weights that all classes share.
 
     Parameters
@@ -417,13 +395,10 @@ class Hashed(Option):
     """
 
     bits: int | str = "auto"
-    parameter: ClassVar[str] = "multi_class"
-    choice: ClassVar[str] = "hashed"
-    flat: ClassVar[dict[str, str]] = {"bits": "table_bits"}
 
 
 @dataclass(repr=False)
-class Layers(Option):
+class Layers(Option, parameter="hidden", flat={"sizes": "hidden", "biases": "fit_intercept"}):
     """hidden=(64,) with the details of the layers of a network.
 
     Parameters
@@ -446,32 +421,6 @@ class Layers(Option):
     sizes: Any = (64,)
     init: str = "auto"
     biases: bool = True
-    parameter: ClassVar[str] = "hidden"
-    choice: ClassVar[Any] = None
-    flat: ClassVar[dict[str, str]] = {"sizes": "hidden", "biases": "fit_intercept"}
-
-
-OPTIONS: dict[str, type[Option]] = {
-    option.__name__: option
-    for option in (
-        Mixing,
-        Replicas,
-        ElasticNet,
-        LP,
-        Quantile,
-        Huber,
-        EpsilonInsensitive,
-        Truncated,
-        Forgetting,
-        Momentum,
-        Adam,
-        EarlyStopping,
-        Restarts,
-        Tolerance,
-        Hashed,
-        Layers,
-    )
-}
 
 
 def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ with centres and widths by back-propagation, or fixed to the targets of the cent
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -56,7 +55,6 @@ class RBFModel(Model):
     solver: Any
     eta0: float | str
     batch_size: int
-    _n_rows: int | None = None  # of the source that is learned from
     class_weight: Any = None
     loss = "squared"
 
@@ -67,10 +65,6 @@ class RBFModel(Model):
                 "heart; set early_stopping=True, so that held-out rows end it, or solve the votes in closed form"
             )
         return super()._fit(source, validation, run)
-
-    def _resolve(self, source: Source, run: Run) -> Any:
-        self._n_rows = source.n_rows
-        return super()._resolve(source, run)
 
     def _n_epochs(self) -> int:
         return self._epochs_for(self._n_rows) if self.votes == "backprop" else 1
@@ -132,7 +126,11 @@ class RBFModel(Model):
 
             found = KMeans(self._count_units(source), random_state=self.seed()).fit_stream(source)
             return np.asarray(found.cluster_centers_, np.float64), None
-        rows = _every_row(source) if self.init == "all" else _sample(source, self._count_units(source), self.seed())
+        rows = (
+            [chunk.packed() for chunk in source.in_file_order()]
+            if self.init == "all"
+            else _sample(source, self._count_units(source), self.seed())
+        )
         if not rows:
             raise DataError("the data holds no rows; nothing can be learned from it")
         width = max(part.n_features for part in rows)
@@ -145,7 +143,7 @@ class RBFModel(Model):
             choice("n_units", self.n_units, ("auto",))
             if self.votes == "backprop":
                 return FEWEST_UNITS if source.n_rows is None else min(FEWEST_UNITS, source.n_rows)
-            n_rows = sum(chunk.n_rows for chunk in _as_they_come(source)) if source.n_rows is None else source.n_rows
+            n_rows = sum(chunk.n_rows for chunk in source.in_file_order()) if source.n_rows is None else source.n_rows
             return min(n_rows, units_for(n_rows))
         size = whole("n_units", self.n_units, 1)
         return size if source.n_rows is None else min(size, source.n_rows)
@@ -159,13 +157,11 @@ class RBFModel(Model):
     @classmethod
     def _restore(cls, settings: Any, state: State) -> Learner:
         plain = settings.as_dict() if not isinstance(settings, dict) else settings
-        if "graph" in plain:
-            network = NetworkSettings.from_dict(plain)
-            NetworkLearner.check_state(network, state)
-            return NetworkLearner.from_state(network, state)
-        radial = RadialSettings.from_dict(plain)
-        RadialLearner.check_state(radial, state)
-        return RadialLearner.from_state(radial, state)
+        kinds: Any = (NetworkSettings, NetworkLearner) if "graph" in plain else (RadialSettings, RadialLearner)
+        known = kinds[0].from_dict(plain)
+        kinds[1].check_state(known, state)
+        restored: Learner = kinds[1].from_state(known, state)
+        return restored
 
     # --------------------------------------------------------------------------------------------- inspection
 
@@ -328,18 +324,10 @@ def _refuse_huge(n_bytes: int, what: str) -> None:
         )
 
 
-def _as_they_come(source: Source) -> Iterator[Chunk]:
-    return iter(source.shuffle("never"))
-
-
-def _every_row(source: Source) -> list[Chunk]:
-    return [chunk.packed() for chunk in _as_they_come(source)]
-
-
 def _sample(source: Source, size: int, seed: int) -> list[Chunk]:
     """The rows whose stable numbers have the smallest hashes: the same ones whatever the chunks are."""
     kept: list[tuple[int, int, Chunk]] = []
-    for chunk in _as_they_come(source):
+    for chunk in source.in_file_order():
         ids = chunk.row_ids
         keys = mix(ids, seed)
         for visit in np.argsort(keys, kind="stable")[:size]:

@@ -23,13 +23,10 @@ from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, Probabili
 from steepest.models.base import Model
 from steepest.models.calibration import (
     LEAST_ROWS,
-    Calibration,
     Recent,
     calibrate_many,
     calibrate_two,
-    stored_residuals,
 )
-from steepest.models.options import Option
 
 COVERAGE = 0.9  # of uncertainty=True
 
@@ -56,10 +53,6 @@ class Classifier(Model):
     def _is_softmax(self) -> bool:
         """Whether the scores of several classes belong to one soft maximum."""
         return False
-
-    def _loss_name(self) -> str:
-        """The loss of one score, whose link gives a probability."""
-        return str(self.loss)
 
     def _finish(self, learner: Any, history: History, executor: Any) -> None:
         super()._finish(learner, history, executor)
@@ -100,7 +93,8 @@ class Classifier(Model):
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
         `calibrate=True` scores the rows of the call before it learns them; the last 4,000 rows so scored calibrate
-        `predict_proba` and `predict_set`, which then depend on how a stream is cut into calls. Scores never do.
+        `predict_proba` and `predict_set`, which then depend on how a stream is cut into calls. Scores never do. Changes
+        of loss, calibration, labels and unseen features are noted in `history_.events`.
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, classes, more_to_come=True)
@@ -122,11 +116,26 @@ class Classifier(Model):
         rows = chunk if known.all() else chunk.visit(np.flatnonzero(known))
         decisions = self._decisions(self._scores(rows))
         true, weight = self._truth(rows)
+        self._watch_rows(chunk, decisions, true)
         self._recent = self._recent or Recent(1 if decisions.ndim == 1 else decisions.shape[1])
         held = self._recent.add(decisions, true, weight)
         if held is not None:
             scores = held[:, 0] if decisions.ndim == 1 else held[:, :-2]
             self._fit_map(scores, held[:, -2].astype(np.int64), held[:, -1])
+
+    def _watch_rows(self, chunk: Chunk, decisions: Array, true: Array) -> None:
+        """Notes in the history what has changed in a stream: doubts are 1 - P of the truth, or errors without P."""
+        labels = self.labels_of(decisions)
+        wrong = labels != self.classes_[true]
+        surprises: list[float] = []
+        losses = wrong.astype(np.float64)
+        if self._has_link() or self._is_mapped():
+            p = self.probabilities_of(decisions)
+            losses, best = 1 - p[np.arange(len(true)), true], p.max(axis=1)
+            surprises = ((1 + ~wrong - best) / 2).tolist()
+        truths, known = self.classes_[true].tolist(), self.classes_.tolist()
+        events = self._watching().add(losses.tolist(), surprises, truths, known, self._unseen_share(chunk))
+        self.history_.events += events
 
     def _refresh(self) -> None:
         super()._refresh()
@@ -156,6 +165,11 @@ class Classifier(Model):
         """Scores in the order of `classes_`; one column for two classes."""
         decisions = self._by_output(scores.T).T
         return decisions[:, 0] if decisions.shape[1] == 1 and not self.learner_.several_targets else decisions
+
+    def _best(self, scores: Array) -> Array:
+        """Numbers in `classes_` of the most likely classes."""
+        decisions = self._decisions(scores)
+        return (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
 
     def decision_function(self, X: Any) -> Array:
         """Raw scores w·x + b: shape (n,) for two classes, else (n, classes)."""
@@ -242,17 +256,20 @@ class Classifier(Model):
             return
         self._fit_map(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
-    def _take_held_back(self, held: Any) -> None:
-        """Scores of rows that the choice of a strength held back, of models like this one."""
+    def _take_held_back(self, held: Any, later: Any) -> None:
+        """Scores of rows that the choice of a strength held back, of models like this one: scattered, and stretches."""
         if self.learner_.several_targets or len(held.y) < LEAST_ROWS:
             return
-        true = np.argsort(self._label_order)[self.learner_.book.codes(held.y).astype(np.int64)]
-        scores = (
-            held.scores
-        )  # by labels in their own order, as `classes_`; the final learner may have met them in another
-        self._fit_map(scores[:, 0] if scores.shape[1] == 1 else scores, true, held.weight)
+        parts = []
+        for rows in (held, later):
+            if rows is not None:  # scores are by labels in their own order, as `classes_`
+                true = np.argsort(self._label_order)[self.learner_.book.codes(rows.y).astype(np.int64)]
+                parts.append((rows.scores[:, 0] if rows.scores.shape[1] == 1 else rows.scores, true, rows.weight))
+        self._fit_map(*parts[0], later=parts[1][:2] if len(parts) > 1 else None)
 
-    def _fit_map(self, decisions: Array, true: Array, weight: Array) -> None:
+    def _fit_map(
+        self, decisions: Array, true: Array, weight: Array, *, later: tuple[Array, Array] | None = None
+    ) -> None:
         """A map from what the decision function said of rows before they were learned, and their true classes."""
         if not weight.sum() > 0:
             return
@@ -263,9 +280,12 @@ class Classifier(Model):
             self.calibration_ = calibrate_many(own, true, weight)
         else:
             return
-        found = self.probabilities_of(decisions)
-        residuals = stored_residuals(1 - found[np.arange(len(true)), true])
-        self.calibration_ = replace(self.calibration_, residuals=residuals)
+
+        def residuals(decisions: Array, true: Array) -> Array:
+            return np.asarray(1 - self.probabilities_of(decisions)[np.arange(len(true)), true])
+
+        far = None if later is None else residuals(*later)
+        self.calibration_ = self.calibration_.with_residuals(residuals(decisions, true), far)
 
     def _truth(self, chunk: Chunk) -> tuple[Array, Array]:
         """(numbers in `classes_` of the labels, weights) of the rows visited."""
@@ -276,17 +296,18 @@ class Classifier(Model):
         weight = np.ones(len(codes)) if chunk.weight is None else chunk.visited(chunk.weight)
         return np.argsort(self._label_order)[codes], np.asarray(weight, np.float64)
 
-    def predict_set(self, X: Any, coverage: float = COVERAGE) -> Array:
+    def predict_set(self, X: Any, coverage: float = COVERAGE, *, later: bool = False) -> Array:
         """Which classes each row may have: the true one is among them with this probability, shape (n, classes).
 
-        Split conformal sets from held-out rows (`calibrate_on`, early stopping or a validation source): all classes
-        whose probability reaches the one that held-out rows of this coverage reach. A set may be empty where every
-        class is unlikely, and holds several where the model cannot decide.
+        Split conformal sets from held-out rows (`calibrate_on`, early stopping, a validation source or alpha="auto"):
+        all classes whose probability reaches the one that held-out rows of this coverage reach. A set may be empty
+        where every class is unlikely, and holds several where the model cannot decide. `later=True` is for rows that
+        come later than those of a file in the order of time: whole stretches of it were held back to measure that.
         """
         self._check_fitted()
         if self.calibration_ is None:
             raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
-        return np.asarray(1 - self.predict_proba(X) <= self.calibration_.reach(coverage))
+        return np.asarray(1 - self.predict_proba(X) <= self.calibration_.reach(coverage, later))
 
     def threshold_for(
         self, X: Any, y: Any, *, precision: float | None = None, recall: float | None = None, label: Any = None
@@ -361,12 +382,11 @@ class Classifier(Model):
             losses, weight = self._row_losses(coded, scores)
             true = self._truth(chunk)[0]
             decisions = self._decisions(scores)
-            predicted = (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
-            metrics.add(true, predicted, losses, weight)
+            metrics.add(true, self._best(scores), losses, weight)
             if hasattr(self, "predict_proba"):
                 shares.add(true, self.probabilities_of(decisions), weight)
-            if decisions.ndim == 1 and len(self.classes_) == 2:
-                ranks.add(true == 1, decisions, weight)
+            if len(self.classes_) == 2:
+                ranks.add(true == 1, decisions if decisions.ndim == 1 else decisions[:, 1] - decisions[:, 0], weight)
         if metrics is None:
             raise DataError("the data holds no rows to evaluate on")
         found = metrics.result()
@@ -432,10 +452,6 @@ class Regressor(Model):
             self._add_recent(source)
         return self._learn_more(source)
 
-    def _loss_name(self) -> str:
-        """The loss, whose link gives the mean."""
-        return str(self.loss.choice if isinstance(self.loss, Option) else self.loss)
-
     def _means(self, scores: Array) -> Array:
         values = np.asarray(LOSSES[self._loss_name()].mean(scores))
         return values if self.learner_.several_targets else values[:, 0]
@@ -474,29 +490,31 @@ class Regressor(Model):
         if self.learner_.several_targets or chunk.y is None or chunk.y.ndim > 1:
             return
         self._recent = self._recent or Recent(1)
-        held = self._recent.add(self._means(self._scores(chunk)), chunk.visited(chunk.y), np.ones(chunk.n_rows))
+        means, y = self._means(self._scores(chunk)), chunk.visited(chunk.y)
+        watch = self._watching()
+        losses = watch.bounded(np.abs(means - y).tolist())
+        self.history_.events += watch.add(losses, unseen=self._unseen_share(chunk))
+        held = self._recent.add(means, y, np.ones(chunk.n_rows))
         if held is not None:
             self._take_residuals(np.abs(held[:, 0] - held[:, 1]))
 
-    def _take_held_back(self, held: Any) -> None:
-        """Scores of rows that the choice of a strength held back, of models like this one."""
+    def _take_held_back(self, held: Any, later: Any) -> None:
+        """Scores of rows that the choice of a strength held back, of models like this one: scattered, and stretches."""
         if not self.learner_.several_targets:
-            self._take_residuals(np.abs(self._means(held.scores) - held.y.reshape(-1)))
+            parts = [rows for rows in (held, later) if rows is not None]
+            self._take_residuals(*(np.abs(self._means(rows.scores) - rows.y.reshape(-1)) for rows in parts))
 
-    def _take_residuals(self, residuals: Array) -> None:
-        if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
-            self.calibration_ = Calibration(rows=len(residuals), residuals=stored_residuals(residuals))
-
-    def predict_interval(self, X: Any, coverage: float = COVERAGE) -> Array:
+    def predict_interval(self, X: Any, coverage: float = COVERAGE, *, later: bool = False) -> Array:
         """(lowest, highest) target of each row, with the true one between them with this probability, shape (n, 2).
 
-        Split conformal intervals from held-out rows (`calibrate_on`, early stopping or a validation source): as wide to
-        both sides as the share `coverage` of their absolute residuals; infinite where there were too few rows.
+        Split conformal intervals from held-out rows (`calibrate_on`, early stopping, a validation source or
+        alpha="auto"): as wide to both sides as the share `coverage` of their absolute residuals; infinite where there
+        were too few rows. `later=True` is for rows that come later than those learned, as in `predict_set`.
         """
         self._check_fitted()
         if self.calibration_ is None:
             raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
-        reach, middle = self.calibration_.reach(coverage), self.predict(X)
+        reach, middle = self.calibration_.reach(coverage, later), self.predict(X)
         return np.column_stack([middle - reach, middle + reach])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

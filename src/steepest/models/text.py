@@ -28,13 +28,13 @@ from steepest.data.store.row_store import store_rows
 from steepest.engine.history import History
 from steepest.errors import DataError, ParameterError
 from steepest.features.hasher import Hasher
+from steepest.features.names import NAMES
 from steepest.learners.base import State
 from steepest.learners.embedding.embedding import LOSSES, EmbeddingLearner, EmbeddingSettings
 from steepest.learners.embedding.quantized import bytes_of_rows, pack_rows, rows_by_weight, unpack_rows
 from steepest.learners.embedding.temperature import best_sharpness
-from steepest.metrics import ClassificationMetrics, ProbabilityMetrics, RocMetrics
-from steepest.models.base import HASHER, NAMES, Run, load, target_names
-from steepest.models.calibration import LEAST_ROWS, Calibration, Recent, stored_residuals
+from steepest.models.base import HASHER, Run, load, target_names
+from steepest.models.calibration import Recent
 from steepest.models.memory import parse_bytes, shown
 from steepest.models.options import Option, Replicas
 from steepest.models.supervised import Classifier, class_targets
@@ -254,7 +254,7 @@ class TextClassifier(Classifier):
         chunk = self.own_hasher().to_chunk(X, targets, sample_weight, learn=True)
         if chunk.n_rows == 0:
             raise DataError("Found array with 0 sample(s): X has no rows; at least one is needed")
-        self._label_dtype = targets.dtype
+        self._label_dtype = targets.dtype if targets.dtype.kind in "biuf" else None
         return ArraySource(chunk)
 
     def _plan_for_stream(self, source: Source) -> None:
@@ -387,15 +387,10 @@ class TextClassifier(Classifier):
         super().adopt(learner, history, source)
 
     def _refresh(self) -> None:
-        super(Classifier, self)._refresh()
+        super()._refresh()
         if self.learner_.several_targets:
-            self.classes_ = np.array(self.learner_.book.labels)
-            self._label_order = self._places = np.arange(len(self.classes_))
-            return
-        labels, self._label_order = self.learner_.book.sorted_labels()
+            self._label_order = np.arange(len(self.classes_))
         self._places = np.argsort(self._label_order)
-        dtype = getattr(self, "_label_dtype", None)
-        self.classes_ = labels if dtype is None or dtype.kind not in "biuf" else labels.astype(dtype)
 
     # ------------------------------------------------------------------------------------------------ probabilities
 
@@ -410,7 +405,7 @@ class TextClassifier(Classifier):
         """How often the model is wrong, for `predict_set`."""
         if not self.learner_.several_targets:
             parts = [self._doubts(chunk, scores) for chunk, scores in self._known_rows(rows)]
-            self._take_doubts(np.concatenate(parts) if parts else np.zeros(0))
+            self._take_residuals(np.concatenate(parts) if parts else np.zeros(0))
 
     def _check_numbers(self, learner: EmbeddingLearner) -> None:
         learner.refuse_overflow()
@@ -423,18 +418,19 @@ class TextClassifier(Classifier):
         rows = chunk.visit(np.flatnonzero(self.learner_.book.codes(chunk.y) >= 0))
         self._recent = self._recent or Recent(1)
         doubts = self._doubts(rows, self._scores(rows)) if rows.n_rows else np.zeros(0)
+        labels = self.classes_[self._true_places(rows)].tolist()
+        self.history_.events += self._watching().add(doubts.tolist(), (), labels, self.classes_.tolist())
         if (held := self._recent.add(doubts, np.zeros(len(doubts)), np.ones(len(doubts)))) is not None:
-            self._take_doubts(held[:, 0])
+            self._take_residuals(held[:, 0])
 
     def _doubts(self, chunk: Chunk, scores: Array) -> Array:
         """1 - P of the true label of each row."""
-        assert chunk.y is not None
-        place = self._places[self.learner_.book.codes(chunk.visited(chunk.y)).astype(np.int64)]
-        return np.asarray(1 - self.probabilities_of(self._ordered(scores))[np.arange(len(place)), place])
+        place = self._true_places(chunk)
+        return np.asarray(1 - self.probabilities_of(self._decisions(scores))[np.arange(len(place)), place])
 
-    def _take_doubts(self, residuals: Array) -> None:
-        if len(residuals) >= LEAST_ROWS:
-            self.calibration_ = Calibration(rows=len(residuals), residuals=stored_residuals(residuals))
+    def _true_places(self, chunk: Chunk) -> Array:
+        assert chunk.y is not None
+        return np.asarray(self._places[self.learner_.book.codes(chunk.visited(chunk.y)).astype(np.int64)])
 
     def _calibrate(self, source: Source) -> None:
         chunks = [self.learner_.code_for_scoring(chunk) for chunk in source]
@@ -466,44 +462,43 @@ class TextClassifier(Classifier):
 
     # ------------------------------------------------------------------------------------------------- prediction
 
-    def _ordered(self, scores: Array) -> Array:
-        """Scores in the order of `classes_`."""
+    def _decisions(self, scores: Array) -> Array:
+        """Scores in the order of `classes_`, one column for each."""
         return scores if self.learner_.several_targets else scores[:, self._label_order]
 
     def decision_function(self, X: Any) -> Array:
         """Scores W h before any link: shape (n, classes), or (n,) for two; under "hs" logarithms of probabilities."""
-        scores = self._ordered(self._scores_of(X))
+        scores = self._decisions(self._scores_of(X))
         if scores.shape[1] == 2 and not self.learner_.several_targets:
             return np.asarray(scores[:, 1] - scores[:, 0])
         return scores
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of the classes, shape (n, classes)."""
-        return self.probabilities_of(self._ordered(self._scores_of(X)))
+        return self.probabilities_of(self._decisions(self._scores_of(X)))
 
     def predict(self, X: Any, *, uncertainty: bool | float = False) -> Any:
         """The most likely label of every text, or 0/1 columns for several labels; `uncertainty` adds `predict_set`."""
         if uncertainty is not False:
             return super().predict(X, uncertainty=uncertainty)
-        return self.labels_of(self._scores_of(X))
+        scores = self._scores_of(X)
+        return self.labels_of(scores) if self.learner_.several_targets else self.classes_.take(self._best(scores))
 
-    def labels_of(self, scores: Array) -> Array:
-        """Predicted labels from scores."""
-        if not self.learner_.several_targets:
-            return np.asarray(self.classes_.take(self._places[scores.argmax(axis=1)]))
+    def _sets_of(self, decisions: Array) -> Array:
+        """Which labels each text has: those more likely than not, or not much less likely than the best one."""
         if not self._is_softmax():
-            return (scores >= 0).astype(np.int64)
+            return np.asarray(decisions >= 0)
         behind = -self.temperature_ * math.log(SHARE_OF_BEST)
-        return np.asarray(scores >= scores.max(axis=1, keepdims=True) - behind, np.int64)
+        return np.asarray(decisions >= decisions.max(axis=1, keepdims=True) - behind)
 
     def predict_top(self, X: Any, k: int = 5) -> tuple[Array, Array]:
         """(labels, probabilities) of the k most likely labels of each text, best first."""
         k = min(whole("k", k, 1), len(self.classes_)) if hasattr(self, "classes_") else 1
         scores = self._scores_of(X)
         if k == 1 and self._is_softmax():  # the usual question needs no order, and one probability per text
-            best, p = self._places[scores.argmax(axis=1)], 1.0 / self._exponentials(scores).sum(axis=1)
+            best, p = self._best(scores), 1.0 / self._exponentials(scores).sum(axis=1)
             return np.asarray(self.classes_.take(best[:, None])), np.asarray(p[:, None], np.float64)
-        z = self._ordered(scores)
+        z = self._decisions(scores)
         best = np.argpartition(-z, k - 1, axis=1)[:, :k] if k < z.shape[1] else np.tile(np.arange(k), (len(z), 1))
         order = np.argsort(-np.take_along_axis(z, best, axis=1), axis=1, kind="stable")
         best = np.take_along_axis(best, order, axis=1)
@@ -527,33 +522,15 @@ class TextClassifier(Classifier):
         """The most likely label of every text (or all probabilities), chunk by chunk."""
         for _, scores in self._stream_scores(source):
             if proba:
-                yield self.probabilities_of(self._ordered(scores))
+                yield self.probabilities_of(self._decisions(scores))
             else:
-                yield np.asarray(self.classes_.take(self._places[scores.argmax(axis=1)]))
+                yield np.asarray(self.classes_.take(self._best(scores)))
 
-    def evaluate_stream(self, source: Source, *, curves: bool = False) -> dict[str, Any]:
-        """Rows, loss, accuracy and more over a source of labelled texts; P@1 and R@1 with several labels."""
-        self._check_fitted()
-        if self.learner_.several_targets:
-            return self._evaluate_labels(source)
-        metrics, shares, ranks = ClassificationMetrics(self.classes_), ProbabilityMetrics(), RocMetrics()
-        for chunk, scores in self._known_rows(source):
-            coded = self.learner_.code_for_scoring(chunk)
-            losses, weight = self.learner_.losses(coded)
-            assert coded.y is not None
-            codes = coded.visited(coded.y).astype(np.int64)
-            true, ordered = self._places[codes], self._ordered(scores)
-            metrics.add(true, self._places[scores.argmax(axis=1)], losses, weight)
-            shares.add(true, self.probabilities_of(ordered), weight)
-            if len(self.classes_) == 2:
-                ranks.add(true == 1, ordered[:, 1] - ordered[:, 0], weight)
-        if metrics.rows == 0:
-            raise DataError("the data holds no rows to evaluate on")
-        found = metrics.result()
-        classes = found.pop("classes")
-        drawn = {**metrics.curves(), **shares.curves(), **ranks.curves()}
-        more = {"curves": drawn} if curves else {}
-        return {**found, **shares.result(), **ranks.result(), "classes": classes, **more}
+    def _best(self, scores: Array) -> Array:
+        return np.asarray(self._places[scores.argmax(axis=1)])
+
+    def _row_losses(self, coded: Chunk, scores: Array) -> tuple[Array, Array]:
+        return self.learner_.losses(coded)
 
     def _evaluate_labels(self, source: Source) -> dict[str, Any]:
         rows, weight_sum, loss, hits, labels = 0, 0.0, 0.0, 0.0, 0.0
@@ -636,7 +613,7 @@ class TextClassifier(Classifier):
     def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
         """The k known words that speak most for each label, with the score of a text that holds nothing else."""
         words = self.words()
-        scores = self._ordered(self.learner_.scores(self.hasher_.to_chunk(words))) if words else np.zeros((0, 1))
+        scores = self._decisions(self.learner_.scores(self.hasher_.to_chunk(words))) if words else np.zeros((0, 1))
         scores = scores - scores.mean(axis=1, keepdims=True)
         found = {}
         for place, label in enumerate(self.classes_.tolist()):

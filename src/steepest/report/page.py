@@ -6,12 +6,10 @@ Light or dark as the reader's system is, and as narrow as a phone: charts shrink
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from steepest import atomic
 from steepest.report.chart import Chart, style
 
 WIDTH, HEIGHT = 620, 400
@@ -89,21 +87,6 @@ class Section:
     title: str
     parts: Sequence[Part]
     note: str = ""
-
-
-def save_page(
-    path: str | os.PathLike[str],
-    title: str,
-    sentences: Sequence[str],
-    tables: Sequence[Table],
-    charts: Sequence[Chart],
-) -> None:
-    """Writes a page of charts with tables below them; lines of one name have one colour in all charts."""
-    names = list(dict.fromkeys(line.name for chart in charts for line in chart.lines))
-    figures = [f"<figure>{as_svg(chart, names)}</figure>" for chart in charts]
-    body = [*(f"<p>{escape(sentence)}</p>" for sentence in sentences), legend(names)]
-    body += [f"<section><div class=parts>{''.join((*figures, *map(_table, tables)))}</div></section>"]
-    atomic.write_text(path, document(title, "\n".join(body)))
 
 
 def page(
@@ -204,9 +187,8 @@ def _dashes(dashes: Sequence[int]) -> str:
     return " ".join(map(str, dashes)) or "none"
 
 
-def as_svg(chart: Chart, names: Sequence[str] | None = None) -> str:
-    """A chart as SVG; `names` fixes the colours of the lines."""
-    names = [line.name for line in chart.lines] if names is None else names
+def as_svg(chart: Chart) -> str:
+    """A chart as SVG."""
     points = {line.name: chart.points(line) for line in chart.lines}
     xs = _Axis([x for pairs in points.values() for x, _ in pairs], chart.log_x, LEFT, WIDTH - RIGHT)
     ys = _Axis([y for pairs in points.values() for _, y in pairs], chart.log_y, HEIGHT - BOTTOM, TOP)
@@ -225,8 +207,8 @@ def as_svg(chart: Chart, names: Sequence[str] | None = None) -> str:
     parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(chart.x_label)}</text>')
     middle = f'transform="translate(14 {HEIGHT / 2}) rotate(-90)" text-anchor="middle"'
     parts.append(f"<text {middle}>{escape(chart.y_label)}</text>")
-    for name, pairs in points.items():
-        colour, dashes, _ = style(list(names).index(name))
+    for number, (name, pairs) in enumerate(points.items()):
+        colour, dashes, _ = style(number)
         path = " ".join(f"{xs.place(x):.1f},{ys.place(y):.1f}" for x, y in pairs)
         stroke = f'stroke="{_colour(colour)}" stroke-width="2" stroke-dasharray="{_dashes(dashes)}"'
         if chart.joined:

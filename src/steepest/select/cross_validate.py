@@ -113,7 +113,7 @@ def cross_validate(
     n_jobs : int
         Folds at once; -1 for all processors. The result is the same for any number.
     random_state : int
-        Deals the rows.
+        Shares the rows out to folds.
     keep_models : bool
         Whether the fitted models are kept in `models`.
 
@@ -131,7 +131,7 @@ def cross_validate(
     """
     n_folds = whole("folds", folds, 2)
     source = as_source(estimator, source_or_X, y, sample_weight, groups)
-    rows = _look(estimator, source, _stratify(estimator, stratified, groups), groups)
+    rows = _survey(estimator, source, _stratify(estimator, stratified, groups), groups)
     folds_of_rows = assign_folds(rows, n_folds, int(random_state))
     copies = [copy_of(estimator, random_state) for _ in range(n_folds)]
 
@@ -201,7 +201,7 @@ def _stratify(estimator: Any, requested: bool | str, groups: Any) -> bool:
     return bool(requested)
 
 
-def _look(estimator: Any, source: Source, stratify: bool, groups: Any) -> Rows:
+def _survey(estimator: Any, source: Source, stratify: bool, groups: Any) -> Rows:
     if estimator.kind == "ranker":
         return survey_rows(source, own_groups=True)
     column = groups if isinstance(groups, str) else None

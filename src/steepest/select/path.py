@@ -1,7 +1,7 @@
 """Regularisation paths: the same problem for smaller and smaller alpha, each solved from the solution before.
 
 With the 1-norm, alpha_max = max_j |(1/n) sum_i x_ij loss'(b, y_i)| is the least alpha at which every weight is zero (b:
-the best bias alone); the path goes down from there. Rows are held in memory. Held-out loss against non-zeros tells how
+the best bias alone); the path goes down from there. Rows are held in memory. Held-out loss against non-zeros shows how
 small a model may be. Reference: Friedman, Hastie and Tibshirani, "Regularization paths for generalized linear models
 via coordinate descent", 2010.
 """
@@ -167,7 +167,9 @@ def regularization_path(
     (0, True)
     """
     if not isinstance(estimator, LinearModel):
-        raise ParameterError(f"path knows LinearClassifier and LinearRegressor, not {type(estimator).__name__}")
+        raise ParameterError(
+            f"regularization_path supports LinearClassifier and LinearRegressor, not {type(estimator).__name__}"
+        )
     base = copy_of(estimator, random_state, early_stopping=False, C=None)
     base.solver = _solver(base, solver)
     train, held_out = split_rows(base, as_source(base, source_or_X, y), test, int(random_state))

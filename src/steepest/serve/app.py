@@ -26,12 +26,12 @@ import numpy as np
 import orjson
 
 from steepest.data.chunk import Array
+from steepest.engine.drift import Drift
 from steepest.errors import DataError, ParameterError
 from steepest.serve import inference, openapi
 from steepest.serve.answers import HTML, PAGE_HEADERS, TEXT, Answer, Refusal, as_json
 from steepest.serve.connection import Request
 from steepest.serve.counters import ROUTES, Counters
-from steepest.serve.drift import Drift
 from steepest.serve.learning import OnlineLearner, loss_name
 from steepest.serve.line_stream import LineStream
 from steepest.serve.options import LOCAL_NAMES, ServeOptions

@@ -27,12 +27,13 @@ import numpy as np
 import orjson
 
 from steepest.data.chunk import Array
+from steepest.engine.drift import Drift
+from steepest.engine.stream_watch import StreamWatch
 from steepest.errors import DataError, ParameterError
 from steepest.metrics import ProbabilityMetrics
 from steepest.models.supervised import Classifier, Regressor
 from steepest.serve.answers import Refusal
 from steepest.serve.counters import Counters
-from steepest.serve.drift import Drift
 from steepest.serve.loading import LoadedModel, load_model
 from steepest.serve.options import ServeOptions
 from steepest.serve.predictor import Predictor
@@ -113,6 +114,7 @@ class OnlineLearner:
         self.loss_name = ""
         self._drift = {name: Drift() for name in ("loss", "calibration", "unseen_features_learned")}
         self._calibration = ProbabilityMetrics()
+        self._errors = StreamWatch()  # of numbers, which have no upper end
         self._label_drift: dict[Any, Drift] = {}
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self.n_waiting = 0
@@ -254,7 +256,7 @@ class OnlineLearner:
             n_wrong += wrong
             counters.add("loss_sum", loss)
             self.curve.add(self.sequence + number + 1, loss)
-            if self._drift["loss"].add(bounded(self.predictor, loss)):
+            if self._drift["loss"].add(self._bounded(loss)):
                 counters.alarm("loss")
         counters.add("loss_rows", len(truths))
         counters.add("errors", n_wrong)
@@ -268,6 +270,12 @@ class OnlineLearner:
             counters.add("unseen_learned", unseen[1])
             if unseen[0] and self._drift["unseen_features_learned"].add(unseen[1] / unseen[0]):
                 counters.alarm("unseen_features_learned")
+
+    def _bounded(self, loss: float) -> float:
+        """A loss in [0, 1], where drift is watched: 1 - exp(-loss), or the error against the usual one."""
+        if self.predictor.classes:
+            return loss if self.predictor.several else -math.expm1(-loss)
+        return self._errors.bounded([math.sqrt(loss)])[0]
 
     def _watch_calibration(self, true: Array, probabilities: Array) -> None:
         """How far probabilities are from what then came: over all rows, and whether that has changed."""
@@ -417,11 +425,6 @@ def row_loss(predictor: Predictor, truth: Any, guess: Any, probabilities: Any) -
     place = predictor.places.get(truth)
     p = 0.0 if place is None else float(probabilities[place])
     return -math.log(max(p, LEAST_PROBABILITY)), wrong
-
-
-def bounded(predictor: Predictor, loss: float) -> float:
-    """A loss squeezed into [0, 1], where drift is watched: 1 - exp(-loss)."""
-    return loss if predictor.several else -math.expm1(-loss)
 
 
 def _hold(directory: str) -> int:

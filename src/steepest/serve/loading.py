@@ -12,6 +12,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from steepest.data.files.remote import open_bytes
 from steepest.errors import DataError, ModelFileError
 from steepest.models.base import load
 
@@ -50,7 +51,7 @@ def load_model(path: str) -> LoadedModel:
     private = os.memfd_create("steepest-model") if hasattr(os, "memfd_create") else None
     try:
         try:
-            with open(path, "rb") as file:
+            with open_bytes(path) as file:
                 while block := file.read(BLOCK):
                     digest.update(block)
                     if private is not None:

@@ -164,20 +164,15 @@ class Predictor:
 
     def unseen(self, X: Any) -> tuple[int, int] | None:
         """(features of the rows, those that training has not seen); None if this model cannot say."""
-        model = self.model
-        hasher = getattr(model, "hasher_", None)
+        hasher = getattr(self.model, "hasher_", None)
         if hasher is not None:
             features = hasher.to_chunk(X).indices
-            if hasattr(hasher, "document_counts_"):
-                return len(features), int(np.count_nonzero(hasher.document_counts_[features] == 0))
         elif self.rows.form == SPARSE and not isinstance(X, list):
             features = from_arrays(X).block.indices
         else:
             return None
-        if not hasattr(model.learner_, "output_weights"):
-            return None
-        weights = [model.learner_.output_weights(k, features) for k in range(min(model.learner_.n_outputs, 4))]
-        return len(features), int(np.count_nonzero(~np.any(weights, axis=0)))
+        unseen = self.model.unseen_features(features)
+        return None if unseen is None else (len(features), unseen)
 
     # -------------------------------------------------------------------------------------------------- what it is
 

@@ -79,7 +79,7 @@ class RowReader:
         recipe = getattr(model, "recipe_", None) or {}
         roles = (recipe.get("label"), recipe.get("weight"))
         self._ignored = {role for role in roles if isinstance(role, str)}  # a row of the training file may be sent
-        names = getattr(model, "feature_names_in_", None)
+        names = getattr(model, "feature_names_in_", None) if hasher is None else None
         self.feature_names: list[str] = [] if names is None else [str(name) for name in names]
         self.n_features = 0
         self.takes_lines = getattr(model, "vw_names_", None) is not None  # lines of Vowpal Wabbit text, with names

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steepest.data.files.remote import is_remote
 from steepest.errors import DataError, ParameterError
 from steepest.serve.app import App
 from steepest.serve.counters import Counters
@@ -102,7 +103,8 @@ def raise_file_limit() -> None:
 
 def predictor_of(options: ServeOptions, loaded: LoadedModel) -> Predictor:
     """The model under the name of its file."""
-    found = Predictor(loaded.model, Path(options.model).stem or "model", loaded.identity)
+    place = options.model.partition("?")[0] if is_remote(options.model) else options.model
+    found = Predictor(loaded.model, Path(place).stem or "model", loaded.identity)
     found.warm_up()
     return found
 

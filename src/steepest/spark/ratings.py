@@ -26,7 +26,6 @@ from steepest.spark.rows import check_columns, is_number, numbers_of, read_rows,
 from steepest.spark.shards import Shards, blocks_of, first_rows, packed_blocks
 
 BLOCK_RATINGS = 1 << 19  # about eight megabytes
-SIDES = ("users", "items")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from typing import IO, Any, Generic, TypeVar
 import numpy as np
 
 from steepest.data.files.packing import LONGEST_MARK, packing_of, unpacked
+from steepest.data.files.remote import Status, is_remote, matching, open_bytes, status
 from steepest.errors import DataError
 from steepest.parameters import did_you_mean
 
@@ -82,6 +83,7 @@ class TextFile:
         self.path = path
         self.position = position
         self.name = "standard input" if path == "-" else path
+        self.is_remote = is_remote(path)
         self._stream = stream
         self.size: int | None = None
         self.packing = ""
@@ -104,15 +106,15 @@ class TextFile:
         """Path, size and time of the last change, by which the same content is known again."""
         if self.once:
             raise DataError(f"{self.name} can be read only once, so it cannot be cached; save it in a file first")
-        status = self._status()
-        return [self.path, status.st_size, status.st_mtime_ns]
+        found = self._status()
+        return [self.path, found.st_size, found.st_mtime_ns]
 
     def read_block(self, number: int) -> Block:
         """One block of a seekable file; its text is empty if no line starts in it."""
         start = number * BLOCK_BYTES
         lead = 1 if number else 0  # the byte before shows whether a line starts at the first byte
         try:
-            with open(self.path, "rb", buffering=0) as raw:
+            with self._bytes() as raw:
                 raw.seek(start - lead)
                 data = _read_fully(raw, lead + BLOCK_BYTES + _SPARE_BYTES)
                 first = data.find(b"\n", 0, lead + BLOCK_BYTES) + 1 if lead else _mark_length(data)
@@ -165,7 +167,7 @@ class TextFile:
         """The line, counted from 1, at a byte of a seekable file; None if the file is gone."""
         lines = 1
         try:
-            with open(self.path, "rb", buffering=0) as raw:
+            with self._bytes() as raw:
                 while offset > 0 and (data := raw.read(min(offset, BLOCK_BYTES))):
                     lines += data.count(b"\n")
                     offset -= len(data)
@@ -173,21 +175,21 @@ class TextFile:
             return None
         return lines
 
-    def _status(self) -> os.stat_result:
+    def _status(self) -> Status | os.stat_result:
         try:
-            return os.stat(self.path)
+            return status(self.path)
         except OSError as error:
             raise self._explain(error) from None
 
     def _inspect(self) -> None:
-        status = self._status()
-        if stat.S_ISDIR(status.st_mode):
+        found = self._status()
+        if stat.S_ISDIR(found.st_mode):
             raise DataError(f"{self.name} is a directory; name its files, for example {os.path.join(self.name, '*')!r}")
-        self.once = not stat.S_ISREG(status.st_mode)
+        self.once = not stat.S_ISREG(found.st_mode)
         if not self.once:
-            self.size = status.st_size
+            self.size = found.st_size
             try:
-                with open(self.path, "rb", buffering=0) as raw:
+                with self._bytes() as raw:
                     self.packing = packing_of(raw.read(LONGEST_MARK))
             except OSError as error:
                 raise self._explain(error) from None
@@ -205,7 +207,10 @@ class TextFile:
     def _opening(self) -> Any:
         if self._stream is not None:
             return nullcontext(_Bytes(self._stream))
-        return _standard_input() if self.path == "-" else open(self.path, "rb", buffering=0)
+        return _standard_input() if self.path == "-" else self._bytes()
+
+    def _bytes(self) -> IO[bytes]:
+        return open_bytes(self.path) if self.is_remote else open(self.path, "rb", buffering=0)
 
     def _gather(
         self, pieces: Iterator[bytes], text: bytes, last: int, lines: int | None, offset: int = 0
@@ -252,6 +257,8 @@ def near_file(path: str) -> str:
     """A file beside it with almost this name, or why there is none."""
     if path.startswith(("http://", "https://")):
         return "web addresses are not read, so download the file first; "
+    if is_remote(path):
+        return ""
     directory = os.path.dirname(path)
     try:
         names = [entry.name for entry in itertools.islice(os.scandir(directory or "."), 10_000)]
@@ -274,8 +281,13 @@ def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
     for item in listed:
         if hasattr(item, "read"):
             found.append((str(getattr(item, "name", "the file object")), item))
-        else:
+        elif isinstance(item, str | os.PathLike):
             found += [(name, None) for name in _expand(os.fspath(item))]
+        else:
+            raise DataError(
+                f"{type(item).__name__} is not a path or an open file; give rows in memory to fit(X, y), and batches "
+                "of them, one by one, to partial_fit(X, y)"
+            )
     if not found:
         raise DataError("no file is given; name at least one")
     files = [TextFile(name, position, stream) for position, (name, stream) in enumerate(found)]
@@ -292,9 +304,15 @@ def describe(files: Sequence[TextFile]) -> str:
 
 
 def _expand(path: str) -> list[str]:
-    if path == "-" or not glob.has_magic(path) or os.path.exists(path):
+    if is_remote(path):
+        try:
+            found = matching(path)
+        except OSError as error:
+            raise DataError(f"{path} cannot be listed ({error.strerror}); check the address and the access") from None
+    elif path == "-" or not glob.has_magic(path) or os.path.exists(path):
         return [path]
-    found = sorted(name for name in glob.glob(path, recursive=True) if not os.path.isdir(name))
+    else:
+        found = sorted(name for name in glob.glob(path, recursive=True) if not os.path.isdir(name))
     if not found:
         raise DataError(f"no file matches {path!r}; check the pattern")
     return found
@@ -310,15 +328,11 @@ def _mark_length(data: bytes) -> int:
 
 def _read_fully(raw: IO[bytes], n_bytes: int) -> bytes:
     """As many bytes as asked for, unless the file ends; a pipe may need several calls."""
-    data = raw.read(n_bytes) or b""
-    if len(data) == n_bytes or not data:
-        return data
-    pieces = [data]
-    missing = n_bytes - len(data)
-    while missing > 0 and (data := raw.read(missing)):
+    pieces: list[bytes] = []
+    while n_bytes > 0 and (data := raw.read(n_bytes)):
         pieces.append(data)
-        missing -= len(data)
-    return b"".join(pieces)
+        n_bytes -= len(data)
+    return b"".join(pieces)  # one piece is given back as it is, without a copy
 
 
 def _growing_pieces(raw: IO[bytes]) -> Iterator[bytes]:

@@ -128,7 +128,7 @@ class LineSource(Source):
         self.files = files
         self.on_bad_line = choice("on_bad_line", on_bad_line, ON_BAD_LINE)
         self.with_labels = with_labels
-        self._skipped = Skipped()
+        self.skipped = Skipped()  # shared by all copies
         self.parts: tuple[tuple[int, int], ...] = ()  # (shard, of how many), the coarsest first
 
     @abstractmethod
@@ -147,11 +147,6 @@ class LineSource(Source):
     def stream(self, file: TextFile) -> Iterator[Block] | None:
         """The blocks of a file one after the other, where they cannot be read in any order; None where they can."""
         return None if file.seekable else file.stream()
-
-    @property
-    def skipped(self) -> Skipped:
-        """Bad lines passed over so far, shared by all copies."""
-        return self._skipped
 
     def fingerprint(self) -> dict[str, Any]:
         """The files and what decides which rows come from them; a format adds what its recipe leaves out."""

@@ -13,12 +13,13 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from steepest.data.chunk import Array, Chunk
 from steepest.data.files.blocks import Block, Paths, TextFile, open_files
+from steepest.data.files.remote import open_bytes
 from steepest.data.ids import as_ids
 from steepest.data.readers.lines import BadLine, LineSource, Parsed
 from steepest.data.skipped import EXAMPLES, ON_BAD_LINE
@@ -47,25 +48,13 @@ class RatingsChunk(Chunk):
     users: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     items: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     time: Array | None = None
+    row_fields: ClassVar[tuple[str, ...]] = ("y", "weight", "users", "items", "time")
 
-    def span(self, start: int, stop: int) -> RatingsChunk:
-        """Visits start..stop of this chunk."""
-        rows: RatingsChunk = Chunk.span(self, start, stop)  # type: ignore[assignment]
-        if self.order is not None:
-            return rows
-        time = None if self.time is None else self.time[start:stop]
-        return replace(rows, users=self.users[start:stop], items=self.items[start:stop], time=time)
-
-    def packed(self) -> RatingsChunk:
-        """A copy that holds just the visited rows, in visiting order."""
-        return ratings_chunk(*(None if part is None else self.visited(part) for part in self._parts()))
-
-    def rows(self, numbers: Array) -> RatingsChunk:
-        """A copy of the rows with these numbers."""
-        return replace(self, order=np.ascontiguousarray(numbers, np.int64)).packed()
-
-    def _parts(self) -> tuple[Array | None, ...]:
-        return self.users, self.items, self.y, self.weight, self.time
+    def packed(self) -> Self:
+        """Just the visited rows, in visiting order; they have no entries to copy."""
+        if self.order is None:
+            return self
+        return replace(self, indptr=np.zeros(self.n_rows + 1, np.int64), order=None, **self.per_row(self.order))
 
 
 def ratings_chunk(
@@ -293,7 +282,7 @@ class ParquetRatings(RatingsSource):
         first_id = 0
         for file in self.files:
             try:
-                with parquet.ParquetFile(file.path) as reader:
+                with parquet.ParquetFile(open_bytes(file.path) if file.is_remote else file.path) as reader:
                     names = reader.schema_arrow.names
                     places = places_of(self.requested, names, True, file.name, self.with_labels)
                     columns = list(dict.fromkeys(names[place] for place in places.values()))

@@ -6,6 +6,7 @@ Batches are slices, numbered by their first row, so that splits and samples work
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,7 @@ class RawArrays(RawSource):
         most = max(SAMPLE_ROWS // SAMPLE_PARTS, 1)
         starts = [0] if n_rows <= SAMPLE_ROWS else [place * most for place in spread(n_rows // most, SAMPLE_PARTS)]
         length = n_rows if n_rows <= SAMPLE_ROWS else most
-        cut = ((start, min(start + length, n_rows)) for start in starts)
-        return [
-            RawBatch(
-                rows_of(self.X, start, stop), stop - start, None if self.y is None else self.y[start:stop], None, start
-            )
-            for start, stop in cut
-        ]
+        return [replace(self._batch(start, min(start + length, n_rows)), weight=None, place=()) for start in starts]
 
     def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
         """Slices of the rows; columns by name are one batch."""
@@ -55,9 +50,11 @@ class RawArrays(RawSource):
         if order.shuffle != "never":
             starts = order.generator(epoch).permutation(starts)
         for start in starts.tolist():
-            stop = min(start + length, self.n_rows)
-            y, weight = (None if part is None else part[start:stop] for part in (self.y, self.weight))
-            yield RawBatch(_rows(self.X, start, stop), stop - start, y, weight, start, place=(start,))
+            yield self._batch(start, min(start + length, self.n_rows))
+
+    def _batch(self, start: int, stop: int) -> RawBatch:
+        y, weight = (None if part is None else part[start:stop] for part in (self.y, self.weight))
+        return RawBatch(rows_of(self.X, start, stop), stop - start, y, weight, start, place=(start,))
 
 
 def _length(X: Any) -> int:
@@ -65,9 +62,3 @@ def _length(X: Any) -> int:
         return len(next(iter(X.values()), ()))
     n_rows = getattr(X, "num_rows", None)
     return len(X) if n_rows is None else int(n_rows)
-
-
-def _rows(X: Any, start: int, stop: int) -> Any:
-    if isinstance(X, Mapping):
-        return X
-    return X.iloc[start:stop] if hasattr(X, "iloc") else X[start:stop]

@@ -10,7 +10,6 @@ Reference: Langford, Li and Strehl, Vowpal Wabbit online learning project, 2007;
 
 from __future__ import annotations
 
-import copy
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from typing import Any, Protocol
 from steepest.data.chunk import Chunk
 from steepest.data.files.blocks import Block, Paths, TextFile, open_files
 from steepest.data.readers.lines import SKIP, LineSource, Parsed, bad_lines
-from steepest.data.source import Limited, Selected, Source
+from steepest.data.source import Source
 from steepest.errors import ColumnWarning, DataError, ParameterError
 from steepest.kernels import NameLog, parse_vw
 
@@ -141,28 +140,30 @@ class NameRecorder(Protocol):
 
 def recording_names(source: Source, make: Callable[[VwSource], NameRecorder]) -> Source:
     """The source with a recorder put in at the bottom, if its rows are parsed from this format in each run."""
-    if isinstance(source, Limited | Selected):
-        derived = copy.copy(source)
-        derived.parent = recording_names(source.parent, make)
-        return derived
-    if isinstance(source, VwSource):
-        source = copy.copy(source)
-        source.recorder = make(source)
-    return source
+
+    def listen(base: Source) -> Source:
+        if isinstance(base, VwSource):
+            base = base.copy()
+            base.recorder = make(base)
+        return base
+
+    return source.rebased(listen)
 
 
 def with_bits(source: Source, n_bits: int) -> Source:
     """The same rows, read anew and hashed to another number of bits."""
-    if isinstance(source, VwSource):
-        source.prepare()
-    elif not isinstance(source, Limited | Selected):
-        raise DataError("the rows are not read from Vowpal Wabbit text, so their features have no names; give the text")
-    changed = copy.copy(source)
-    if isinstance(changed, VwSource):
+
+    def change(base: Source) -> Source:
+        if not isinstance(base, VwSource):
+            raise DataError(
+                "the rows are not read from Vowpal Wabbit text, so their features have no names; give the text"
+            )
+        base.prepare()
+        changed = base.copy()
         changed.n_bits, changed.n_features, changed.recorder = n_bits, 1 << n_bits, None
-    elif isinstance(changed, Limited | Selected):
-        changed.parent = with_bits(changed.parent, n_bits)
-    return changed
+        return changed
+
+    return source.rebased(change)
 
 
 class VwSource(LineSource):

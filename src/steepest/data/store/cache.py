@@ -73,7 +73,7 @@ class CachedSource(Derived):
         return self.file.in_use.note
 
     @property
-    def skipped(self) -> Skipped:
+    def skipped(self) -> Skipped:  # type: ignore[override]
         """Bad lines passed over when the cache was built; makes the cache ready."""
         return self.file.in_use.open().skipped
 
@@ -132,12 +132,13 @@ class CacheFile(Source):
         except FileNotFoundError:
             raise DataError(f"{path} does not exist; check the name") from None
         except UnusableError as reason:
-            raise DataError(f"the cache {path} {reason}; make it anew") from None
+            raise DataError(f"the cache {path} {reason}; build it again") from None
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise DataError(f"the cache {path} is damaged ({type(error).__name__}); make it anew") from None
+            raise DataError(f"the cache {path} is damaged ({type(error).__name__}); build it again") from None
         self._label_names: list[str] | None = header.get("label_names")
         self.most: int | None = None
         self.rows = rows if with_labels else rows.without_labels()
+        self.skipped = rows.skipped
         self.n_rows, self.n_features = rows.n_rows, rows.block.n_features
 
     def limit(self, n_rows: int) -> Source:
@@ -155,11 +156,6 @@ class CacheFile(Source):
     def n_entries(self) -> int:
         """How many values all rows have."""
         return self.rows.n_entries
-
-    @property
-    def skipped(self) -> Skipped:
-        """Bad lines passed over when the cache was built."""
-        return self.rows.skipped
 
     @property
     def label_names(self) -> list[str] | None:

@@ -208,8 +208,8 @@ class StoredRows:
 
     def _chosen(self, block: Chunk, indptr: Array, rows: Array) -> Chunk:
         """A block with row starts of its own, and the targets, weights and groups of some rows."""
-        y, weight, group = (None if part is None else part[rows] for part in (block.y, block.weight, block.group))
-        if y is not None and self.labels is not None:
-            y = self.labels[y]
+        own = block.per_row(rows)
+        if own["y"] is not None and self.labels is not None:
+            own["y"] = self.labels[own["y"]]
         ids = None if self.ids is None else replace(self.ids, places=rows)
-        return replace(block, indptr=indptr, y=y, weight=weight, group=group, ids=ids)
+        return replace(block, indptr=indptr, ids=ids, **own)

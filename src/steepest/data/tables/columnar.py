@@ -19,11 +19,12 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk, RowIds
 from steepest.data.files.blocks import Paths, TextFile, open_files
+from steepest.data.files.remote import open_bytes
 from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.skipped import ON_BAD_LINE, Skipped
 from steepest.data.source import Order
 from steepest.data.tables.columns import arrow
-from steepest.data.tables.roles import Roles, Schema, as_labels, is_list, labels_in, make_roles, require
+from steepest.data.tables.roles import Roles, Schema, any_fault, as_labels, is_list, labels_in, make_roles, require
 from steepest.errors import DataError
 from steepest.parameters import choice
 
@@ -104,7 +105,7 @@ class ParquetFiles:
 
     def open(self, file: TextFile) -> Any:
         """Arrow's reader."""
-        return arrow("parquet").ParquetFile(file.path)
+        return arrow("parquet").ParquetFile(open_bytes(file.path) if file.is_remote else file.path)
 
     def schema_of(self, reader: Any) -> Any:
         """In Arrow's types."""
@@ -136,9 +137,9 @@ class ArrowFiles:
         """Arrow's reader of files, or else of streams."""
         pa, ipc = arrow(), arrow("ipc")
         try:
-            return ipc.open_file(pa.memory_map(file.path))
+            return ipc.open_file(_input(file))
         except pa.ArrowInvalid:
-            return ipc.open_stream(pa.memory_map(file.path))
+            return ipc.open_stream(_input(file))
 
     def schema_of(self, reader: Any) -> Any:
         """The columns."""
@@ -160,6 +161,11 @@ class ArrowFiles:
         return f"row {row} of record batch {piece.number}"
 
 
+def _input(file: TextFile) -> Any:
+    """The file as Arrow reads it: mapped, or from elsewhere."""
+    return open_bytes(file.path) if file.is_remote else arrow().memory_map(file.path)
+
+
 class ColumnarSource(RawSource):
     """Rows of files that hold columns; made by `scan_parquet` and `scan_arrow`."""
 
@@ -174,7 +180,7 @@ class ColumnarSource(RawSource):
         self.kind = kind
         self.schema = schema
         self.on_bad_line = choice("on_bad_line", on_bad_line, ON_BAD_LINE)
-        self._skipped = Skipped()
+        self.skipped = Skipped()  # shared by all copies
         try:
             with kind.open(files[0]) as reader:
                 self._detect_sparse_rows(kind.schema_of(reader))
@@ -190,11 +196,6 @@ class ColumnarSource(RawSource):
         self.schema = Schema(Roles(label, _SPARSE_COLUMNS, (), (), weight, with_labels), self.schema.labels)
         self.n_features = int(metadata[_WIDTH]) if _WIDTH in metadata else None
         self.encoder = lambda batch: _sparse_rows(batch, self.n_features)
-
-    @property
-    def skipped(self) -> Skipped:
-        """Rows passed over so far, shared by all copies."""
-        return self._skipped
 
     @property
     def label_names(self) -> list[str] | None:
@@ -292,17 +293,22 @@ class ColumnarSource(RawSource):
             visits = order.generator(epoch, 1).permutation(visits)
         any_row = False
         for number in visits.tolist():
-            start = 0
-            for large in self._piece(pieces[number], list(self.schema.types)):
-                for first in range(0, large.num_rows, BATCH_ROWS):
-                    made = self._batch(large.slice(first, BATCH_ROWS), pieces[number], start + first)
-                    if made.n_rows:
-                        any_row = True
-                        yield replace(made, place=(number, start + first))
-                start += large.num_rows
+            for start, rows in self._cut(pieces[number]):
+                made = self._batch(rows, pieces[number], start)
+                if made.n_rows:
+                    any_row = True
+                    yield replace(made, place=(number, start))
         if not any_row:
             because = f"; the first row was skipped because: {self.skipped.examples[0]}" if self.skipped.n else ""
             raise DataError(f"{self.describe()}: there is no row in it{because}; give a file with data")
+
+    def _cut(self, piece: Piece) -> Iterator[tuple[int, Any]]:
+        """(number of the first one in the piece, rows), up to BATCH_ROWS at a time."""
+        start = 0
+        for large in self._piece(piece, list(self.schema.types)):
+            for first in range(0, large.num_rows, BATCH_ROWS):
+                yield start + first, arrow().Table.from_batches([large.slice(first, BATCH_ROWS)])
+            start += large.num_rows
 
     def sample_batches(self) -> list[RawBatch]:
         """The first rows of pieces from all over the files; of few pieces, also later rows."""
@@ -311,33 +317,25 @@ class ColumnarSource(RawSource):
         found = []
         most = max(SAMPLE_PARTS // max(len(pieces), 1), 1)
         for place in spread(len(pieces), SAMPLE_PARTS):
-            start, batches = pieces[place].first_id, []
-            for large in self._piece(pieces[place], list(self.schema.types)):
-                cuts = range(0, large.num_rows, BATCH_ROWS)
-                batches += [(start + first, large.slice(first, BATCH_ROWS)) for first in cuts]
-                start += large.num_rows
-            for number in spread(len(batches), most):
-                made = self._usable_batch(*batches[number])
-                if made.n_rows:
-                    found.append(made)
-        return found or super().sample_batches()
+            batches = list(self._cut(pieces[place]))
+            for start, table in (batches[number] for number in spread(len(batches), most)):
+                bad = any_fault(self.schema.faults(table), table)  # which reading will refuse or count
+                found.append(self._without(bad, table, pieces[place].first_id + start))
+        return [made for made in found if made.n_rows] or super().sample_batches()
 
-    def _usable_batch(self, first_id: int, rows: Any) -> RawBatch:
-        """Rows of a sample, without those that reading will refuse or count."""
-        table = arrow().Table.from_batches([rows])
-        faults = self.schema.faults(table)
-        bad = np.any([np.zeros(table.num_rows, bool), *faults.values()], axis=0)
-        good, ids = _without(bad, first_id)
-        return replace(self.schema.batch(table if ids is None else table.take(good)), first_id=first_id, ids=ids)
+    def _without(self, bad: Array, table: Any, first_id: int) -> RawBatch:
+        """The other rows of a table; each run of neighbours keeps its numbers."""
+        if not bad.any():
+            return replace(self.schema.batch(table), first_id=first_id)
+        good = np.flatnonzero(~bad)
+        firsts = np.flatnonzero(np.diff(good, prepend=-2) != 1)
+        ids = RowIds(firsts, first_id + good[firsts])
+        return replace(self.schema.batch(table.take(good)), first_id=first_id, ids=ids)
 
-    def _batch(self, rows: Any, piece: Piece, start: int) -> RawBatch:
-        """The usable ones of some rows of a piece; each run of neighbours keeps its numbers."""
-        table, first_id, ids = arrow().Table.from_batches([rows]), piece.first_id + start, None
+    def _batch(self, table: Any, piece: Piece, start: int) -> RawBatch:
+        """The usable ones of some rows of a piece."""
         try:
-            bad = self._unusable(table, piece, start)
-            good, ids = _without(bad, first_id)
-            table = table if ids is None else table.take(good)
-            return replace(self.schema.batch(table), first_id=first_id, ids=ids)
+            return self._without(self._unusable(table, piece, start), table, piece.first_id + start)
         except arrow().ArrowInvalid as error:
             raise DataError(
                 f"{piece.file.name}: the label in column {self.schema.label!r} cannot be used ({error}); "
@@ -346,8 +344,8 @@ class ColumnarSource(RawSource):
 
     def _unusable(self, table: Any, piece: Piece, start: int) -> Array:
         """Which rows have no usable label or weight; refuses them, or counts them."""
-        unusable = np.zeros(table.num_rows, bool)
-        for name, faults in self.schema.faults(table).items():
+        found = self.schema.faults(table)
+        for name, faults in found.items():
             what = "label" if name == self.schema.label else "weight"
             for row in np.flatnonzero(faults).tolist():
                 value = table.column(name)[row].as_py()
@@ -355,8 +353,7 @@ class ColumnarSource(RawSource):
                 where = f"{piece.file.name}, {self.kind.row_name(piece, start + row)}"
                 sentence = f"{where}: the {what} in column {name!r} is {fault}"
                 self._refuse(piece.first_id + start + row, sentence, 'correct the row or pass on_bad_line="skip"')
-            unusable |= faults
-        return unusable
+        return any_fault(found, table)
 
     def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
         """Rows that were read well but cannot be used: an error, or counted if bad lines are skipped."""
@@ -369,15 +366,6 @@ class ColumnarSource(RawSource):
         if self.on_bad_line != "skip":
             raise DataError(f"{sentence}; {remedy}")
         self.skipped.add(row_id, 1, [((row_id,), sentence)])
-
-
-def _without(bad: Array, first_id: int) -> tuple[Array, RowIds | None]:
-    """(numbers of the other rows, their stable numbers, if they do not just count on)."""
-    good = np.flatnonzero(~bad)
-    if not bad.any():
-        return good, None
-    firsts = np.flatnonzero(np.diff(good, prepend=-2) != 1)
-    return good, RowIds(firsts, first_id + good[firsts])
 
 
 def _is_plain_list(kind: Any) -> bool:
@@ -406,13 +394,13 @@ def _sparse_rows(batch: RawBatch, n_features: int | None) -> Chunk:
     columns = [batch.columns.column(name) for name in _SPARSE_COLUMNS]
     lengths = [np.asarray(compute.fill_null(compute.list_value_length(column), 0)) for column in columns]
     if not np.array_equal(lengths[0], lengths[1]):
-        raise DataError("a row has more indices than values, or fewer; write the file anew")
+        raise DataError("a row has more indices than values, or fewer; write the file again")
     indptr = np.zeros(batch.n_rows + 1, np.int64)
     np.cumsum(lengths[0], out=indptr[1:])
     indices, values = (compute.list_flatten(column).to_numpy() for column in columns)
     if len(indices) and (indices.min() < 0 or indices.dtype.kind != "i"):
-        raise DataError(f"the column index {indices.min()} is negative or not a whole number; write the file anew")
+        raise DataError(f"the column index {indices.min()} is negative or not a whole number; write the file again")
     if not np.isfinite(values).all():
-        raise DataError("a value is missing or not finite; write the file anew")
+        raise DataError("a value is missing or not finite; write the file again")
     width = n_features or int(indices.max(initial=-1)) + 1
     return Chunk(indptr, np.ascontiguousarray(indices, np.int32), np.ascontiguousarray(values, np.float32), width)

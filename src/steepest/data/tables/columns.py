@@ -58,10 +58,15 @@ class Table:
         raise DataError(f"the hasher was made for {expected}, but X has {has}; give X the same form as at first")
 
 
-def read_table(X: Any) -> Table:
-    """The columns of X, not yet converted."""
+def read_table(X: Any, *, tokens: bool = False) -> Table:
+    """The columns of X, not yet converted; a table that was read already is itself.
+
+    With `tokens` lists of strings are texts, also where all have one length.
+    """
     if type(X) is list:
-        return _from_list(X)
+        return _from_list(X, tokens)
+    if isinstance(X, Table):
+        return X
     if isinstance(X, str | bytes):
         raise DataError(f"X is a single {type(X).__name__}; give a list of texts, even for one")
     if hasattr(X, "tocsr"):
@@ -86,7 +91,7 @@ def as_arrow(X: Any) -> Any:
         X = X.collect()
     if hasattr(X, "column_names") and hasattr(X, "with_format"):  # a dataset of Hugging Face
         return X.with_format("arrow")[:]
-    is_column = hasattr(X, "dtype") or hasattr(X, "type")
+    is_column = hasattr(X, "dtype") or (hasattr(X, "type") and not hasattr(X, "columns"))  # duckdb has both
     if not hasattr(X, "__arrow_c_stream__") or is_column:
         return None
     import pyarrow
@@ -156,13 +161,13 @@ def is_list_of_texts(X: Any) -> bool:
     return type(X) is list and bool(X) and type(X[0]) is str
 
 
-def _from_list(rows: list[Any]) -> Table:
+def _from_list(rows: list[Any], tokens: bool = False) -> Table:
     first = next(filterfalse(is_missing, rows), None)
     if first is None or isinstance(first, str | bytes):
         return Table({"": rows}, len(rows), "list")
     if isinstance(first, RECORDS):
         return _from_records(rows)
-    if isinstance(first, list | tuple) and _are_tokens(rows):
+    if isinstance(first, list | tuple) and _are_tokens(rows, tokens):
         return Table({"": [None if row is None else " ".join(row) for row in rows]}, len(rows), "list")
     if isinstance(first, list | tuple | np.ndarray):
         return _from_array(np.array([list(row) for row in rows], object))
@@ -172,11 +177,12 @@ def _from_list(rows: list[Any]) -> Table:
     )
 
 
-def _are_tokens(rows: list[Any]) -> bool:
-    """Whether rows are texts cut into tokens: lists of strings of different lengths; those of one length are tables."""
+def _are_tokens(rows: list[Any], expected: bool) -> bool:
+    """Whether rows are texts cut into tokens: lists of strings. Those of one length are a table, unless texts are
+    expected."""
     there = [row for row in rows if row is not None]
     lists = all(isinstance(row, list | tuple) and all(isinstance(token, str) for token in row) for row in there)
-    return lists and len({len(row) for row in there}) > 1
+    return lists and (expected or len({len(row) for row in there}) > 1)
 
 
 def _from_records(rows: list[Any]) -> Table:

@@ -8,8 +8,9 @@ one 0/1 column for each label.
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ from steepest.errors import DataError, ParameterError
 from steepest.parameters import did_you_mean
 
 LONGEST_SHOWN = 60
+_NUMBER_OR_DATE = re.compile(r"[-+]?[\d.][-\d.,:/ eE+T]*|[-+]?(inf|nan)", re.IGNORECASE)
 LABEL_NAMES = ("label", "target", "y", "class")
 
 
@@ -46,7 +48,7 @@ class Roles:
         if self.label is not None:
             return self.label
         taken = {*self.features, self.weight}
-        found = [name for name in names if name.lower() in LABEL_NAMES and name not in taken]
+        found = [name for name in names if name.strip().lower() in LABEL_NAMES and name not in taken]
         if len(found) == 1:
             return found[0]  # not a feature, even where labels are not read
         if not self.with_labels:
@@ -88,14 +90,10 @@ def require(required: Iterable[str], names: Sequence[str], file: str) -> None:
 
 
 def _header_hint(names: Sequence[str]) -> str:
-    """What to do if names of columns look like a row: numbers, gaps, or texts of many words."""
+    """What to do if names of columns look like a row: numbers, dates, gaps, or texts of many words."""
 
     def is_value(name: str) -> bool:
-        try:
-            float(name)
-        except ValueError:
-            return not name.strip() or len(name.split()) > 5
-        return True
+        return not name.strip() or len(name.split()) > 5 or _NUMBER_OR_DATE.fullmatch(name.strip()) is not None
 
     counted = [str(place) for place in range(len(names))]  # as a file without a header has them
     if list(names) == counted or not any(map(is_value, names)):
@@ -173,6 +171,11 @@ class Schema:
                 numbers = features.column(place).cast(arrow().float64(), safe=False)
                 features = features.set_column(place, features.schema.names[place], numbers)
         return RawBatch(features, table.num_rows, y, weight)
+
+
+def any_fault(faults: Mapping[str, Array], table: Any) -> Array:
+    """The rows of a table that some column of `Schema.faults` is to blame for."""
+    return np.asarray(np.any([np.zeros(table.num_rows, bool), *faults.values()], axis=0))
 
 
 def _plain_labels(column: Any) -> Any:

@@ -21,13 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from steepest.data.chunk import Array
 from steepest.data.files.blocks import Block, Paths, TextFile, open_files
 from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.readers.lines import BadLine, LineSource, Parsed
 from steepest.data.skipped import EXAMPLES
 from steepest.data.tables.columns import arrow, plain_memory
-from steepest.data.tables.roles import Schema, labels_in, listed, make_roles, require
+from steepest.data.tables.roles import Schema, any_fault, labels_in, listed, make_roles, require
 from steepest.errors import DataError, ParameterError
 
 # What types and delimiters are inferred from.
@@ -210,7 +209,7 @@ class TableSource(LineSource, RawSource):
         if self.on_bad_line != "skip" or not good.strip(b"\r\n"):
             return _Rows(self._nothing(), faults[:EXAMPLES], len(faults))
         table, reason = self._try(good, block.file)
-        if table is None or self._unusable(table).any():
+        if table is None or any_fault(self.schema.faults(table), table).any():
             raise DataError(f"{block.file.name} cannot be read near byte {block.start} ({reason}); correct the rows")
         return _Rows(table, faults[:EXAMPLES], len(faults))
 
@@ -247,15 +246,12 @@ class TableSource(LineSource, RawSource):
 
     def _usable(self, table: Any, data: bytes, file: TextFile, offset: int) -> _Rows:
         """Without the rows whose label or weight cannot be used; only the first of them are looked for in the text."""
-        bad = self._unusable(table)
+        bad = any_fault(self.schema.faults(table), table)
         if not bad.any():
             return _Rows(table)
         faults = ((start + offset, fault) for start, _, fault in self.syntax.check(data, file) if fault)
         first = list(islice(faults, EXAMPLES)) or [(offset, "a label or weight behind this line cannot be used")]
         return _Rows(table.filter(arrow().array(~bad)), first, int(bad.sum()))
-
-    def _unusable(self, table: Any) -> Array:
-        return np.asarray(np.any([np.zeros(table.num_rows, bool), *self.schema.faults(table).values()], axis=0))
 
     def _nothing(self) -> Any:
         return arrow().schema(list(self.syntax.arrow_types(whole=True).items())).empty_table()
@@ -266,6 +262,10 @@ MISSING = ("", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
 DELIMITERS = ",\t;|"
 # A quoted value that goes on for more than this is taken for one that was never closed.
 OPEN_LIMIT = 1 << 24
+_COMMA = re.compile(rb"[0-9],[0-9]")
+_WITH_COMMA = re.compile(r"[-+]?[0-9]*(?:,[0-9]+)?")
+ALMOST_ALL = 0.9  # of the values of a column, to take its commas for what is before decimals
+_DECIMALS = re.compile(r"[-+]?[0-9]*,(?:[0-9]{1,2}|[0-9]{4,})")  # which no thousands have
 _LEADING_ZERO = re.compile(rb"(?:^|[^0-9.])0[0-9]")
 _CODE = re.compile(r"0\d+")
 _TRUTHS = ("true", "false", "0", "1")
@@ -282,6 +282,7 @@ def scan_csv(
     weight: str | None = None,
     columns: Sequence[str] | None = None,
     delimiter: str = "auto",
+    decimal: str = "auto",
     header: bool = True,
     newlines_in_values: bool | str = "auto",
     on_bad_line: str = "error",
@@ -302,8 +303,10 @@ def scan_csv(
     columns : names, optional
         The columns of files without a header; "0", "1", ... by default. A file with a header must have one of them.
     delimiter : one letter, or "auto" for the most frequent of , tab ; | in the first line
+    decimal : ".", "," or "auto"
+        What is before the decimals of a number; "auto" goes by the first megabyte.
     header : bool
-        Whether the first line of each file names the columns.
+        Whether the first line of each file names the columns; one without a name is called "unnamed 0" by its place.
     newlines_in_values : bool or "auto"
         Whether quoted values go over several lines; then blocks of a file are not shuffled. "auto" goes by the first
         megabyte.
@@ -326,10 +329,13 @@ def scan_csv(
         raise ParameterError(f'delimiter={delimiter!r} must be one letter or "auto"')
     if newlines_in_values not in (True, False, "auto"):
         raise ParameterError(f'newlines_in_values={newlines_in_values!r} is unknown; choose True, False or "auto"')
+    if decimal not in (".", ",", "auto"):
+        raise ParameterError(f'decimal={decimal!r} is unknown; choose ".", "," or "auto"')
     options = {
         "header": header,
         "columns": None if columns is None else list(map(str, columns)),
         "delimiter": delimiter,
+        "decimal": decimal,
         "newlines_in_values": newlines_in_values,
     }
     roles = make_roles(label, text, categorical, numeric, weight, with_labels)
@@ -365,6 +371,10 @@ class CsvSyntax(Syntax):
         used = self.schema.choose(names, file.name)
         self.options["columns"] = self.options["columns"] or names
         guessed = self._guess(head, file, used)
+        if self.options["decimal"] == "auto":
+            self.options["decimal"] = "."
+            if _COMMA.search(head):
+                guessed = self._guess_decimal(head, file, used, guessed)
         self.schema.types = {name: self.fixed_type(name, guessed.get(name, "string")) for name in used}
 
     def _guess(self, head: bytes, file: TextFile, used: list[str]) -> dict[str, str]:
@@ -382,6 +392,20 @@ class CsvSyntax(Syntax):
         found = zip(table.schema.names, map(str, table.schema.types), strict=True)
         kinds = {name: kind if kind in plain else "string" for name, kind in found}
         return kinds | dict.fromkeys(self._codes(body, file, kinds), "string")
+
+    def _guess_decimal(self, head: bytes, file: TextFile, used: list[str], guessed: dict[str, str]) -> dict[str, str]:
+        """The types, with decimals behind a comma if almost all values of a column are so, not all thousands."""
+        texts = [name for name, kind in guessed.items() if kind == "string"]
+        body = head[self._header_of(file).n_bytes : len(head) if len(head) < HEAD_BYTES else head.rfind(b"\n") + 1]
+        body = body.decode("utf-8", "replace").encode()
+        table = self._arrow_table(body, file, texts, dict.fromkeys(texts, arrow().string()), lambda row: "skip")
+        for name in texts:
+            values = [value for value in table.column(name).unique().to_pylist() if value]
+            numbers = sum(_WITH_COMMA.fullmatch(value) is not None for value in values)
+            if numbers > ALMOST_ALL * len(values) and any(_DECIMALS.fullmatch(value) for value in values):
+                self.options["decimal"] = ","
+                return self._guess(head, file, used)
+        return guessed
 
     def _codes(self, body: bytes, file: TextFile, kinds: dict[str, str]) -> list[str]:
         """Columns of whole numbers of which some begin with a zero: these are codes, and the zero belongs to them."""
@@ -415,7 +439,8 @@ class CsvSyntax(Syntax):
                     f"{file.name}: the first line, {listed(first)}, has none of the columns {listed(named)}; "
                     "if the file has no header, pass header=False"
                 )
-            return _Header(first, sum(map(len, lines[: reader.line_num])))
+            names = [name or f"unnamed {place}" for place, name in enumerate(first)]  # pandas writes an index so
+            return _Header(names, sum(map(len, lines[: reader.line_num])))
         names = named or [str(place) for place in range(len(first))]
         schema = self.schema
         if len(first) == len(names) - 1 and not schema.roles.with_labels and schema.label_name in names:
@@ -483,7 +508,11 @@ class CsvSyntax(Syntax):
                 delimiter=self.options["delimiter"], newlines_in_values=True, invalid_row_handler=on_ragged
             ),
             reader.ConvertOptions(
-                column_types=types, include_columns=used, null_values=MISSING, strings_can_be_null=True
+                column_types=types,
+                include_columns=used,
+                null_values=MISSING,
+                strings_can_be_null=True,
+                decimal_point="," if self.options["decimal"] == "," else ".",
             ),
             memory_pool=plain_memory(),
         )
@@ -496,7 +525,7 @@ class CsvSyntax(Syntax):
         misfits: dict[str, int] = {}
         for name in guessed:
             texts = table.column(name).to_pylist()
-            numbers = [_loose_number(text) for text in texts]
+            numbers = [_loose_number(text and self._with_point(text)) for text in texts]
             odd = sum(number is None and text is not None for number, text in zip(numbers, texts, strict=True))
             misfits |= {name: odd} if odd else {}
             as_truth = self.schema.types[name] == "bool"
@@ -543,17 +572,21 @@ class CsvSyntax(Syntax):
         if value in MISSING:
             return self.missing_fault(name)
         if not value.isascii() and any("\udc80" <= letter <= "\udcff" for letter in value):
-            return f"the value in column {name!r} is not UTF-8"
+            return f"the value in column {name!r} is not UTF-8 (iconv -f LATIN1 -t UTF-8 FILE > NEW converts a file)"
         shown = value if len(value) <= 40 else value[:40] + "..."
         if kind == "bool" and value.lower() not in _TRUTHS:
             return f"{shown!r} in column {name!r} is neither true nor false"
         if kind in ("int64", "double"):
             try:
-                number = float(value)
+                number = float(self._with_point(value))
             except ValueError:
                 return f"{shown!r} in column {name!r} is not a number"
             return self.number_fault(name, number)
         return ""
+
+    def _with_point(self, number: str) -> str:
+        """As Python writes it."""
+        return number.replace(",", ".") if self.options["decimal"] == "," and "." not in number else number
 
 
 def _loose_number(text: str | None) -> float | None:

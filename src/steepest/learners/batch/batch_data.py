@@ -23,10 +23,9 @@ from steepest.data.chunk import Array, Chunk, concatenate
 from steepest.data.source import ArraySource, Source
 from steepest.data.store.row_store import room_for_entries
 from steepest.errors import DataError
-from steepest.learners.batch.columns_in_use import ColumnsInUse
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.slots import Slots
-from steepest.learners.targets import balanced_weights
+from steepest.learners.targets import balanced_weights, refuse_bad_rows
 
 BYTES_PER_ENTRY, BYTES_PER_ROW = 8, 64
 
@@ -55,7 +54,7 @@ class BatchData:
         """Classes, columns and counts; the learner gets to know them all before it codes a target."""
         learner, balanced = self.learner, self.learner.settings.class_weight == "balanced"
         counts: dict[object, float] = {}
-        in_use = ColumnsInUse()
+        in_use = Slots(0)
         for chunk in self.source.in_file_order():
             self.n_rows += chunk.n_rows
             rows = chunk.row_numbers
@@ -64,7 +63,7 @@ class BatchData:
             self.n_pairs += (int(lengths @ lengths) + int(lengths.sum())) // 2
             learner.announce(chunk)
             if compact:
-                in_use.add(chunk)
+                _add_columns(in_use, chunk)
             if balanced and chunk.y is not None and chunk.y.ndim == 1:
                 _count(counts, chunk)
         if balanced and counts:
@@ -72,7 +71,7 @@ class BatchData:
         learner.targets.decide_loss()
         self.n_features = learner.n_features
         if 0 < 2 * in_use.n <= learner.n_features:
-            self.columns = Slots(learner.n_features, in_use.columns())
+            self.columns = Slots(learner.n_features, np.sort(in_use.owners))
             self.n_features = self.columns.n
 
     def _coded(self, chunk: Chunk) -> Chunk:
@@ -131,7 +130,7 @@ class BatchData:
         bad = kernels.add_rows(rows.as_rows(), np.zeros(rows.n_rows), np.zeros(rows.n_features))
         if bad < rows.n_rows:
             self.refuse_bad_row(rows, bad)
-        finite = np.isfinite(row_squares(rows))
+        finite = np.isfinite(kernels.row_squares(rows.as_rows()))
         if not finite.all():
             row = int(np.flatnonzero(~finite)[0])
             self.refuse_bad_row(rows, row)
@@ -155,6 +154,15 @@ class BatchData:
         return concatenate([chunk for _, chunk in self.passes()])
 
 
+def _add_columns(in_use: Slots, chunk: Chunk) -> None:
+    """The columns of the rows visited; a row with a column that cannot be is refused."""
+    in_use.grow(chunk.n_features)
+    if in_use.n < in_use.n_features:
+        rows = chunk if chunk.order is None else chunk.packed()
+        if in_use.number(rows.indices[rows.indptr[0] : rows.indptr[-1]]).min(initial=0) < 0:
+            refuse_bad_rows(chunk, check_values=False)
+
+
 def _count(counts: dict[object, float], chunk: Chunk) -> None:
     assert chunk.y is not None
     y = chunk.visited(chunk.y)
@@ -166,11 +174,6 @@ def _count(counts: dict[object, float], chunk: Chunk) -> None:
 def add_in_order(total: float, numbers: Array) -> float:
     """One number after the other, so that chunks do not matter."""
     return float(np.cumsum(np.concatenate([[total], numbers]))[-1])
-
-
-def row_squares(rows: Chunk) -> Array:
-    """|x|^2 of every row."""
-    return kernels.row_squares(rows.as_rows())
 
 
 def memory_bytes() -> int:

@@ -27,7 +27,6 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError
-from steepest.learners.batch.batch_data import row_squares
 from steepest.learners.batch.dual_faces import Face, minimise
 from steepest.learners.batch.kinks import Multipliers
 from steepest.learners.batch.newton import NewtonCG
@@ -83,7 +82,7 @@ class DualProblem(Resumable):
         self.alpha, self.seed = data.l2, data.seed
         self.y = np.ascontiguousarray(data.y, np.float64)
         self.shares = data.shares
-        squares = row_squares(rows)
+        squares = kernels.row_squares(self.native_rows)
         # As much as the mean row weighs: the bias then learns as fast as the other weights together. Under a strong
         # penalty all variables together reach 1 / alpha only, and still must be able to move it by about one.
         self.bias_step = max(float(self.shares @ squares), self.alpha) if data.fit_intercept else 0.0

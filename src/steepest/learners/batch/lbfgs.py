@@ -15,40 +15,24 @@ import numpy as np
 from steepest.data.chunk import Array
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.quasi_newton import Pairs, times_inverse_hessian
-from steepest.learners.batch.search import ROUNDING, Point, relative_change, scaled_norm, search_along
+from steepest.learners.batch.search import ROUNDING, Descent, Point, relative_change, search_along
 from steepest.learners.batch.solvers import Step, share_of
-from steepest.learners.resumable import Resumable
 
 PAIRS = 10
 LEAST_CURVATURE = 1e-12
 MOST_HALVINGS = 50
 
 
-class Lbfgs(Resumable):
+class Lbfgs(Descent):
     """State and step of L-BFGS and OWL-QN."""
 
-    state_numbers = ("first_norm",)
-
     def __init__(self, objective: Objective, start: Array | None = None) -> None:
-        self.objective = objective
-        self.w = objective.start() if start is None else start.copy()
-        self.scale = objective.scale()
+        super().__init__(objective, start)
         self.changes: Pairs = []
-        self.first_norm = 0.0
-        if objective.warm is not None and start is None:  # progress is counted from the cold start all the same
-            self.w = objective.cold_start()
-            self.value, self.gradient = objective.evaluate(self.w)
-            self.first_norm, self.w = self.norm(), objective.start()
-        self.value, self.gradient = objective.evaluate(self.w)
-        self.first_norm = max(self.first_norm, self.norm())
-
-    def norm(self) -> float:
-        """Length of the (pseudo-)gradient, each coordinate in its own scale."""
-        return scaled_norm(self._pseudo_gradient(), self.scale)
 
     def step(self) -> Step:
         """One direction and a search along it."""
-        g = self._pseudo_gradient()
+        g = self.objective.least_subgradient(self.w, self.gradient)
         direction = self._direction(g)
         if not np.vdot(direction, g) < 0:
             self.changes.clear()
@@ -87,16 +71,6 @@ class Lbfgs(Resumable):
 
     # ------------------------------------------------------------------------------------------------ the 1-norm
 
-    def _pseudo_gradient(self) -> Array:
-        l1 = self.objective.l1
-        if not l1:
-            return self.gradient
-        out = self.gradient.copy()
-        g, w = out[:-1], self.w[:-1]
-        at_zero = np.copysign(np.maximum(np.abs(g) - l1, 0.0), g)
-        out[:-1] = np.where(w != 0, g + l1 * np.sign(w), at_zero)
-        return out
-
     def _orthant_search(self, g: Array, direction: Array) -> Point | None:
         """Halves the step until F + l1 |w| falls; weights that would change sign stop at zero."""
         orthant = np.where(self.w != 0, np.sign(self.w), -np.sign(g))[:-1]
@@ -122,7 +96,6 @@ class Lbfgs(Resumable):
         return super().state | {"pairs": np.array(self.changes).reshape(-1, 2, *self.w.shape)}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on from there; value and gradient are found again."""
+        """Goes on from there."""
         super().restore(state)
         self.changes = [(s, y) for s, y in np.array(state["pairs"])]
-        self.value, self.gradient = self.objective.evaluate(self.w)

@@ -15,10 +15,9 @@ from collections.abc import Callable
 import numpy as np
 
 from steepest.data.chunk import Array
-from steepest.learners.batch.objective import Objective, dot
-from steepest.learners.batch.search import Point, relative_change, scaled_norm, search_along
+from steepest.learners.batch.objective import dot
+from steepest.learners.batch.search import Descent, Point, relative_change, search_along
 from steepest.learners.batch.solvers import Step, share_of
-from steepest.learners.resumable import Resumable
 
 MOST_INNER = 250
 LARGEST_SHARE = 0.3  # of the gradient that the inner solution may leave
@@ -26,25 +25,10 @@ FORMED_SHARE = 0.01  # of that share, where products cost no pass
 LIFT = 1e-10  # times the diagonal, added to H where there is no penalty
 
 
-class NewtonCG(Resumable):
+class NewtonCG(Descent):
     """State and step of the truncated Newton method."""
 
-    state_numbers = ("first_norm",)
-
-    def __init__(self, objective: Objective, start: Array | None = None) -> None:
-        self.objective = objective
-        self.w = objective.start() if start is None else start.copy()
-        self.scale = objective.scale()
-        self.first_norm = 0.0
-        if objective.warm is not None and start is None:  # progress is counted from the cold start all the same
-            self.value, self.gradient = objective.evaluate(objective.cold_start())
-            self.first_norm = self.norm()
-        self.value, self.gradient = objective.evaluate(self.w, curvature=True)
-        self.first_norm = max(self.first_norm, self.norm())
-
-    def norm(self) -> float:
-        """Length of the gradient, each coordinate in its own scale."""
-        return scaled_norm(self.gradient, self.scale)
+    curvature = True
 
     def step(self) -> Step:
         """One Newton direction and a search along it."""
@@ -104,10 +88,6 @@ class NewtonCG(Resumable):
         if point is not None and (at is None or not np.array_equal(at, point.w)):  # the last trial was another point
             self.objective.evaluate(point.w, curvature=True)
         return point
-
-    def restored(self) -> None:
-        """Value, gradient and curvature are found again."""
-        self.value, self.gradient = self.objective.evaluate(self.w, curvature=True)
 
 
 def _formed(hessian: Array) -> tuple[Callable[[Array], Array], Array]:

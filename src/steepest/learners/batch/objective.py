@@ -1,9 +1,9 @@
 """The objective of batch solvers: F(w) = mean loss + alpha R(w) over all rows of a source, with its derivatives.
 
 `w` has one row per feature in use (see batch_data) and a last row for the bias, one column per output; everything is
-float64. A pass reads
-every row once: score, loss, gradient by the score, and what the row adds to the gradient by the weights (or to a
-product with the Hessian) while it is in cache. Rows in memory are used as they are; others are read anew in every pass.
+float64. A pass reads every row once: score, loss, gradient by the score, and what the row adds to the gradient by the
+weights (or to a product with the Hessian) while it is in cache. Rows in memory are used as they are; others are read
+anew in every pass.
 
 Invariant: rows are shared out in blocks to a few lanes that add up in order, and lanes are added in order; the bits of
 every sum depend on the rows and their order only, neither on threads nor on chunks. Left out of F and its gradient:
@@ -23,7 +23,7 @@ from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError
 from steepest.learners.batch.batch_data import BatchData, add_in_order
-from steepest.learners.penalties import Penalty
+from steepest.learners.penalties import Penalty, soft_threshold
 from steepest.learners.targets import SOFTMAX, TARGETS
 
 if TYPE_CHECKING:
@@ -226,6 +226,15 @@ class Objective:
             return np.asarray(self.alpha * np.sign(weights) * np.abs(weights) ** (self.p - 1.0))
         gradient = self.l2 * weights if self.l2 else 0.0
         return gradient if self.smooth_one_norm is None else gradient + self.smooth_one_norm.gradient(weights)
+
+    def least_subgradient(self, w: Array, gradient: Array) -> Array:
+        """The shortest subgradient of F plus the 1-norm, from the gradient of F."""
+        if not self.l1:
+            return gradient
+        out, weights = gradient.copy(), w[:-1]
+        at_zero = soft_threshold(gradient[:-1], self.l1)
+        out[:-1] = np.where(weights != 0, gradient[:-1] + self.l1 * np.sign(weights), at_zero)
+        return out
 
     def conjugate_penalty(self, g: Array) -> float:
         """Largest of g.w - penalty(w) over all w: what the dual subtracts. Infinite where nothing holds w back."""

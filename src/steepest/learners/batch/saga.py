@@ -15,11 +15,9 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array
-from steepest.learners.batch.batch_data import row_squares
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.per_output import OutputData, PerOutputSolver
 from steepest.learners.batch.solvers import SolverOptions, Step, share_of
-from steepest.learners.penalties import soft_threshold
 from steepest.learners.resumable import Resumable
 
 V, MEAN = range(2)  # the first columns of a feature, as in batch_table.h
@@ -38,7 +36,7 @@ class SagaProblem(Resumable):
         n, weight = data.rows.n_rows, data.rows.weight
         self.data, self.epochs = data, 0
         self.shares = np.ones(n) if weight is None else weight * (n / weight.sum())
-        self.squares = row_squares(data.rows)
+        self.squares = kernels.row_squares(data.rows.as_rows())
         self.gradients = np.zeros(n)
         self.features = np.zeros((data.rows.n_features, FEATURE_COLUMNS))
         self.bias = np.zeros(2)  # the bias, and the mean gradient
@@ -139,9 +137,6 @@ class Saga(PerOutputSolver[SagaProblem]):
     def _evaluate(self, w: Array) -> tuple[float, float]:
         """The objective, and the length of its least subgradient."""
         value, gradient = self.objective.evaluate(w)
-        weights, g = w[:-1], gradient[:-1]
-        if self.objective.l1:
-            at_zero = soft_threshold(g, self.objective.l1)
-            g = np.where(weights == 0, at_zero, g + self.objective.l1 * np.sign(weights))
+        g = self.objective.least_subgradient(w, gradient)[:-1]
         length = math.sqrt(float(np.vdot(g, g)) + float(np.vdot(gradient[-1], gradient[-1])))
         return value + self.objective.one_norm(w), length

@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from steepest.data.chunk import Array
 from steepest.learners.batch.objective import Objective, dot
+from steepest.learners.resumable import Resumable
 
 SUFFICIENT = 1e-4  # c1
 ROUNDING = 1e-13
@@ -29,6 +31,32 @@ class Point:
     derivative: float  # by t
     w: Array
     gradient: Array
+
+
+class Descent(Resumable):
+    """What solvers that search along directions share: where they are, and how long the gradient was at first."""
+
+    state_numbers = ("first_norm",)
+    curvature: ClassVar[bool] = False  # whether evaluations prepare products with the Hessian
+
+    def __init__(self, objective: Objective, start: Array | None = None) -> None:
+        self.objective, self.scale = objective, objective.scale()
+        self.first_norm = 0.0
+        if objective.warm is not None and start is None:  # progress is counted from the cold start all the same
+            self.w = objective.cold_start()
+            self.value, self.gradient = objective.evaluate(self.w)
+            self.first_norm = self.norm()
+        self.w = objective.start() if start is None else start.copy()
+        self.restored()
+        self.first_norm = max(self.first_norm, self.norm())
+
+    def norm(self) -> float:
+        """Length of the (least sub-)gradient, each coordinate in its own scale."""
+        return scaled_norm(self.objective.least_subgradient(self.w, self.gradient), self.scale)
+
+    def restored(self) -> None:
+        """Value and gradient are found again."""
+        self.value, self.gradient = self.objective.evaluate(self.w, curvature=self.curvature)
 
 
 def search_along(

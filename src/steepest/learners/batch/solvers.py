@@ -2,7 +2,7 @@
 
 A solver is made from an `Objective` and `SolverOptions`. It holds `w` (features and a last row for the bias, by
 outputs) and a `step()` that moves it and reports how far it got; `state` and `restore` carry all it needs to go on to
-the same bits. The engine (engine/batch.py) calls step, watches, and stops.
+the same bits. The engine (engine/iterations.py) calls step, watches, and stops.
 
 `REFUSED` is the one list of pairs that cannot work, each with its reason; documentation and errors come from it.
 """
@@ -168,7 +168,7 @@ REFUSED = (
         ("dual_cd",),
         ("exponential", "poisson"),
         None,
-        "its dual steps know the losses whose gradient is bounded or linear; use solver='newton_cg' or 'lbfgs'",
+        "its dual steps support only losses whose gradient is bounded or linear; use solver='newton_cg' or 'lbfgs'",
     ),
     Refusal(
         ("dual_cd",),
@@ -192,7 +192,7 @@ REFUSED = (
         ("saga", "cd"),
         None,
         ("lp",),
-        "its steps along one feature know the 1-norm and the 2-norm only; use solver='lbfgs', 'cg' or 'gd'",
+        "coordinate descent supports only the 1-norm and the 2-norm; use solver='lbfgs', 'cg' or 'gd'",
     ),
 )
 

@@ -26,9 +26,10 @@ from steepest.data.source import mix
 from steepest.errors import DataError
 from steepest.learners.base import Progress, State
 from steepest.learners.embedding.label_tree import LabelTree, check_tree
+from steepest.learners.resumable import Resumable
 from steepest.learners.settings import PlainSettings
 from steepest.learners.snapshot import LastGoodState, refuse_overflow
-from steepest.learners.state_check import check_counters
+from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import LabelBook, refuse_bad_row
 from steepest.learners.waiting import WaitingRows
 
@@ -38,7 +39,7 @@ MOST_ROLLBACKS = 30
 FIRST_SNAPSHOT_ROWS = 1 << 14
 BLOCK_ROWS = 1 << 12  # of the table that are in cache at once
 SAMPLE_SIZE = 1 << 18  # labels to draw negatives from
-FINE, BAD_INDEX = 0, 1
+FINE = 0  # what became of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,11 @@ class EmbeddingSettings(PlainSettings):
     sync_every: int = 16  # texts that a replica learns by itself
 
 
-class EmbeddingLearner:
+class EmbeddingLearner(Resumable):
     """Embeddings, a head, and how far learning has come."""
+
+    state_arrays = ()  # of the table only the rows in use
+    state_numbers = ("n_features", "eta0", "rows_learned", "good.rollbacks", "several_targets", "tree.root")
 
     def __init__(
         self,
@@ -99,17 +103,17 @@ class EmbeddingLearner:
         if chunk.y is None:
             raise DataError("the rows have no labels, so nothing can be learned from them; name their column")
         if self.settings.n_replicas == 1:
-            self._learn_in_turn(chunk, progress)
+            self._learn(chunk, progress)
             return progress
         for rows in self.waiting.ready(chunk, lambda: self._round):
             whole = rows.n_rows - rows.n_rows % self._round
-            self._learn_rounds(rows.span(0, whole), progress)
+            self._learn(rows.span(0, whole), progress, self._round)
             self.waiting.put_back(rows.span(whole, rows.n_rows))
         return progress
 
     def finish(self) -> Progress:
         """Learns the texts that wait for their round, one after the other."""
-        return self.waiting.finish(self._learn_in_turn)
+        return self.waiting.finish(self._learn)
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, labels): logits, or log-probabilities under "hs"."""
@@ -206,14 +210,12 @@ class EmbeddingLearner:
     def state(self) -> dict[str, Array]:
         """Everything that was learned or is needed to go on; of the table only rows that were ever learned."""
         rows, dim = self.used_rows(), self.settings.dim
-        progress = [self.n_features, self.eta0, self.rows_learned, self.good.rollbacks]
-        state = {
+        state = super().state | {
             "rows": rows,
             "table": self.table[rows, :dim],
             "end": self.table[-1, :dim],
             "head": self.head[: self.n_outputs, :dim],
             "children": self.tree.children,
-            "counters": np.array([*progress, self.several_targets, self.tree.root], np.float64),
             "labels": np.array(self.book.labels),
         }
         if self.label_counts is not None:
@@ -223,35 +225,32 @@ class EmbeddingLearner:
     @classmethod
     def check_state(cls, settings: EmbeddingSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        check, (n_features, eta0, learned, rollbacks, several, root) = check_counters(state, 6)
-        n, dim = check.features(n_features), settings.dim
-        check.step_size(eta0)
-        check.rows(learned)
-        check.rollbacks(rollbacks)
-        check.flag("several", several)
-        n_labels = check.labels()
-        rows = check.array("rows", "i", [None])
-        check.codes(rows, n, "rows")
-        check.array("table", "f", [len(rows), dim])
-        check.array("end", "f", [dim])
-        n_outputs = max(0, n_labels - 1) if settings.loss == "hs" else n_labels
-        check.array("head", "f", [n_outputs, dim])
-        if "label_counts" in state and (check.array("label_counts", "f", [n_labels]) < 0).any():
-            raise ValueError("label_counts are negative")
-        children = check.array("children", "i", [n_outputs if settings.loss == "hs" else 0, 2])
-        check.whole("the root of the tree of labels", root, 0, max(0, len(children) - 1))
-        check_tree(children, int(root), n_labels)
-        check.waiting(n)
+        check = StateCheck.of(state, cls.state_numbers)
+        n_labels, hierarchical = check.labels(), settings.loss == "hs"
+        n_outputs = max(0, n_labels - 1) if hierarchical else n_labels
+        forms = {"rows": "i rows", "table": "f rows dim", "end": "f dim", "head": "f outputs dim"}
+        check.arrays(forms, dim=settings.dim, outputs=n_outputs)
+        check.codes(state["rows"], check.n_features, "rows")
+        check.arrays({"children": f"i {n_outputs if hierarchical else 0} 2"})
+        if "label_counts" in state:
+            check.arrays({"label_counts": f"f {n_labels}"})
+            if (state["label_counts"] < 0).any():
+                raise ValueError("label_counts are negative")
+        root = check.whole(
+            "the root of the tree of labels", check.numbers["root"], 0, max(0, len(state["children"]) - 1)
+        )
+        check_tree(state["children"], root, n_labels)
+        check.waiting(check.n_features)
 
     @classmethod
     def from_state(cls, settings: EmbeddingSettings, state: State) -> EmbeddingLearner:
         """The learner that had this state."""
-        n_features, eta0, learned, rollbacks, several, root = state["counters"].tolist()
-        learner = cls(settings, int(n_features), several_targets=bool(several))
+        *_, root = state["counters"].tolist()
+        learner = cls(settings, int(state["counters"][0]))
         learner.book = LabelBook(state["labels"].tolist())
         learner.label_counts = np.array(state["label_counts"]) if "label_counts" in state else None
         learner.tree = LabelTree(np.array(state["children"]), int(root))
-        learner.eta0, learner.rows_learned, learner.good.rollbacks = eta0, int(learned), int(rollbacks)
+        learner.restore(state)
         learner.put_rows(state["rows"], state["table"])
         learner.table[-1, : settings.dim] = state["end"]
         learner._grow_head()
@@ -386,17 +385,20 @@ class EmbeddingLearner:
 
     # ---------------------------------------------------------------------------------------------------- the step
 
-    def _learn_in_turn(self, chunk: Chunk, progress: Progress) -> None:
-        """Learns one row after the other."""
+    def _learn(self, chunk: Chunk, progress: Progress, unit: int = 1) -> None:
+        """Learns rows one after the other, or whole rounds, of so many rows each, by the replicas."""
         done = 0
         while done < chunk.n_rows:
             rows, edge = chunk.span(done, chunk.n_rows), self.good.next_rows(self.rows_learned)
             if self.settings.total == 0:
-                rows = rows.span(0, min(rows.n_rows, edge - self.rows_learned))
-            rows, starts, targets = self._rows_until_new(rows)
-            n_learned, status = self._run_kernel(rows, starts, targets, progress)
+                rows = rows.span(0, min(rows.n_rows, max(1, (edge - self.rows_learned) // unit) * unit))
+            rows, starts, targets = self._rows_until_new(rows, unit)
+            n_learned, status = self._run_kernel(rows, starts, targets, progress, apart=unit > 1)
             done += n_learned
-            if status != FINE:
+            if status != FINE and unit > 1:  # a round with a row in trouble is learned in turn
+                self._learn(chunk.span(done, done + unit), progress)
+                done += unit
+            elif status != FINE:
                 refuse_bad_row(rows, n_learned, self.n_features)
                 self._roll_back(progress)
             if self.settings.total == 0 and self.rows_learned >= edge:
@@ -405,22 +407,6 @@ class EmbeddingLearner:
     @property
     def _round(self) -> int:
         return self.settings.n_replicas * self.settings.sync_every
-
-    def _learn_rounds(self, chunk: Chunk, progress: Progress) -> None:
-        """Learns whole rounds by the replicas."""
-        done = 0
-        while done < chunk.n_rows:
-            rows, edge = chunk.span(done, chunk.n_rows), self.good.next_rows(self.rows_learned)
-            if self.settings.total == 0:
-                rows = rows.span(0, max(1, (edge - self.rows_learned) // self._round) * self._round)
-            rows, starts, targets = self._rows_until_new(rows, self._round)
-            n_learned, status = self._run_kernel(rows, starts, targets, progress, apart=True)
-            done += n_learned
-            if status != FINE:  # a round with a row in trouble is learned in turn, which knows what to do
-                self._learn_in_turn(chunk.span(done, done + self._round), progress)
-                done += self._round
-            if self.settings.total == 0 and self.rows_learned >= edge:
-                self.keep_good_state()
 
     def _run_kernel(
         self, rows: Chunk, starts: Array | None, targets: Array, progress: Progress, *, apart: bool = False

@@ -54,11 +54,6 @@ class LabelTree:
             self.children = np.concatenate([self.children, np.array([[-1 - shallow, -1 - label]], np.int32)])
             self._find_ways()
 
-    @property
-    def arrays(self) -> tuple[Array, Array, Array, Array, Array]:
-        """The tree as the kernels take it."""
-        return self.start, self.node, self.side, self.children, self.top_down
-
     def _find_ways(self) -> None:
         """The ways to all labels, and the nodes from the root down."""
         ways: list[list[tuple[int, float]]] = [[] for _ in range(len(self.children) + 1)]

@@ -83,7 +83,7 @@ class SgdRun(FactorRun):
                 break
             self.users[:], self.items[:] = before
             self.learner.eta /= 2
-            events.append(f"epoch {epoch + 1} overflowed: went back to its start, step now {self.learner.eta:.3g}")
+            events.append(f"epoch {epoch + 1} overflowed: returned to its start, step now {self.learner.eta:.3g}")
             if self.learner.eta < SMALLEST_STEP:
                 raise DataError("learning overflows with every step; scale the ratings or lower alpha")
         # Losses are added in the order of blocks, so that the sum does not depend on the schedule either.
@@ -109,17 +109,15 @@ class SgdRun(FactorRun):
             return
         self.users[:], self.items[:] = before
         self.learner.eta *= 0.5
-        events.append(f"the loss rose: went back, step now {self.learner.eta:.3g}")
+        events.append(f"the loss rose: returned to the epoch before, step now {self.learner.eta:.3g}")
 
     def learn_blocks(self, schedule: Array, losses: Array, epoch: int) -> int:
         """Visits the blocks in this order and sets the loss of each; OVERFLOW if a score did so."""
         seed = (self.learner.settings.seed * 1_000_003 + epoch) & 0xFFFFFFFFFFFF
         tables = self.users, self.items
-        if self.hogwild:
-            return self.learner.visit_pieces(
-                self.strata, tables, schedule, PIECE, losses, seed, self._liked, self.n_threads
-            )
-        return self.learner.visit(self.strata, tables, schedule, losses, seed, self._liked, self.n_threads)
+        pieces = PIECE if self.hogwild else 0
+        given = (self.strata, tables, schedule, losses, seed, self._liked, self.n_threads)
+        return self.learner.visit(*given, pieces=pieces)
 
     def write_back(self) -> None:
         """Puts the rows back in the learner's order."""

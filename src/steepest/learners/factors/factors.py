@@ -105,45 +105,32 @@ class FactorLearner(Resumable):
     @classmethod
     def check_file(cls, settings: FactorSettings, arrays: State) -> None:
         """Raises ValueError unless a model with these settings could have written these arrays of a file."""
-        check = StateCheck(arrays)
-        check.refuse_overflow(but=("numbers",))
-        mean, scale, low, high, started, eta, level, best = check.numbers("numbers", len(cls.state_numbers))
-        for what, number in (("the mean", mean), ("the level", level)):
-            check.inside(what, number, -1e300)
-        check.inside("the scale", scale, 1e-300)
-        check.inside("eta", eta, 0.0)
-        check.flag("started", started)
+        check = StateCheck.of(arrays, cls.state_numbers, "numbers")
+        low, high = check.numbers["low"], check.numbers["high"]
         if not low <= high:
             raise ValueError(f"ratings lie between {low} and {high}")
-        if math.isnan(best):
-            raise ValueError("the best loss is not a number")
-        n_users = len(check.array("user_counts", "iuf", [None]))
-        n_items = len(check.array("item_counts", "iuf", [None]))
-        for name, n in (("users", n_users), ("items", n_items)):
-            for part, kind in (("numbers", "i"), ("bytes", "u"), ("ends", "iu")):
-                if f"{name}.{part}" in arrays:
-                    check.array(f"{name}.{part}", kind, [None])
-            for part in ("table", "factors", "tail"):
-                if f"{name}.{part}" in arrays:
-                    check.array(f"{name}.{part}", "f", [n, None])
+        sizes = check.arrays({"user_counts": "i|u|f users", "item_counts": "i|u|f items"})
+        for side in ("users", "items"):
+            forms = {"numbers": "i n", "bytes": "u n", "ends": "i|u n"}
+            forms |= dict.fromkeys(("table", "factors", "tail"), f"f {side} width")
+            for part, form in forms.items():
+                if f"{side}.{part}" in arrays:
+                    check.arrays({f"{side}.{part}": form}, **sizes)
 
     @classmethod
     def check_seen(cls, arrays: State, n_users: int, n_items: int) -> None:
         """Raises ValueError unless the entries in a file are of so many users and items."""
         check = StateCheck(arrays)
-        indptr, items = check.array("seen.indptr", "i", [None]), check.array("seen.items", "i", [None])
-        if len(indptr) > n_users + 1:
+        n_seen = check.arrays({"seen.indptr": "i rows", "seen.items": "i seen"})["seen"]
+        if len(arrays["seen.indptr"]) > n_users + 1:
             raise ValueError("seen.indptr has more rows than there are users")
-        check.pointers(indptr, len(items), "seen.indptr")
-        check.codes(items, n_items, "seen.items")
-        for name in ("seen.values", "seen.weights"):
-            if name in arrays:
-                check.array(name, "f", [len(items)])
+        check.pointers(arrays["seen.indptr"], n_seen, "seen.indptr")
+        check.codes(arrays["seen.items"], n_items, "seen.items")
+        check.arrays({name: f"f {n_seen}" for name in ("seen.values", "seen.weights") if name in arrays})
         if "waiting.users" in arrays:
-            waiting = check.array("waiting.users", "i", [None])
-            check.codes(waiting, n_users, "waiting.users")
-            check.codes(check.array("waiting.items", "i", [len(waiting)]), n_items, "waiting.items")
-            check.array("waiting.values", "f", [len(waiting)])
+            check.arrays({"waiting.users": "i n", "waiting.items": "i n", "waiting.values": "f n"})
+            check.codes(arrays["waiting.users"], n_users, "waiting.users")
+            check.codes(arrays["waiting.items"], n_items, "waiting.items")
 
     def clone(self) -> FactorLearner:
         """An independent copy."""
@@ -352,7 +339,7 @@ class FactorLearner(Resumable):
         if self.settings.loss in SCALED and far.any():
             raise DataError(
                 f"the value {values[far][0]:g} is more than {reach:g} from {self.mean:g}, the mean of what was learned "
-                "first; check the value, or fit the model anew"
+                "first; check the value, or fit the model again"
             )
 
     def finish(self) -> Progress:
@@ -379,10 +366,10 @@ class FactorLearner(Resumable):
         while self.visit(strata, tables, order, loss, seed, liked, online=True) == OVERFLOW:
             self.users[:], self.items[:] = before
             self.eta /= 2
-            events.append(f"learning overflowed: went back to the last good state, step now {self.eta:.3g}")
+            events.append(f"learning overflowed: returned to the last good state, step now {self.eta:.3g}")
             if self.eta < SMALLEST_STEP:
                 self.eta, self.user_counts, self.item_counts = known
-                raise DataError("learning these entries overflows with every step; scale them, or fit the model anew")
+                raise DataError("learning these entries overflows with every step; scale them, or fit the model again")
         return Progress(len(coded.users), total_weight(coded.weights, len(coded.users)), float(loss[0]), events)
 
     def visit(
@@ -395,35 +382,21 @@ class FactorLearner(Resumable):
         liked: tuple[Array, Array] | None = None,
         n_threads: int = 1,
         *,
+        pieces: int = 0,
         online: bool = False,
     ) -> int:
         """Visits blocks in the order of the schedule, and sets the loss of each; OVERFLOW if a score did so.
 
-        `liked` holds the items of each user, for bpr; `online` scales steps at every entry, not once per block.
+        `liked` holds the items of each user, for bpr; `online` scales steps at every entry, not once per block. With
+        `pieces`, the schedule is one of pieces of the only block, of so many entries each, whose threads share the
+        tables without locks.
         """
-        choices = self.choices(block_steps=liked is None and not online and not self.settings.proximal)
+        choices = self.choices(block_steps=liked is None and not (online or pieces or self.settings.proximal))
         lists = None if liked is None else (*liked, seed)
-        return kernels.factor_learn(_blocks(strata), schedule, *tables, choices, losses, n_threads, lists)
-
-    def visit_pieces(
-        self,
-        strata: Strata,
-        tables: tuple[Array, Array],
-        order: Array,
-        size: int,
-        losses: Array,
-        seed: int = 0,
-        liked: tuple[Array, Array] | None = None,
-        n_threads: int = 1,
-    ) -> int:
-        """The same for pieces of the only block, by threads that share the tables without locks."""
-        lists = None if liked is None else (*liked, seed)
-        blocks = _blocks(strata)
-        return kernels.factor_learn(blocks, order, *tables, self.choices(), losses, n_threads, lists, size)
-
-
-def _blocks(s: Strata) -> kernels.FactorBlocks:
-    return kernels.FactorBlocks(s.users, s.items, s.values, s.weights, s.offsets, s.user_bounds, s.item_bounds)
+        s = strata
+        cells = s.users, s.items, s.values, s.weights
+        blocks = kernels.FactorBlocks(*cells, s.offsets, s.user_bounds, s.item_bounds)
+        return kernels.factor_learn(blocks, schedule, *tables, choices, losses, n_threads, lists, pieces)
 
 
 def csr_of(rows: Array, columns: Array, n_rows: int) -> tuple[Array, Array, Array]:

@@ -59,8 +59,9 @@ class FactorTable:
         self._take_fields(owners, own_fields[self.n :])
         before, self.n = self.n, len(owners)
         if self.n > len(self.numbers):
-            room = max(self.n, 2 * len(self.numbers), FIRST_ROOM)
-            self._replace(self._empty(room, self.n_outputs), before)
+            old, room = self.used[:before], max(self.n, 2 * len(self.numbers), FIRST_ROOM)
+            self.numbers = self._empty(room, self.n_outputs)
+            self.numbers[:before] = old
         self.field = self._places(own_fields)
         self._start(owners, first_row=before)
 
@@ -120,10 +121,6 @@ class FactorTable:
                 "without fields"
             )
         return np.zeros(shape, np.float32)
-
-    def _replace(self, numbers: Array, n: int) -> None:
-        numbers[:n] = self.numbers[:n]
-        self.numbers = numbers
 
     def _places(self, own_fields: Array) -> Array:
         """The places of fields in the table."""

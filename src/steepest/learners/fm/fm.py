@@ -34,9 +34,9 @@ from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import LOSSES
 from steepest.learners.schedules import CALIBRATION_ROWS
 from steepest.learners.snapshot import LastGoodState, all_finite
-from steepest.learners.state_check import check_counters
-from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
-from steepest.learners.waiting import WaitingRows, finished
+from steepest.learners.state_check import StateCheck
+from steepest.learners.targets import Outcome, TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
+from steepest.learners.waiting import WaitingRows
 
 START_SQUARE = 0.1  # what sums of squared gradients begin with
 
@@ -45,7 +45,7 @@ class FMLearner(TargetLearner):
     """State and step of a factorization machine."""
 
     state_arrays = ("bias", "signs", "shift", "scale")
-    state_numbers = ("n_features", "eta0", "rows_learned", "rollbacks", "unit")
+    state_numbers = ("n_features", "eta0", "rows_learned", "good.rollbacks", "unit")
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class FMLearner(TargetLearner):
         self.targets = Targets(s.task, s.loss, s.loss_parameter, s.class_weight, labels)
         self.n_features = n_features
         self.given_fields = given_fields  # the field of each feature, where the user says so
-        self.eta0 = s.eta0
+        self.eta0: float = s.eta0
         self.rows_learned = 0
         self.unit = 0.0  # what values are multiplied by; 0 until the first rows have shown it
         self.n_threads = 1  # that score; learning is serial
@@ -71,7 +71,6 @@ class FMLearner(TargetLearner):
         self.bias = np.zeros((2, k))  # and sums of squared gradients
         self.signs, self.shift, self.scale = np.ones(k), np.zeros(k), np.ones(k)
         self.table = FactorTable(s.rank, s.seed, k, np.zeros(0 if s.fields else 1, np.int64))
-        self._shown: FMLearner | None = None
 
     # ------------------------------------------------------------------------------------------------ the contract
 
@@ -82,7 +81,7 @@ class FMLearner(TargetLearner):
         owners, table = self.slots.owners[order], self.table.used[order]
         state = {"table": table, "owners": owners, "field_ids": self.table.field_ids}
         if self.sizes is not None:
-            state |= {"centre": self.sizes.centre, "size": self.sizes.scale}
+            state |= self.sizes.state()
         if self.given_fields is not None:
             state["given_fields"] = self.given_fields
         return state | super().state
@@ -90,48 +89,35 @@ class FMLearner(TargetLearner):
     @classmethod
     def check_state(cls, s: FMSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        check, (n_features, eta0, rows, rollbacks, unit) = check_counters(state, 5)
-        n = check.features(n_features)
-        check.step_size(eta0)
-        check.rows(rows)
-        check.rollbacks(rollbacks)
-        check.inside("the unit of values", unit, 0.0)
+        check = StateCheck.of(state, cls.state_numbers)
         if s.loss not in LOSSES or s.field_bits > MOST_FIELD_BITS or s.l2 < 0:
             raise ValueError(f"the settings {s.loss!r}, {s.field_bits}, {s.l2} are not those of a machine"[:200])
         k = check.targets(s.task)
-        n_known = check.doubles("bias", [2, None]).shape[1]  # a new class may wait
-        if not 0 < n_known <= k:
-            raise ValueError(f"the machine has {n_known} outputs of {k}")
-        for name in ("signs", "shift", "scale"):
-            check.doubles(name, [n_known])
+        forms = {
+            "bias": "f8 2 known",
+            "field_ids": "i8 fields",
+            **dict.fromkeys(("signs", "shift", "scale"), "f8 known"),
+        }
+        sizes = check.arrays(forms)
+        if not 0 < sizes["known"] <= k:  # a new class may wait
+            raise ValueError(f"the machine has {sizes['known']} outputs of {k}")
         if (np.abs(state["signs"]) != 1).any() or (state["scale"] <= 0).any() or (state["bias"][1] < 0).any():
             raise ValueError("a sign, a scale or a sum of squares is out of range")
-        ids = check.array("field_ids", "i", [None])
-        if ids.dtype != np.int64 or len(np.unique(ids)) != len(ids) or len(ids) > MOST_FIELDS:
-            raise ValueError("field_ids are not different numbers")
-        if not s.fields and ids.tolist() != [0]:
-            raise ValueError("a machine without fields has fields")
-        owners = check.array("owners", "i", [None])
-        check.codes(owners, n, "owners")
-        if owners.dtype != np.int32 or len(np.unique(owners)) != len(owners):
-            raise ValueError("a feature has two rows")
-        if check.array("table", "f", [len(owners), n_known, stride(len(ids), s.rank)]).dtype != np.float32:
-            raise ValueError("the table is not of type float32")
+        ids, owners = state["field_ids"], check.owners()
+        if len(np.unique(ids)) != len(ids) or len(ids) > MOST_FIELDS or (not s.fields and ids.tolist() != [0]):
+            raise ValueError("field_ids are not different numbers, or a machine without fields has some")
+        check.arrays({"table": f"f4 rows known {stride(len(ids), s.rank)}"}, rows=len(owners), **sizes)
         if (state["table"][:, :, 1 : 2 + len(ids)] < 0).any():
             raise ValueError("a sum of squares is negative")
-        given = check.array("given_fields", "i", [None]) if "given_fields" in state else None
-        if given is not None and (
-            not s.fields or given.dtype != np.int64 or (len(owners) and owners.max() >= len(given))
-        ):
-            raise ValueError("given_fields do not belong to the features")
+        given = state.get("given_fields")
+        if given is not None:
+            check.arrays({"given_fields": "i8 features"})
+            if not s.fields or owners.max(initial=-1) >= len(given):
+                raise ValueError("given_fields do not belong to the features")
         if len(owners) and not np.isin(own_fields(s, given, owners), ids).all():
             raise ValueError("the field of a feature is missing")
-        if "size" in state:
-            for name in ("centre", "size"):
-                check.doubles(name, [None])
-            if len(state["centre"]) != len(state["size"]) or not (state["size"] > 0).all():
-                raise ValueError("the sizes of features are not positive numbers, one per centre")
-        check.waiting(n)
+        check.sizes()
+        check.waiting(check.n_features)
 
     @classmethod
     def from_state(cls, settings: FMSettings, state: State) -> FMLearner:
@@ -139,8 +125,7 @@ class FMLearner(TargetLearner):
         given = np.array(state["given_fields"]) if "given_fields" in state else None
         learner = cls(settings, 0, state["labels"].tolist(), given)
         learner.restore(state)
-        if "size" in state:
-            learner.sizes = Sizes(np.array(state["centre"]), np.array(state["size"]))
+        learner.sizes = Sizes.from_state(state)
         owners = np.array(state["owners"])
         learner.slots = Slots(learner.n_features, owners)
         own = own_fields(settings, given, owners)
@@ -153,7 +138,7 @@ class FMLearner(TargetLearner):
     def step(self, chunk: Chunk) -> Progress:
         """Learns the rows of a chunk, in order; the first ones wait until there are a thousand."""
         progress = Progress()
-        self._shown = None
+        self._finished = None
         for rows in self.waiting.ready(chunk, self._rows_needed, self._announce):
             if not self.unit:
                 self._learn(rows.span(0, CALIBRATION_ROWS), progress)
@@ -161,14 +146,9 @@ class FMLearner(TargetLearner):
             self._learn(rows, progress)
         return progress
 
-    def finish(self) -> Progress:
-        """Learns the rows that wait, as if no others were to come."""
-        self._shown = None
-        return self.waiting.finish(self._learn)
-
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs), in the units of targets; features never learned count for nothing."""
-        if (shown := self._finished()) is not self:
+        if (shown := self.finished()) is not self:
             return shown.scores(chunk, n_threads)
         self._match_outputs()
         rows = self._sized(chunk)
@@ -191,15 +171,9 @@ class FMLearner(TargetLearner):
 
     # ------------------------------------------------------------------------------------------- what was learned
 
-    def _finished(self) -> FMLearner:
-        """This learner if nothing waits, else a copy that has learned the waiting rows."""
-        if self._shown is None:
-            self._shown = finished(self)
-        return self._shown
-
     def weights(self) -> tuple[Array, Array]:
         """(linear weights of the features in use, shape (features, outputs); biases), in the machine's units."""
-        shown = self._finished()
+        shown = self.finished()
         return shown.table.used[:, :, 0], shown.bias[0]
 
     def used_weights(self) -> tuple[Array, Array, Array]:
@@ -207,7 +181,7 @@ class FMLearner(TargetLearner):
 
         With `normalise` the weights are those of a row of length 1.
         """
-        shown = self._finished()
+        shown = self.finished()
         order = np.argsort(shown.slots.owners)
         owners = shown.slots.owners[order]
         weights = shown.table.used[order, :, 0] * (
@@ -217,7 +191,7 @@ class FMLearner(TargetLearner):
 
     def parts_of(self, row: Chunk) -> tuple[Array, Array, Array]:
         """What one row's score is made of, by output: (bias, linear[i] of each entry, pairs[i, j] of two, i < j)."""
-        shown = self._finished()
+        shown = self.finished()
         x = row.values.astype(np.float64)
         length = math.sqrt(float(x @ x))
         x = x * ((1 / length if length else 1.0) if self.settings.normalise else (shown.unit or 1.0))
@@ -235,7 +209,7 @@ class FMLearner(TargetLearner):
 
     def sized(self, rows: Chunk) -> Chunk:
         """The rows in the units of their columns, where rows are dense."""
-        shown = self._finished()
+        shown = self.finished()
         return self._sized(rows) if shown is self else shown.sized(rows)
 
     def heaviness(self, columns: Array) -> Array:
@@ -263,25 +237,21 @@ class FMLearner(TargetLearner):
         """The step before AdaGrad divides it."""
         return self.eta0
 
-    def lower_step(self, factor: float) -> None:
-        """Divides the step size."""
-        self.eta0 /= factor
-
     def keep_good_state(self) -> None:
         """Keeps the state to return to if learning diverges; an overflowed one is not worth it."""
         if not all_finite(self.table.used):
-            self._roll_back(Progress())
+            self.roll_back(Progress())
         elif not self.good.is_recent(self.rows_learned, len(self.signs)):
             self.good.keep({"table": self.table.used, "bias": self.bias}, self.rows_learned, len(self.signs))
 
-    def _roll_back(self, progress: Progress) -> None:
+    def roll_back(self, progress: Progress) -> None:
         """Scores ran out of range: back to the last good state with half the step."""
         self.eta0 = self.good.halve_step(self.eta0, self.rows_learned, progress)
         kept, table = self.good.restored(), self.table
         same = self.good.exists and kept["table"].shape[1:] == table.numbers.shape[1:]  # no output or field since
         self.bias = kept["bias"] if same else self._first_bias()
         table.refill(kept["table"] if same else table.numbers[:0], self.slots.owners)
-        self._shown = None
+        self._finished = None
 
     # ---------------------------------------------------------------------------------------------------- the step
 
@@ -307,7 +277,7 @@ class FMLearner(TargetLearner):
             part = rows.span(start, min(rows.n_rows, start + edge - self.rows_learned))
             coded = self.targets.code_rows(part).packed()
             self._match_outputs()
-            self._learn_coded(coded, progress)
+            self._learn_by(self._run_kernel, coded, progress)
             start += coded.n_rows
             if self.rows_learned >= edge:
                 self.keep_good_state()
@@ -355,25 +325,12 @@ class FMLearner(TargetLearner):
         self.table.match_outputs(n, self.slots.owners, negated=negated)
         self.good.forget()
 
-    def _learn_coded(self, coded: Chunk, progress: Progress) -> None:
-        placed = self.slots.take_in(coded)
-        owners = self.slots.owners
+    def _run_kernel(self, coded: Chunk) -> Outcome:
+        part, owners = self.slots.take_in(coded), self.slots.owners
         if self.slots.n > self.table.n:
             self.table.take_in(owners, own_fields(self.settings, self.given_fields, owners))
-        start = 0
-        while start < coded.n_rows:
-            part = placed.span(start, coded.n_rows)
-            rows = kernels.Rows(part.indptr, part.indices, part.values, part.y, part.weight)
-            done, status, loss_sum, weight = kernels.fm_learn(rows, self._arrays(), self._choices())
-            progress.add(Progress(done, weight, loss_sum))
-            self.rows_learned += done
-            start += done
-            if status == 0:
-                return
-            refuse_bad_row(coded, start, self.n_features)
-            self._roll_back(progress)
-            start += 1  # the row on which it happened is left out, so that a stream goes on
-            self.rows_learned += 1
+        rows = kernels.Rows(part.indptr, part.indices, part.values, part.y, part.weight)
+        return kernels.fm_learn(rows, self._arrays(), self._choices())
 
     def _choices(self) -> kernels.FmChoices:
         s = self.settings

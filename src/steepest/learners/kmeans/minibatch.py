@@ -25,7 +25,7 @@ from steepest.learners.kmeans.kmeans_start import choose_rows, compact, weights_
 from steepest.learners.kmeans.lloyd import Clustering, Lloyd
 from steepest.learners.resumable import Resumable
 from steepest.learners.settings import PlainSettings
-from steepest.learners.state_check import check_counters
+from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
@@ -153,20 +153,12 @@ class KMeansLearner(Resumable):
     @classmethod
     def check_state(cls, settings: KMeansSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        names = cls.state_numbers
-        check, numbers = check_counters(state, len(names))
-        found = dict(zip(names, numbers, strict=True))
-        n = check.features(found["n_features"])
-        check.rows(found["rows_learned"])
-        for name, number in found.items():
-            check.inside(name, number, 0.0)
-        table = check.array("table", "f", [None, None])
-        if table.dtype != np.float32 or (table.size and (len(table) < n or table.shape[1] < settings.k)):
-            raise ValueError(f"table has the shape {table.shape} for {n} features and {settings.k} centres")
-        for name in cls.state_arrays:
-            array = check.array(name, "f", [None])
-            if table.size and len(array) != settings.k:
-                raise ValueError(f"{name} has another length than there are centres")
+        check = StateCheck.of(state, cls.state_numbers)
+        n, k = check.n_features, settings.k
+        rows, width = check.arrays({"table": "f4 rows width"}).values()
+        if rows * width and (rows < n or width < k):
+            raise ValueError(f"table has the shape {rows}, {width} for {n} features and {k} centres")
+        check.arrays(dict.fromkeys(cls.state_arrays, f"f {k if rows * width else 'centres'}"))
         check.waiting(n)
 
     @classmethod

@@ -39,10 +39,10 @@ from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import Penalty
-from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size_by_code
+from steepest.learners.schedules import growth, rows_in_effect, schedule_code, scheduled_step
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
-from steepest.learners.state_check import check_counters
-from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
+from steepest.learners.state_check import StateCheck
+from steepest.learners.targets import Outcome, TargetLearner, Targets, only_known, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
 
 NATIVE_SOLVERS = {"adagrad": 1, "ftrl": 2, "coin": 3}  # 0, sgd, is what asgd and truncated are made of
@@ -70,6 +70,7 @@ class LinearLearner(TargetLearner):
     """State and step of a linear model."""
 
     state_arrays = ()  # they are those of `arrays`
+    state_numbers = ("n_features", "eta0", "bias_scale", "rows_learned", "good.rollbacks", "sizes_open")
 
     def __init__(self, settings: LinearSettings, n_features: int = 0, labels: Sequence[Any] = ()) -> None:
         s = settings
@@ -109,20 +110,9 @@ class LinearLearner(TargetLearner):
 
     # ------------------------------------------------------------------------------------------------ the contract
 
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        """What is needed to go on besides arrays."""
-        eta0 = math.nan if self.eta0 is None else self.eta0
-        return self.n_features, eta0, self.bias_scale, self.rows_learned, self.good.rollbacks, self.sizes_open
-
-    def restore_numbers(self, numbers: Iterable[float]) -> None:
-        """Takes back what `numbers` gave."""
-        n_features, eta0, self.bias_scale, rows_learned, rollbacks, *more = numbers
-        self.sizes_open = bool(more and more[0])  # files from before there were sizes have none
-        self.n_features, self.rows_learned = int(n_features), int(rows_learned)
-        self.eta0 = None if math.isnan(eta0) else eta0
-        self.good = _no_good_state(self.n_features)
-        self.good.rollbacks = int(rollbacks)
+    def restored(self) -> None:
+        """The first state to return to is kept after rows that follow from the number of features."""
+        self.good = _no_good_state(self.n_features, self.good.rollbacks)
 
     @property
     def state(self) -> dict[str, Array]:
@@ -131,7 +121,7 @@ class LinearLearner(TargetLearner):
         if self.slots is not None:
             state["owners"] = self.slots.owners.copy()
         if self.sizes is not None:
-            state |= {"centre": self.sizes.centre, "size": self.sizes.scale}
+            state |= self.sizes.state()
         if not self.shared:  # room for more outputs is not a part of what was learned
             state |= {name: array[..., : self.n_outputs] for name, array in state.items() if name in WIDE}
         return state | super().state
@@ -158,46 +148,38 @@ class LinearLearner(TargetLearner):
     @classmethod
     def check_state(cls, s: LinearSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        n_counters = 5 if len(state["counters"]) == 5 else 6  # files from before there were sizes have one less
-        check, (n_features, eta0, bias_scale, rows, rollbacks, *_) = check_counters(state, n_counters)
-        n, shared = check.features(n_features), s.table_bits > 0
+        # Files from before there were sizes have one number less.
+        names = cls.state_numbers[: max(5, len(state["counters"]))]
+        check = StateCheck.of(state, names, unknown=("eta0",) if s.eta0 is None else ())
+        shared = s.table_bits > 0
         if s.truncate_below <= 0 or (s.truncate_below < math.inf and (s.solver != "truncated" or s.l2)):
             raise ValueError(f"truncate_below is {s.truncate_below}")
         if s.forgets and (not s.half_life >= 1 or s.solver not in FORGETFUL or s.n_replicas > 1 or s.hogwild):
             raise ValueError(f"half_life is {s.half_life}")
-        check.step_size(eta0)
-        check.inside("the scale of the bias", bias_scale, -1.0)
-        check.rows(rows)
-        check.rollbacks(rollbacks)
         k = check.targets(s.task, column_per_class=shared)
-        for name in BIASES:
-            check.doubles(name, [k])
-        check.doubles("clock", [len(CLOCK)])
-        shape: list[int | None] = [None, ACCUMULATORS[s.solver], k] if s.is_adaptive else [None, k]
+        shape = f"rows {ACCUMULATORS[s.solver]} {k}" if s.is_adaptive else f"rows {k}"
         if shared:
             entries = (1 << s.table_bits) + kernels.class_window - 1
-            shape = [2, entries] if s.is_adaptive else [entries]
-        for name in WIDE if s.average != "no" else WIDE[:1]:
-            if check.array(name, "f", shape).dtype != s.dtype:
-                raise ValueError(f"{name} is not of type {s.dtype}")
+            shape = f"2 {entries}" if s.is_adaptive else f"{entries}"
+        tables = WIDE if s.average != "no" else WIDE[:1]
+        forms = dict.fromkeys(BIASES, f"f8 {k}") | {"clock": f"f8 {len(CLOCK)}"}
+        check.arrays(forms | dict.fromkeys(tables, f"{np.dtype(s.dtype).str[1:]} {shape}"))
         n_rows = len(state["v"])
         if s.shrinks_lazily:
-            check.doubles("shrunk", [n_rows])
-        if s.task == "classify" and not state["targets"][1] and rows and not len(state["labels"]):
+            check.arrays({"shrunk": f"f8 {n_rows}"})
+        if (
+            s.task == "classify"
+            and not state["targets"][1]
+            and check.numbers["rows_learned"]
+            and not state["labels"].size
+        ):
             raise ValueError("a classifier that has learned rows has no labels")
-        if "owners" in state:
-            owners = check.array("owners", "i", [n_rows])
-            check.codes(owners, n, "owners")
-            if shared or len(np.unique(owners)) != n_rows:
-                raise ValueError("a feature has two rows")
-        elif not shared and n_rows < n:
-            raise ValueError(f"{n_rows} rows of weights for {n} features")
-        if "size" in state:
-            for name in ("centre", "size"):
-                check.doubles(name, [None])
-            if len(state["centre"]) != len(state["size"]) or not (state["size"] > 0).all():
-                raise ValueError("the sizes of features are not positive numbers, one per centre")
-        check.waiting(n)
+        if "owners" in state and (shared or len(check.owners()) != n_rows):
+            raise ValueError("the rows of weights do not belong to features")
+        if "owners" not in state and not shared and n_rows < check.n_features:
+            raise ValueError(f"{n_rows} rows of weights for {check.n_features} features")
+        check.sizes()
+        check.waiting(check.n_features)
 
     @classmethod
     def from_state(cls, settings: LinearSettings, state: State) -> Self:
@@ -205,8 +187,7 @@ class LinearLearner(TargetLearner):
         learner = cls(settings, 0, state["labels"].tolist())
         learner.restore(state)
         learner.arrays = learner._copied({name: state[name] for name in learner.arrays})
-        if "size" in state:
-            learner.sizes = Sizes(np.array(state["centre"]), np.array(state["size"]))
+        learner.sizes = Sizes.from_state(state)
         if "owners" in state:
             learner.slots = Slots(learner.n_features, np.asarray(state["owners"]))
         return learner
@@ -261,11 +242,8 @@ class LinearLearner(TargetLearner):
             chunk = slots.find(chunk, keep=self.n_outputs == 1)
             if chunk.n_rows < n_rows:
                 self.refuse_bad_row(given, chunk.n_rows)
-        elif chunk.n_features > known_features:  # a feature never seen in training has no weight
-            chunk = chunk.packed()  # the block may be far larger than what is visited of it
-            known = chunk.indices < known_features
-            indices, values = np.where(known, chunk.indices, 0), np.where(known, chunk.values, 0)
-            given = chunk = replace(chunk, indices=indices.astype(np.int32), values=values.astype(np.float32))
+        else:  # a feature never seen in training has no weight
+            given = chunk = only_known(chunk, known_features)
         weights, bits = (table, scale, np.ascontiguousarray(bias)), self.settings.table_bits
         done, finite = kernels.linear_scores(chunk.as_rows(), *weights, out, n_threads, bits, known_features)
         for row in (done, finite):
@@ -300,7 +278,7 @@ class LinearLearner(TargetLearner):
         if settings.is_adaptive:
             return eta0
         t = rows_in_effect(self.clock("t"), settings.half_life)
-        return step_size_by_code(settings.schedule, t, eta0, settings.alpha, settings.power)
+        return scheduled_step(settings.schedule, t, eta0, settings.alpha, settings.power)
 
     @property
     def first_step(self) -> float | None:
@@ -490,34 +468,18 @@ class LinearLearner(TargetLearner):
             done, status = self._count(self._learn_by_replicas(coded.span(start, coded.n_rows)), progress)
             start += done
             if status != 0:  # a round with a row in trouble is learned by one, which knows what to do
-                self._learn_alone(coded.span(start, start + self.unit), progress)
+                self._learn_by(self._learn_alone, coded.span(start, start + self.unit), progress)
                 start += self.unit
-        self._learn_alone(coded.span(start, coded.n_rows) if start else coded, progress)
+        self._learn_by(self._learn_alone, coded.span(start, coded.n_rows) if start else coded, progress)
 
-    def _learn_alone(self, coded: Chunk, progress: Progress) -> None:
-        start = 0
-        while start < coded.n_rows:
-            part = placed = coded.span(start, coded.n_rows) if start else coded
-            if self.slots is not None:
-                placed = self.slots.take_in(part)
-                self._make_room()
-            parallel = kernels.LinearParallel(self.n_threads, 0 if self.settings.hogwild else 1)
-            done, status = self._count(self._run_kernel(placed, self.used_arrays(), parallel), progress)
-            start += done
-            if status == 0 and done == part.n_rows:
-                return
-            self.refuse_bad_row(part, done)
-            self.roll_back(progress)
-            start += 1  # the row on which it happened is left out, so that a stream goes on
-            self.rows_learned += 1
+    def _learn_alone(self, coded: Chunk) -> Outcome:
+        if self.slots is not None:
+            coded = self.slots.take_in(coded)
+            self._make_room()
+        parallel = kernels.LinearParallel(self.n_threads, 0 if self.settings.hogwild else 1)
+        return self._run_kernel(coded, self.used_arrays(), parallel)
 
-    def _count(self, outcome: tuple[int, int, float, float], progress: Progress) -> tuple[int, int]:
-        done, status, loss_sum, weight = outcome
-        progress.add(Progress(done, weight, loss_sum))
-        self.rows_learned += done
-        return done, status
-
-    def _learn_by_replicas(self, rows: Chunk) -> tuple[int, int, float, float]:
+    def _learn_by_replicas(self, rows: Chunk) -> Outcome:
         """Whole rounds by the replicas. Their tables stay from call to call as long as nobody else has learned."""
         arrays, replicas, n = self.arrays, self._replicas, self.settings.n_replicas
         for name, table in zip(WIDE, kernel_tables(arrays), strict=True):
@@ -543,10 +505,7 @@ class LinearLearner(TargetLearner):
         replicas["synced"] = (arrays["v"], arrays["clock"].copy()) if result[1] == 0 else None
         return result
 
-    def _run_kernel(
-        self, rows: Chunk, arrays: Mapping[str, Array], parallel: kernels.LinearParallel
-    ) -> tuple[int, int, float, float]:
-        """(rows learned, status of the next one, sum of losses, sum of weights)."""
+    def _run_kernel(self, rows: Chunk, arrays: Mapping[str, Array], parallel: kernels.LinearParallel) -> Outcome:
         coded = kernels.Rows(rows.indptr, rows.indices, rows.values, rows.y, rows.weight, rows.order)
         return kernels.linear_learn(coded, self._native_state(arrays), self._choices(), parallel)
 
@@ -737,16 +696,19 @@ class LinearLearner(TargetLearner):
         table = self._weights_of(features)
         return replace(rows, indices=places.astype(np.int32), n_features=len(features)), table
 
-    def _weights_of(self, features: Array) -> Array:
-        """What `_plain_weights` shows, for some features: the same bits."""
-        v, average = kernel_tables(self.used_arrays())
-        part = np.ascontiguousarray(v[features])
-        if self.settings.is_adaptive:
-            return self._adaptive_weights(part[:, 0, : self.n_outputs], part[:, 1, : self.n_outputs])
-        mean = np.empty((len(part), part.shape[-1]), part.dtype)
-        kept = None if average is None else np.ascontiguousarray(average[features])
-        kernels.mean_weights(part, kept, self.clock("average_scale"), self.clock("average_weight"), mean)
-        return np.ascontiguousarray(mean[:, : self.n_outputs])
+    def _weights_of(self, rows: Any) -> Array:
+        """The weights of some rows of the tables as they predict: bets, quotients of sums, or means."""
+        s, k, used = self.settings, self.n_outputs, self.used_arrays()
+        if s.solver == "coin":
+            return bets(used["v"][rows, :, :k].astype(np.float64), 1.0 if self.eta0 is None else self.eta0)
+        if s.is_adaptive:
+            z, square = used["v"][:, rows] if self.shared else np.moveaxis(used["v"][rows, :, :k], 1, 0)
+            return self._adaptive_weights(z, square)
+        v, average = kernel_tables(used)
+        part, sums = np.ascontiguousarray(v[rows]), None if average is None else np.ascontiguousarray(average[rows])
+        mean = np.empty(len(part) if self.shared else (len(part), part.shape[-1]), part.dtype)
+        kernels.mean_weights(part, sums, self.clock("average_scale"), self.clock("average_weight"), mean)
+        return mean if self.shared else np.ascontiguousarray(mean[:, :k])
 
     def _shown_bias(self) -> Array:
         return self.arrays["bias_average"] if self._is_averaged() else self.arrays["bias"]
@@ -814,22 +776,11 @@ class LinearLearner(TargetLearner):
 
     def _plain_weights(self) -> tuple[Array, Array]:
         s, v, bias = self.settings, self._live(self.arrays["v"]), self.arrays["bias"]
-        eta0 = 1.0 if self.eta0 is None else self.eta0
-        if s.solver == "coin":
-            w = np.empty((len(v), v.shape[-1]), v.dtype)
+        if s.is_adaptive or self._is_averaged():
+            w = np.empty(v.shape[-1:] if self.shared else (len(v), v.shape[-1]), v.dtype)
             for block in self._blocks(len(w)):
-                w[block] = bets(v[block].astype(np.float64), eta0)
-            return w, bias
-        if s.is_adaptive:
-            z, square = (v[0], v[1]) if self.shared else (v[:, 0], v[:, 1])
-            w = np.empty(z.shape, v.dtype)
-            for block in self._blocks(len(w)):
-                w[block] = self._adaptive_weights(z[block], square[block])
-            return w, bias
-        if self._is_averaged():
-            mean = np.empty(v.shape, v.dtype)
-            self._write_means(mean)
-            return mean, self.arrays["bias_average"]
+                w[block] = self._weights_of(block)
+            return w, self._shown_bias()
         if s.l1 == 0:  # nothing is owed: one multiplication is all, and large tables are copied once
             return v * v.dtype.type(self.clock("scale")), bias
         copy = self.clone()
@@ -839,15 +790,6 @@ class LinearLearner(TargetLearner):
     def _is_averaged(self) -> bool:
         s = self.settings
         return s.average != "no" and not s.is_adaptive and self.clock("average_weight") > 0
-
-    def _write_means(self, out: Array) -> None:
-        """The average of the weights, some rows of the table at a time."""
-        s, c = self.clock("average_scale"), self.clock("average_weight")
-        v, average = kernel_tables(self.used_arrays())
-        for block in self._blocks(len(out)):
-            part = np.empty_like(self.arrays["v"][block], order="C")
-            kernels.mean_weights(v[block], None if average is None else average[block], s, c, part)
-            out[block] = part if self.shared else part[:, : self.n_outputs]
 
     def _blocks(self, n: int) -> Iterator[slice]:
         """Parts of a table that fit in the cache: a large one needs no copy in float64."""
@@ -1093,12 +1035,12 @@ class LinearLearner(TargetLearner):
         self._move_tables(size, slice(None), slice(len(v)))
 
 
-def _no_good_state(n_features: int) -> LastGoodState:
+def _no_good_state(n_features: int, rollbacks: int = 0) -> LastGoodState:
     """The first is kept after rows that depend on what is known before any row, not on chunks."""
     first_rows = FIRST_SNAPSHOT_ROWS
     while first_rows * WEIGHTS_PER_SNAPSHOT_ROW < n_features:
         first_rows *= 2
-    return LastGoodState(first_rows)
+    return LastGoodState(first_rows, rollbacks=rollbacks)
 
 
 def kernel_tables(arrays: Mapping[str, Array]) -> tuple[Array, Array | None]:

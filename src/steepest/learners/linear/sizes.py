@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from steepest.data.chunk import Array, Chunk
+from steepest.learners.base import State
 
 DENSE_SHARE = 0.25  # of filled cells, from which on rows count as dense
 MOST_COLUMNS = 1 << 14  # more are hardly a table of numbers, and would be filled in
@@ -51,6 +52,15 @@ class Sizes:
             spread = np.sqrt(np.maximum(power - centre * centre, 0))
             usable = np.isfinite(spread) & (spread > 1e-6 * np.sqrt(power))  # else constant, up to rounding
         return cls(np.where(np.isfinite(centre), centre, 0.0), np.where(usable, spread, 1.0))
+
+    @classmethod
+    def from_state(cls, state: State) -> Sizes | None:
+        """Those that `state` described, if there are any."""
+        return cls(np.array(state["centre"]), np.array(state["size"])) if "size" in state else None
+
+    def state(self) -> dict[str, Array]:
+        """As arrays of a learner's state."""
+        return {"centre": self.centre, "size": self.scale}
 
     def applied(self, rows: Chunk) -> Chunk:
         """The visited rows in these units, every cell filled."""

@@ -78,17 +78,17 @@ class Slots:
         """The slots of a block, in memory or, if they are too many, in a temporary file."""
         self._stored = None
         if len(indices) <= self._room:
-            return self._number(indices)
+            return self.number(indices)
         self._stored = TemporaryColumns()
         for start in range(0, len(indices), ENTRIES_AT_ONCE):
-            self._stored.append("indices", self._number(indices[start : start + ENTRIES_AT_ONCE]), "int32")
+            self._stored.append("indices", self.number(indices[start : start + ENTRIES_AT_ONCE]), "int32")
         return self._stored.finish()["indices"]
 
     def forget_block(self) -> None:
         """Gives back the memory of the rows that were numbered last."""
         self._block, self._numbered, self._stored = None, np.zeros(0, np.int32), None
 
-    def _number(self, indices: Array) -> Array:
+    def number(self, indices: Array) -> Array:
         """The slot of each index, -1 for those out of range; new features get the next slots as they come."""
         most = min(self.n_features, self.n + len(indices))
         if most > len(self._owners):

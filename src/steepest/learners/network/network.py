@@ -22,14 +22,14 @@ from steepest.data.chunk import Array, Chunk
 from steepest.learners.base import Progress, State
 from steepest.learners.network.graph import INPUT, OUTPUT, Graph, Passed, backward, forward, product, wiring
 from steepest.learners.network.network_batches import Batches
-from steepest.learners.network.network_input import DENSE_SHARE, Batch, InputLayer, refuse_bad_index
+from steepest.learners.network.network_input import DENSE_SHARE, MOST_DENSE_NUMBERS, InputLayer, refuse_bad_index
 from steepest.learners.network.network_settings import SOLVERS, NetworkSettings
 from steepest.learners.network.network_start import Start
 from steepest.learners.network.network_updates import MOMENTS, PATH, STEPS, paid_weights, pay_penalty, shrink, update
 from steepest.learners.snapshot import LastGoodState, all_finite
-from steepest.learners.state_check import check_counters
+from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_rows
-from steepest.learners.waiting import WaitingRows, finished
+from steepest.learners.waiting import WaitingRows
 
 FIRST_ROWS = 1000  # whose spread sets the first weights
 SCORED_ROWS = 1024  # at once, so that memory stays small
@@ -41,7 +41,7 @@ class NetworkLearner(TargetLearner):
     """State and step of a network."""
 
     state_arrays = ()
-    state_numbers = ("n_features", "eta0", "rows_learned", "rollbacks", "spread", "dense")
+    state_numbers = ("n_features", "eta0", "rows_learned", "good.rollbacks", "spread", "dense")
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class NetworkLearner(TargetLearner):
         self.penalised = [f"{a}>{b}" for a, b in self.graph.edges if self.graph.nodes[b].kind == "dot"]
         self.targets = Targets(s.task, s.loss, s.loss_parameter, s.class_weight, labels)
         self.n_features = n_features
-        self.eta0 = s.eta0
+        self.eta0: float = s.eta0
         self.rows_learned = 0
         self.spread = 0.0  # mean of |x|^2; 0 until the first rows have shown it
         self.dense = False  # whether rows have so few zeros that dense products are faster
@@ -67,7 +67,6 @@ class NetworkLearner(TargetLearner):
         self.arrays: dict[str, Array] = {}
         self.start = {} if start is None else dict(start)  # given first values, such as centres
         self.good = LastGoodState()
-        self._shown: NetworkLearner | None = None
 
     @property
     def n_threads(self) -> int:
@@ -83,7 +82,7 @@ class NetworkLearner(TargetLearner):
     def step(self, chunk: Chunk) -> Progress:
         """Learns the rows of a chunk, in order, in mini-batches; rows that fill none wait."""
         progress = Progress()
-        self._shown = None
+        self._finished = None
         for rows in self.waiting.ready(chunk, self._rows_needed, self._announce):
             if not self.spread:
                 first = self._rows_needed()
@@ -103,11 +102,6 @@ class NetworkLearner(TargetLearner):
     def _announce(self, rows: Chunk) -> None:
         self.targets.announce(rows)
         self._grow_features(rows.n_features)
-
-    def finish(self) -> Progress:
-        """Learns the rows that wait, as if no others were to come."""
-        self._shown = None
-        return self.waiting.finish(self._learn)
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); each row's bits are its own, so results are bit-identical for threads."""
@@ -142,44 +136,39 @@ class NetworkLearner(TargetLearner):
     @classmethod
     def check_state(cls, settings: NetworkSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        check, (n_features, eta0, rows, rollbacks, spread, dense) = check_counters(state, 6)
-        n = check.features(n_features)
-        check.step_size(eta0)
-        check.rows(rows)
-        check.rollbacks(rollbacks)
-        check.inside("the spread", spread, 0.0)
-        check.flag("dense", dense)
+        check = StateCheck.of(state, cls.state_numbers)
+        n = check.n_features
         if settings.solver not in SOLVERS:
             raise ValueError(f"the solver is {settings.solver!r}"[:200])
         k = check.targets(settings.task)
-        shift, scale = check.array("shift", "f", [None]), check.array("scale", "f", [None])
-        if not 0 < len(shift) == len(scale) <= k or (scale <= 0).any():
+        n_shown = check.arrays({"shift": "f outputs", "scale": "f outputs"})["outputs"]
+        if not 0 < n_shown <= k or (state["scale"] <= 0).any():
             raise ValueError("shift and scale do not belong to the outputs")
         check.waiting(n)
         graph = Graph.from_dict(settings.graph)
         learned = {name[8:] for name in state if name.startswith("learned ")}
         if not learned:
             return
-        check.doubles("learned clock", [2])
+        check.arrays({"learned clock": "f8 2"})
         n_known = np.asarray(state[f"learned {graph.sources(OUTPUT)[0]}>{OUTPUT}"]).shape[-1]  # a new class may wait
         if n_known > k:
             raise ValueError(f"the network has {n_known} outputs of {k}")
-        sizes = {name: node.size for name, node in graph.nodes.items()} | {INPUT: None, OUTPUT: n_known}
-        parts = [(f"{a}>{b}", [sizes[a], sizes[b]]) for a, b in graph.edges]
+        sizes = {name: str(node.size) for name, node in graph.nodes.items()} | {INPUT: "features", OUTPUT: str(n_known)}
+        parts = {f"{a}>{b}": f"{sizes[a]} {sizes[b]}" for a, b in graph.edges}
         for name, node in graph.nodes.items():
             if name != INPUT and node.kind == "dot" and settings.biases:
-                parts.append((f"bias {name}", [sizes[name]]))
+                parts[f"bias {name}"] = sizes[name]
             if node.kind == "distance":
-                parts.append((f"gamma {name}", [sizes[name]]))
+                parts[f"gamma {name}"] = sizes[name]
         rows_of_input = {len(state[f"learned {name}"]) for name in learned if f"{INPUT}>" in name}
         if len(rows_of_input) > 1 or min(rows_of_input, default=n) < n:
             raise ValueError("the arrays of the input have not a row per feature")
         moments = [mark for mark in ("first ", "second ") if any(name.startswith(mark) for name in learned)]
-        for name, shape in parts:
-            for mark in ("", *moments):
-                if check.array(f"learned {mark}{name}", "f", shape).dtype != settings.dtype:
-                    raise ValueError(f"{mark}{name} is not of type {settings.dtype}")
-        known = {f"{mark}{name}" for name, _ in parts for mark in ("", "first ", "second ", "stamp ")} | {"clock"}
+        kind = np.dtype(settings.dtype).str[1:]
+        check.arrays(
+            {f"learned {mark}{name}": f"{kind} {shape}" for name, shape in parts.items() for mark in ("", *moments)}
+        )
+        known = {f"{mark}{name}" for name in parts for mark in ("", "first ", "second ", "stamp ")} | {"clock"}
         if learned - known:
             raise ValueError(f"the network has no {sorted(learned - known)[0]}")
 
@@ -194,12 +183,6 @@ class NetworkLearner(TargetLearner):
         return learner
 
     # ------------------------------------------------------------------------------------------- what was learned
-
-    def finished(self) -> NetworkLearner:
-        """This learner if nothing waits, else a copy that has learned the waiting rows."""
-        if self._shown is None:
-            self._shown = finished(self)
-        return self._shown
 
     def parameters(self) -> dict[str, Array]:
         """Weights by edge ("x>h1"), biases ("bias h1") and widths ("gamma h1") as they would predict."""
@@ -238,10 +221,6 @@ class NetworkLearner(TargetLearner):
             return self.eta0 / math.sqrt(1.0 + rows / INVSQRT_ROWS)
         return self.eta0
 
-    def lower_step(self, factor: float) -> None:
-        """Divides the step size."""
-        self.eta0 /= factor
-
     def penalty(self) -> float:
         """alpha R(W) at the current weights; centres of radial bases are not penalised."""
         s = self.settings
@@ -262,7 +241,7 @@ class NetworkLearner(TargetLearner):
             self.targets.announce(rows)
             self.survey(rows)
         known, start = self.targets.code_known(rows), 0
-        learn = self._learn_batch if self.dense or self.batches is None else self._learn_batches
+        learn = self._learn_batches if self._by_kernels else self._learn_batch
         with np.errstate(over="ignore", invalid="ignore"):
             while start < rows.n_rows:
                 edge = self.good.next_rows(self.rows_learned)
@@ -271,21 +250,31 @@ class NetworkLearner(TargetLearner):
                 if self.rows_learned >= edge and not self.good.is_recent(self.rows_learned):
                     self.keep_good_state()
 
+    @property
+    def _by_kernels(self) -> bool:
+        """Whether kernels learn whole batches: rows are sparse, or would be too large as dense ones."""
+        too_large = self.settings.batch_size * self._room() >= MOST_DENSE_NUMBERS
+        return self.batches is not None and (not self.dense or too_large)
+
     def _rows_at_once(self, edge: int, are_known: bool) -> int:
         """Whole batches until the next snapshot; one where classes or their weights may change behind it."""
         size = self.settings.batch_size
-        if self.dense or self.batches is None or not are_known or self.targets.class_weight == "balanced":
+        if not self._by_kernels or not are_known or self.targets.class_weight == "balanced":
             return size
         return -(-(edge - self.rows_learned) // size) * size
+
+    def _coded(self, rows: Chunk, coded: Array | None) -> tuple[Array, Array | None]:
+        """(targets, weights) of a batch; None: classes are to be taken in first."""
+        if coded is None:
+            coded = self.targets.code(rows, grow=True)
+        self._grow_outputs()
+        return coded, self.targets.weigh(rows, coded)
 
     def _learn_batches(self, rows: Chunk, coded: Array | None, progress: Progress) -> int:
         """Batches of sparse rows, up to one that overflows; how many rows were taken."""
         assert self.batches is not None
         t, size, before = self.targets, self.settings.batch_size, self.rows_learned
-        if coded is None:
-            coded = t.code(rows, grow=True)
-        self._grow_outputs()
-        weight = t.weigh(rows, coded)
+        coded, weight = self._coded(rows, coded)
         stops = [min(start + size, rows.n_rows) for start in range(0, rows.n_rows, size)]
         steps, slot = [self._step_after(before + stop) for stop in stops], self.input.slot(self.arrays)
         done = self.batches.learn(self.arrays, slot, rows, t, coded, weight, steps, self.n_threads)
@@ -303,22 +292,18 @@ class NetworkLearner(TargetLearner):
         return taken
 
     def _learn_batch(self, rows: Chunk, coded: Array | None, progress: Progress) -> int:
-        """One batch of rows of any kind through a graph of any kind; how many rows were taken."""
-        t = self.targets
-        if coded is None:
-            coded = t.code(rows, grow=True)
-        self._grow_outputs()
-        weight = t.weigh(rows, coded)
-        batch = self.input.batch(self.arrays, rows, self.dense)
-        carried = self.input.learning_pass(self.arrays, batch)
+        """One batch of dense rows through a graph of any kind; how many rows were taken."""
+        coded, weight = self._coded(rows, coded)
+        dense, used = self.input.densify(self.arrays, rows)
+        carried = self.input.learning_pass(self.arrays, dense, used)
         passed = forward(self.stations, self.arrays, carried, self.n_threads)
-        losses, gradient = t.losses_and_gradients(passed.h[OUTPUT], coded, weight)
+        losses, gradient = self.targets.losses_and_gradients(passed.h[OUTPUT], coded, weight)
         total = float(losses.sum()) if weight is None else float((losses * weight).sum())
         self.rows_learned += rows.n_rows
         if not math.isfinite(total):
             self._overflowed(rows, progress)
             return rows.n_rows
-        self._descend(batch, passed, gradient)
+        self._descend(dense, used, passed, gradient)
         n_weight = float(rows.n_rows) if weight is None else float(weight.sum())
         progress.add(Progress(rows.n_rows, n_weight, total))
         return rows.n_rows
@@ -336,18 +321,15 @@ class NetworkLearner(TargetLearner):
             gradients[f"{INPUT}>{target}"] = layer.dense_gradient(self.arrays, dense, target, of_nodes[target])
         return float(t.losses_of_outputs(passed.h[OUTPUT], coded).sum()) / n, gradients
 
-    def _descend(self, batch: Batch, passed: Passed, gradient: Array) -> None:
+    def _descend(self, dense: Array, used: Array, passed: Passed, gradient: Array) -> None:
         s, layer, eta = self.settings, self.input, self.step_size
         of_nodes = backward(self.stations, self.arrays, passed, gradient, self.n_threads)
         self.arrays["clock"][STEPS] += 1
         for name, gradient in self._gradients(passed, of_nodes).items():
             update(s, self.arrays, name, None, gradient, eta, self.n_threads)
         for target in layer.targets:
-            if batch.dense is None and s.solver == "sgd":
-                layer.descend(self.arrays, batch, target, of_nodes[target], eta)
-            else:
-                features, gradient = layer.gradient(self.arrays, batch, target, of_nodes[target])
-                update(s, self.arrays, f"{INPUT}>{target}", features, gradient, eta, self.n_threads)
+            features, gradient = layer.gradient(self.arrays, dense, used, target, of_nodes[target])
+            update(s, self.arrays, f"{INPUT}>{target}", features, gradient, eta, self.n_threads)
         shrink(s, self.arrays, self.penalised, eta)
 
     def _gradients(self, passed: Passed, of_nodes: Mapping[str, Array]) -> dict[str, Array]:
@@ -429,16 +411,12 @@ class NetworkLearner(TargetLearner):
         size = self.n_features if known == 0 else max(self.n_features, 2 * room)
         for target in self.graph.targets(INPUT):
             name = f"{INPUT}>{target}"
-            for moment in MOMENTS[self.settings.solver]:
-                old = self.arrays[f"{moment} {name}"]
-                self.arrays[f"{moment} {name}"] = np.concatenate(
-                    [old, np.zeros((size - room, old.shape[1]), old.dtype)]
-                )
             more = self._start().weights(INPUT, target, room, size)
             self.arrays[name] = np.concatenate([self.arrays[name], more])
-            if f"stamp {name}" in self.arrays:
-                stamp = self.arrays[f"stamp {name}"]
-                self.arrays[f"stamp {name}"] = np.append(stamp, np.full(size - room, self.arrays["clock"][PATH]))
+            for mark, fill in (("first", 0.0), ("second", 0.0), ("stamp", self.arrays["clock"][PATH])):
+                if (old := self.arrays.get(f"{mark} {name}")) is not None:
+                    rows = np.full((size - room, *old.shape[1:]), fill, old.dtype)
+                    self.arrays[f"{mark} {name}"] = np.concatenate([old, rows])
 
     def _grow_outputs(self) -> None:
         """New classes get outputs: two classes shared one, which, negated, speaks for the first of them."""
@@ -466,9 +444,9 @@ class NetworkLearner(TargetLearner):
     def _overflowed(self, rows: Chunk, progress: Progress) -> None:
         """A batch's loss was not a number: its rows are at fault, or the step was too long."""
         refuse_bad_rows(rows)
-        self._roll_back(progress)
+        self.roll_back(progress)
 
-    def _roll_back(self, progress: Progress) -> None:
+    def roll_back(self, progress: Progress) -> None:
         """Scores ran out of range: back to the last good state with half the step."""
         self.eta0 = self.good.halve_step(self.eta0, self.rows_learned, progress)
         if self.good.exists:
@@ -482,7 +460,7 @@ class NetworkLearner(TargetLearner):
         if all(all_finite(array) for array in self.arrays.values()):
             self.good.keep(self.arrays, self.rows_learned)
         else:
-            self._roll_back(Progress())
+            self.roll_back(Progress())
 
 
 def _is_weight(name: str) -> bool:

@@ -23,9 +23,9 @@ from steepest.data.chunk import Array, Chunk
 from steepest.learners.base import Progress, State
 from steepest.learners.network.graph import product
 from steepest.learners.settings import PlainSettings
-from steepest.learners.state_check import check_counters
+from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row
-from steepest.learners.waiting import WaitingRows, finished
+from steepest.learners.waiting import WaitingRows
 
 BLOCK_ROWS = 256  # summed at once, from the first row on, so that chunks do not matter
 
@@ -77,7 +77,7 @@ class RadialLearner(TargetLearner):
 
     def step(self, chunk: Chunk) -> Progress:
         """Adds the rows to the sums, a block at a time."""
-        progress = Progress()
+        progress, self._finished = Progress(), None
         while chunk.n_rows:
             part = chunk.span(0, min(chunk.n_rows, BLOCK_ROWS - self.waiting.n_rows))
             chunk = chunk.span(part.n_rows, chunk.n_rows)
@@ -86,11 +86,7 @@ class RadialLearner(TargetLearner):
                 progress.add(self.finish())
         return progress
 
-    def finish(self) -> Progress:
-        """Adds the rows that wait."""
-        rows = self.waiting.take()
-        if rows is None:
-            return Progress()
+    def _learn(self, rows: Chunk, progress: Progress) -> None:
         self._solved = None
         coded = self.targets.code(rows)
         y = self._signs(coded)
@@ -105,7 +101,7 @@ class RadialLearner(TargetLearner):
         self.weight += float(share.sum())
         self.rows_learned += rows.n_rows
         self._solved = None
-        return Progress(rows.n_rows, float(share.sum()), float((share * losses).sum()))
+        progress.add(Progress(rows.n_rows, float(share.sum()), float((share * losses).sum())))
 
     def _solved_earlier(self) -> tuple[int, Array] | None:
         """A solution from before these rows; solved anew whenever the rows have doubled, because solving costs most."""
@@ -127,7 +123,7 @@ class RadialLearner(TargetLearner):
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Scores, shape (rows, outputs)."""
-        learner = finished(self)
+        learner = self.finished()
         solved = learner.solve() if learner.weight else None
         out = np.zeros((chunk.n_rows, self.n_outputs))
         for start in range(0, chunk.n_rows, BLOCK_ROWS):
@@ -138,8 +134,8 @@ class RadialLearner(TargetLearner):
     def merge(self, states: Sequence[State]) -> RadialLearner:
         """The sums of several learners around the same centres: exactly what one would have learned."""
         parts = [RadialLearner.from_state(self.settings, state) for state in states]
-        merged = finished(parts[0])
-        for part in (finished(part) for part in parts[1:]):
+        merged = parts[0].finished()
+        for part in (part.finished() for part in parts[1:]):
             merged.gram, merged.moment = merged.gram + part.gram, merged.moment + part.moment
             merged.error, merged.square = merged.error + part.error, merged.square + part.square
             merged.weight += part.weight
@@ -155,24 +151,18 @@ class RadialLearner(TargetLearner):
     @classmethod
     def check_state(cls, settings: RadialSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
-        check, (rows, square, weight) = check_counters(state, 3)
-        check.rows(rows)
-        check.inside("the sum of squares", square, 0.0)
-        check.inside("the weight", weight, 0.0)
+        check = StateCheck.of(state, cls.state_numbers)
         k = check.targets(settings.task)
-        units, n_features = check.array("centres", "f", [None, None]).shape
-        gammas = check.array("gammas", "f", [None])
-        if not len(gammas) or (gammas < 0).any():
+        sizes = check.arrays({"centres": "f units features", "gammas": "f gammas", "error": "f gammas"})
+        if not sizes["gammas"] or (state["gammas"] < 0).any():
             raise ValueError("a width is negative")
-        size = 1 if settings.votes == "fixed" else units + 1
-        check.array("gram", "f", [len(gammas), size, size])
-        outputs = check.array("moment", "f", [len(gammas), size, None]).shape[2]
-        if outputs > k:
-            raise ValueError(f"moment has {outputs} outputs of {k}")
-        check.array("error", "f", [len(gammas)])
-        if settings.votes == "fixed" and len(np.asarray(state["centre_targets"])) != units:
+        sizes["size"] = 1 if settings.votes == "fixed" else sizes["units"] + 1
+        sizes = check.arrays({"gram": "f gammas size size", "moment": "f gammas size outputs"}, **sizes)
+        if sizes["outputs"] > k:
+            raise ValueError(f"moment has {sizes['outputs']} outputs of {k}")
+        if settings.votes == "fixed" and len(np.asarray(state["centre_targets"])) != sizes["units"]:
             raise ValueError("centre_targets has another length")
-        check.waiting(n_features)
+        check.waiting(sizes["features"])
 
     @classmethod
     def from_state(cls, settings: RadialSettings, state: State) -> RadialLearner:
@@ -184,14 +174,14 @@ class RadialLearner(TargetLearner):
 
     def weights(self) -> tuple[Array, Array]:
         """(votes of shape (units, outputs), bias)."""
-        solution = finished(self).solve()[1]
+        solution = self.finished().solve()[1]
         k = len(self.centres)
         return solution[:k], solution[k:].ravel() if len(solution) > k else np.zeros(self.n_outputs)
 
     @property
     def gamma(self) -> float:
         """The width in use."""
-        return float(self.gammas[finished(self).solve()[0]])
+        return float(self.gammas[self.finished().solve()[0]])
 
     @property
     def step_size(self) -> float:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from servers import models  # noqa: F401
 
-from steepest.serve.drift import Drift
-
-pytestmark = pytest.mark.xdist_group("serve-drift")
+from steepest.engine.drift import Drift
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -11,6 +11,8 @@ Left out: which direction the change has; a gauge of the mean shows it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 PER_SIZE = 5  # buckets of one size before two are joined
 EVERY = 32  # values between checks, which cost a few microseconds
@@ -91,3 +93,24 @@ class Drift:
         self.squares -= squares
         while len(self._levels) > 1 and not self._levels[-1]:
             self._levels.pop()
+
+    def as_list(self) -> list[Any]:
+        """Plain values for a model file."""
+        return [self._levels, self.total, self.squares, self._unchecked]
+
+    @classmethod
+    def from_list(cls, values: Sequence[Any]) -> Drift:
+        """What `as_list` gave."""
+        levels, total, squares, unchecked = values
+        found = cls()
+        found._levels = [[(float(a), float(b)) for a, b in level] for level in levels]
+        found.n = sum(len(level) << place for place, level in enumerate(found._levels))
+        found.total, found.squares, found._unchecked = float(total), float(squares), int(unchecked)
+        numbers = [
+            found.total,
+            found.squares,
+            *(number for level in found._levels for pair in level for number in pair),
+        ]
+        if not 1 <= len(levels) <= 64 or not all(map(math.isfinite, numbers)) or found._unchecked not in range(EVERY):
+            raise ValueError("a window of a stream is not what it should be")
+        return found
