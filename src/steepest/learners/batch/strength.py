@@ -214,11 +214,11 @@ def with_strength(settings: LinearSettings, alpha: float) -> LinearSettings:
     return replace(settings, alpha=alpha, l1=settings.l1 * share, l2=settings.l2 * share)
 
 
-def solve(objective: Objective, solver: str) -> Array:
+def solve(objective: Objective, solver: str, tol: float = TOL) -> Array:
     """The weights that a solver ends with, close to the minimum."""
-    steps = BATCH_SOLVERS[solver](objective, SolverOptions(tol=TOL))
+    steps = BATCH_SOLVERS[solver](objective, SolverOptions(tol=tol))
     for _ in range(MOST_STEPS):
         step = steps.step()
-        if step.done is not None or step.gradient <= TOL:
+        if step.done is not None or step.gradient <= tol:
             break
     return steps.w.copy()
