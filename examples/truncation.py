@@ -38,7 +38,7 @@ def main(folder: Any = None) -> list[tuple[int, float]]:
         for every, (count, right) in zip(EVERY, found, strict=True):
             axes.annotate(f"{right:.1%} right", (every, count), (5, 5), textcoords="offset points", fontsize=7)
         axes.axhline(10, color="grey", linewidth=0.8, linestyle=":")
-        axes.set(xlim=(0.7, 5000), ylim=(0, 220), xlabel="rows between truncations", ylabel="weights that are not zero")
+        axes.set(xlim=(0.7, 9000), ylim=(0, 220), xlabel="rows between truncations", ylabel="weights that are not zero")
         axes.set_title("Truncated gradient; 10 of 200 features matter")
         axes.set_xticks(EVERY, [f"{every:,}" for every in EVERY])
         save(figure, "truncation.svg", folder)

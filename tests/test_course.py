@@ -53,6 +53,19 @@ def test_every_lesson_becomes_a_notebook_whose_code_compiles(tmp_path):
         assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
 
 
+@pytest.mark.parametrize("name", ["surrogates", "strata"])
+def test_a_notebook_runs_and_shows_its_picture(name, tmp_path):
+    nbformat = pytest.importorskip("nbformat", reason="notebooks are run where nbclient and ipykernel are installed")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    pytest.importorskip("matplotlib")
+    book = nbformat.from_dict(notebooks.notebook(notebooks.EXAMPLES / f"{name}.py"))
+    nbformat.validate(book)
+    nbclient.NotebookClient(book, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [output for cell in book.cells for output in cell.get("outputs", []) if "data" in output]
+    assert any("image/svg+xml" in output["data"] for output in shown)
+
+
 def test_every_lesson_is_on_the_page_of_the_course():
     root = Path(__file__).parents[1]
     page = (root / "docs" / "course.md").read_text(encoding="utf-8")

@@ -14,10 +14,8 @@ namespace {
 HashOptions options_of(uint8_t a, uint8_t b) {
   HashOptions options = {};
   options.n_bits = a & 1 ? 30 : 1 + (a >> 4);
-  options.word_low = a & 2 ? 1 : 0;
-  options.word_high = a & 2 ? 1 + (a >> 2 & 3) : 0;
-  options.character_low = b & 1 ? 1 + (b >> 1 & 3) : 0;
-  options.character_high = b & 1 ? options.character_low + (b >> 3 & 3) : 0;
+  if (a & 2) options.ngrams = {1, 1 + (a >> 2 & 3)};
+  if (b & 1) options.char_ngrams = {1 + (b >> 1 & 3), 1 + (b >> 1 & 3) + (b >> 3 & 3)};
   options.weighting = b % 3;
   options.copies = 1 + (b >> 7);
   options.min_letters = 1 + (b >> 5 & 3);

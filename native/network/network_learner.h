@@ -108,8 +108,7 @@ class NetworkLearner {
           (batches_.targets.weight ? batches_.targets.weight[first + q] : 1.0) / static_cast<double>(rows.n);
     for (size_t e = 0; e < net_.wires.size(); ++e) {
       const Matrix<T>& table = net_.weights[e].table;
-      if (!is_from_input(e))
-        kernels_.transpose({table.data, table.n_rows, table.n_columns}, transposed_[e].data());
+      if (!is_from_input(e)) kernels_.transpose(table, transposed_[e].data());
       if (!net_.stamps[e]) continue;
       const Shrinkage s = {net_.stamps[e], net_.clock[kPath], net_.choices.l1, net_.choices.l2};
       const int64_t done = pay_rows(rows, s, table, n_threads_);
@@ -145,7 +144,7 @@ class NetworkLearner {
 
   int64_t send(const Rows& part, int64_t from, size_t e, T* out) {
     const Matrix<T>& w = net_.weights[e].table;
-    if (is_from_input(e)) return kernels_.forward(part, {w.data, w.n_rows, w.n_columns}, out);
+    if (is_from_input(e)) return kernels_.forward(part, w, out);
     kernels_.multiply(
         {at(h_, net_.wires[e].source, from), w.data, out, part.n, w.n_rows, w.n_columns, false, 0, part.n});
     return part.n;

@@ -11,6 +11,7 @@ struct Matrix {
   T* data;
   int64_t n_rows, n_columns;
 
+  operator Matrix<const T>() const { return {data, n_rows, n_columns}; }
   T* row(int64_t i) const { return data + i * n_columns; }
   int64_t size() const { return n_rows * n_columns; }
 };

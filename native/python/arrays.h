@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -18,6 +19,8 @@ template <typename T>
 using In = nanobind::ndarray<const T, nanobind::c_contig, nanobind::device::cpu>;
 template <typename T>
 using Out = nanobind::ndarray<T, nanobind::c_contig, nanobind::device::cpu>;
+template <typename T>
+using List = nanobind::ndarray<const T, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 template <typename T>
 using Table = nanobind::ndarray<T, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
 // float32 or float64
@@ -75,12 +78,15 @@ int float_type(const AnyTable& table) {
 template <typename T>
 using NumpyArray = nanobind::ndarray<nanobind::numpy, T>;
 
-// A NumPy array that owns the data.
+// A NumPy array that owns the data, to be freed as given.
+template <typename T>
+NumpyArray<T> numpy_array(T* data, std::initializer_list<size_t> shape, void (*free)(void*) noexcept) {
+  return NumpyArray<T>(data, shape, nanobind::capsule(data, free));
+}
 template <typename T>
 NumpyArray<T> numpy_array(std::unique_ptr<T[]> data, int64_t size) {
-  T* const raw = data.release();
-  const nanobind::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<T*>(p); });
-  return NumpyArray<T>(raw, {static_cast<size_t>(size)}, owner);
+  return numpy_array(data.release(), {static_cast<size_t>(size)},
+                     [](void* memory) noexcept { delete[] static_cast<T*>(memory); });
 }
 
 }  // namespace steepest

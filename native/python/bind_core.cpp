@@ -21,15 +21,13 @@ namespace {
 // -------------------------------------------------------------------------------------------------------
 // rows
 
-// (indptr, indices, values), and what else is returned.
-template <typename... More>
-using Arrays = std::tuple<NumpyArray<int64_t>, NumpyArray<int32_t>, NumpyArray<float>, More...>;
+// (indptr, indices, values)
+using Arrays = std::tuple<NumpyArray<int64_t>, NumpyArray<int32_t>, NumpyArray<float>>;
 
-template <typename... More>
-Arrays<More...> arrays_of(OwnedRows rows, More... more) {
+Arrays arrays_of(OwnedRows rows) {
   const int64_t n_entries = rows.indptr[rows.n];
   return {numpy_array(std::move(rows.indptr), rows.n + 1), numpy_array(std::move(rows.indices), n_entries),
-          numpy_array(std::move(rows.values), n_entries), more...};
+          numpy_array(std::move(rows.values), n_entries)};
 }
 
 // Calls work without the GIL.
@@ -39,7 +37,7 @@ auto released(const Work& work) {
   return work();
 }
 
-Arrays<> place(const RowArrays& block, const In<int32_t>& slots, bool keep) {
+Arrays place(const RowArrays& block, const In<int32_t>& slots, bool keep) {
   const Rows rows = block.view(size_of(slots));
   return arrays_of(released([&] { return place_features(rows, slots.data(), keep); }));
 }
@@ -69,17 +67,15 @@ std::pair<NumpyArray<int32_t>, int64_t> number(const In<int32_t>& indices) {
 
 // The arrays, or the number of the first row that holds NaN, infinity or more than float32 can.
 template <typename T>
-std::variant<int64_t, Arrays<>> from_dense(
-    const nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>& matrix) {
-  const int64_t n_rows = static_cast<int64_t>(matrix.shape(0));
-  const int64_t n_columns = static_cast<int64_t>(matrix.shape(1));
+std::variant<int64_t, Arrays> from_dense(const Table<const T>& matrix) {
   int64_t bad = -1;
-  OwnedRows rows = released([&] { return sparse_rows(matrix.data(), n_rows, n_columns, bad); });
+  OwnedRows rows =
+      released([&] { return sparse_rows(matrix.data(), rows_in(matrix), columns_in(matrix), bad); });
   if (bad >= 0) return bad;
   return arrays_of(std::move(rows));
 }
 
-Arrays<> columns_of(const RowArrays& block, int64_t n_features) {
+Arrays columns_of(const RowArrays& block, int64_t n_features) {
   const Rows rows = block.view(n_features);
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   require(0 <= n_features && n_features <= kMost && rows.n <= kMost,

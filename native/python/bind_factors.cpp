@@ -275,21 +275,13 @@ using namespace steepest;
 
 void bind_factors(nb::module_& module) {
   nb::class_<FactorChoices>(module, "FactorChoices")
-      .def(
-          "__init__",
-          [](FactorChoices* self, int loss, float mean, float eta, float l2, float l2_bias, float l1,
-             int rank, bool adaptive, bool block_steps, bool biases, bool nonnegative) {
-            *self = {loss, mean, eta, l2, l2_bias, l1, rank, adaptive, block_steps, biases, nonnegative};
-          },
-          nb::kw_only(), "loss"_a, "mean"_a, "eta"_a, "l2"_a, "l2_bias"_a, "l1"_a, "rank"_a, "adaptive"_a,
-          "block_steps"_a, "biases"_a, "nonnegative"_a);
+      .def(nb::init<int32_t, float, float, float, float, float, int32_t, bool, bool, bool, bool>(),
+           nb::kw_only(), "loss"_a, "mean"_a, "eta"_a, "l2"_a, "l2_bias"_a, "l1"_a, "rank"_a, "adaptive"_a,
+           "block_steps"_a, "biases"_a, "nonnegative"_a);
   nb::class_<AlsChoices>(module, "AlsChoices")
-      .def(
-          "__init__",
-          [](AlsChoices* self, int rank, int cg_steps, int bias_at, float bias_ridge, bool nonnegative,
-             bool zeros) { *self = {rank, cg_steps, bias_at, bias_ridge, nonnegative, zeros}; },
-          nb::kw_only(), "rank"_a, "cg_steps"_a = 0, "bias_at"_a = -1, "bias_ridge"_a = 0.0f,
-          "nonnegative"_a = false, "zeros"_a = false);
+      .def(nb::init<int32_t, int32_t, int32_t, float, bool, bool>(), nb::kw_only(), "rank"_a,
+           "cg_steps"_a = 0, "bias_at"_a = -1, "bias_ridge"_a = 0.0f, "nonnegative"_a = false,
+           "zeros"_a = false);
   nb::class_<FactorBlocks>(module, "FactorBlocks")
       .def("__init__", &make_blocks, "users"_a.noconvert(), "items"_a.noconvert(), "values"_a.noconvert(),
            "weights"_a.noconvert().none(), "offsets"_a.noconvert(), "user_bounds"_a.noconvert(),

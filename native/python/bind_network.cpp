@@ -34,30 +34,21 @@ Shrinkage shrinkage_of(const std::optional<Debts<Stamp>>& debts, int64_t n_featu
 
 // ----------------------------------------------------------------------------------------- the input layer
 
-template <typename T>
-int64_t forward(const RowArrays& arrays, Table<T> table, std::optional<Debts<Out<double>>> debts,
-                Table<T> out, int64_t n_threads) {
-  const Matrix<T> w = matrix_of(table);
+// kPays: what features owe is paid into the table first; else it stays as it is.
+template <typename T, bool kPays, typename Weight = std::conditional_t<kPays, T, const T>,
+          typename Stamp = std::conditional_t<kPays, Out<double>, In<double>>>
+int64_t forward(const RowArrays& arrays, Table<Weight> table, std::optional<Debts<Stamp>> debts, Table<T> out,
+                int64_t n_threads) {
+  const Matrix<Weight> w = matrix_of(table);
   const Rows rows = arrays.view(w.n_rows);
   require(size_of(out) == rows.n * w.n_columns, "out does not fit");
-  const Shrinkage s = shrinkage_of(debts, w.n_rows);
+  Shrinkage s = shrinkage_of(debts, w.n_rows);
   nb::gil_scoped_release release;
-  const int64_t paid = s.stamp ? pay_rows(rows, s, w, n_threads) : rows.n;
-  if (paid < rows.n) return paid;
-  return over_rows(rows, n_threads, kLeastRows, [&](const Rows& part, int64_t first) {
-    return network_kernels_of<T>().forward(part, {w.data, w.n_rows, w.n_columns},
-                                           out.data() + first * w.n_columns);
-  });
-}
-
-template <typename T>
-int64_t scores(const RowArrays& arrays, Table<const T> table, std::optional<Debts<In<double>>> debts,
-               Table<T> out, int64_t n_threads) {
-  const Matrix<const T> w = matrix_of(table);
-  const Rows rows = arrays.view(w.n_rows);
-  require(size_of(out) == rows.n * w.n_columns, "out does not fit");
-  const Shrinkage s = shrinkage_of(debts, w.n_rows);
-  nb::gil_scoped_release release;
+  if constexpr (kPays) {
+    const int64_t paid = s.stamp ? pay_rows(rows, s, w, n_threads) : rows.n;
+    if (paid < rows.n) return paid;
+    s = {};
+  }
   return over_rows(rows, n_threads, kLeastRows, [&](const Rows& part, int64_t first) {
     return network_kernels_of<T>().scores(part, w, s, out.data() + first * w.n_columns);
   });
@@ -264,9 +255,9 @@ std::pair<int64_t, int64_t> learn(const RowArrays& rows, const NetworkTargets& t
 // What is changed in place is taken as it is: a converted copy would be learned into and thrown away.
 template <typename T>
 void bind_type(nb::module_& module) {
-  module.def("network_forward", &forward<T>, "rows"_a, "table"_a.noconvert(), "debts"_a.noconvert().none(),
-             "out"_a.noconvert(), "n_threads"_a = 1);
-  module.def("network_scores", &scores<T>, "rows"_a, "table"_a, "debts"_a.none(), "out"_a.noconvert(),
+  module.def("network_forward", &forward<T, true>, "rows"_a, "table"_a.noconvert(),
+             "debts"_a.noconvert().none(), "out"_a.noconvert(), "n_threads"_a = 1);
+  module.def("network_scores", &forward<T, false>, "rows"_a, "table"_a, "debts"_a.none(), "out"_a.noconvert(),
              "n_threads"_a = 1);
   module.def("network_gather", &gather_gradient<T>, "rows"_a, "gradients"_a, "slot"_a.noconvert(),
              "features"_a.noconvert(), "sums"_a.noconvert(), "n_threads"_a = 1);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python names of the parsers of line formats. They take buffers and give arrays, both without a copy.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -14,6 +12,7 @@
 
 #include "parse/libsvm.h"
 #include "parse/vw.h"
+#include "python/arrays.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -48,9 +47,8 @@ void parse(nb::sequence buffers, const Options& options, Rows& rows,
 
 template <typename T>
 nb::object to_numpy(PooledArray<T>& array, int64_t n) {
-  T* const data = array.release();
-  nb::capsule owner(data, [](void* memory) noexcept { BlockPool::common().give(memory); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {static_cast<size_t>(n)}, owner));
+  return nb::cast(numpy_array(array.release(), {static_cast<size_t>(n)},
+                              [](void* memory) noexcept { BlockPool::common().give(memory); }));
 }
 
 // (indptr, indices, values, y or None, the optional column or None)

@@ -2,8 +2,6 @@
 // Python names for the text kernels and for the book in which hashed features keep their names. Texts come as
 // lists of str, bytes and None, or as Arrow's buffers; neither is copied. Everything that could make a kernel
 // read outside its arrays is checked here.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -15,14 +13,11 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/convert.h"
 #include "linear/parallel.h"
-#include "python/arrays.h"
 #include "python/linear_tables.h"
 #include "text/hash.h"
 #include "text/names.h"
@@ -35,23 +30,19 @@ using namespace nb::literals;
 namespace steepest {
 namespace {
 
-template <typename T>
-using List = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Table = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Result = nb::ndarray<nb::numpy, T>;
+void free_buffer(void* memory) noexcept { free(memory); }
 
 template <typename T>
-Result<T> to_numpy(Buffer<T>& buffer, size_t n_rows, size_t n_columns = 0) {
-  T* const data = buffer.release(n_rows * std::max<size_t>(n_columns, 1));
-  const nb::capsule owner(data, [](void* memory) noexcept { free(memory); });
-  const size_t shape[] = {n_rows, n_columns};
-  return Result<T>(data, n_columns ? 2 : 1, shape, owner);
+NumpyArray<T> to_numpy(Buffer<T>& buffer, size_t n) {
+  return numpy_array(buffer.release(n), {n}, free_buffer);
+}
+template <typename T>
+NumpyArray<T> to_numpy(Buffer<T>& buffer, size_t n_rows, size_t n_columns) {
+  return numpy_array(buffer.release(n_rows * n_columns), {n_rows, n_columns}, free_buffer);
 }
 
 template <typename T>
-Result<T> copied(const std::vector<T>& from) {
+NumpyArray<T> copied(const std::vector<T>& from) {
   Buffer<T> buffer;
   std::copy(from.begin(), from.end(), buffer.reserve(from.size()));
   return to_numpy(buffer, from.size());
@@ -157,12 +148,9 @@ void check(const HashOptions& options) {
   require(options.copies >= 1 && options.copies <= 64, "copies must lie in 1..64");
   require(options.weighting >= kCount && options.weighting <= kLog, "unknown weighting");
   require(options.min_letters >= 1 && options.min_letters <= 1 << 20, "min_letters must be at least 1");
-  auto check_range = [](int32_t low, int32_t high) {
+  for (const auto& [low, high] : {options.ngrams, options.char_ngrams})
     require((low == 0 && high == 0) || (low >= 1 && low <= high && high <= 1 << 20),
             "n-grams must be (low, high)");
-  };
-  check_range(options.word_low, options.word_high);
-  check_range(options.character_low, options.character_high);
 }
 
 // Each column is (kind, name, prefix, separators, (centre, scale), knots, names of the knots).
@@ -299,11 +287,12 @@ void make_word_filter(WordFilter* self, List<uint64_t> listed, bool keeps_listed
 
 // hash_rows and linear_scores in one, without arrays between them: they would cost as much as a short text.
 // None if there is a bucket that the table does not know, or a score that is not a number.
-std::optional<Result<double>> score_rows(const Recipe& recipe, nb::list columns,
-                                         std::optional<List<uint32_t>> document_counts, double n_documents,
-                                         int hashing_threads, ConstFloatTable weights, double scale,
-                                         List<double> bias, std::optional<List<int32_t>> slots, int n_threads,
-                                         int table_bits, int64_t n_columns) {
+std::optional<NumpyArray<double>> score_rows(const Recipe& recipe, nb::list columns,
+                                             std::optional<List<uint32_t>> document_counts,
+                                             double n_documents, int hashing_threads, ConstFloatTable weights,
+                                             double scale, List<double> bias,
+                                             std::optional<List<int32_t>> slots, int n_threads,
+                                             int table_bits, int64_t n_columns) {
   Owners owners;
   const HashTask task = task_of(recipe, columns, document_counts, n_documents, owners);
   const ScoreTable table = score_table(weights, scale, bias.data(), bias.size(), table_bits, n_columns);
@@ -329,7 +318,7 @@ std::optional<Result<double>> score_rows(const Recipe& recipe, nb::list columns,
   return to_numpy(scores, n_rows, bias.size());
 }
 
-Result<uint64_t> hash_texts(nb::object texts, uint64_t key) {
+NumpyArray<uint64_t> hash_texts(nb::object texts, uint64_t key) {
   Owners owners;
   const Texts read = texts_of(texts, owners);
   std::vector<uint64_t> hashes;
@@ -356,7 +345,7 @@ nb::tuple number_texts(nb::object values) {
   return nb::make_tuple(to_numpy(numbers, static_cast<size_t>(texts.n)), copied(known.firsts()));
 }
 
-Result<uint64_t> mix_hashes(List<uint64_t> a, List<uint64_t> b) {
+NumpyArray<uint64_t> mix_hashes(List<uint64_t> a, List<uint64_t> b) {
   require(a.size() == b.size(), "the arrays differ in length");
   Buffer<uint64_t> mixed;
   std::transform(a.data(), a.data() + a.size(), b.data(), mixed.reserve(a.size()), mix);
@@ -463,7 +452,7 @@ nb::list names_of(const NameBook& book, List<int64_t> buckets) {
   return result;
 }
 
-Result<int64_t> buckets_of(const NameBook& book) {
+NumpyArray<int64_t> buckets_of(const NameBook& book) {
   std::vector<int64_t> buckets;
   for (size_t place : used_places(book)) buckets.push_back(book.slot(place).bucket);
   return copied(buckets);
@@ -500,8 +489,8 @@ nb::tuple state_of(NameBook& book) {
                         copied(book.touched()), book.rows());
 }
 
-void restore(NameBook& book, Table<uint32_t> numbers, Table<uint8_t> texts, List<uint64_t> seen_once,
-             List<uint64_t> touched, int64_t rows) {
+void restore(NameBook& book, Table<const uint32_t> numbers, Table<const uint8_t> texts,
+             List<uint64_t> seen_once, List<uint64_t> touched, int64_t rows) {
   const char* const damaged = "the state of the names is damaged";
   require(numbers.shape(1) == kNumbers && texts.shape(1) == kTextBytes && numbers.shape(0) == texts.shape(0),
           damaged);
@@ -530,18 +519,9 @@ void bind_text(nb::module_& module) {
   module.attr("hash_id") = kHashId;
   module.attr("sampled_buckets") = NameBook::kSampledBuckets;
   nb::class_<HashOptions>(module, "HashOptions")
-      .def(
-          "__init__",
-          [](HashOptions* self, int32_t n_bits, std::pair<int32_t, int32_t> ngrams,
-             std::pair<int32_t, int32_t> char_ngrams, int32_t weighting, int32_t copies, int32_t min_letters,
-             bool is_signed, bool lowercase, bool normalise, uint64_t seed, bool by_column) {
-            new (self)
-                HashOptions{n_bits,    ngrams.first, ngrams.second, char_ngrams.first, char_ngrams.second,
-                            weighting, copies,       min_letters,   is_signed,         lowercase,
-                            normalise, seed,         by_column};
-          },
-          nb::kw_only(), "n_bits"_a, "ngrams"_a, "char_ngrams"_a, "weighting"_a, "copies"_a, "min_letters"_a,
-          "is_signed"_a, "lowercase"_a, "normalise"_a, "seed"_a, "by_column"_a = false);
+      .def(nb::init<int32_t, Grams, Grams, int32_t, int32_t, int32_t, bool, bool, bool, uint64_t, bool>(),
+           nb::kw_only(), "n_bits"_a, "ngrams"_a, "char_ngrams"_a, "weighting"_a, "copies"_a, "min_letters"_a,
+           "is_signed"_a, "lowercase"_a, "normalise"_a, "seed"_a, "by_column"_a = false);
   nb::class_<WordFilter>(module, "WordFilter")
       .def("__init__", make_word_filter, "listed"_a, "keeps_listed"_a, "enough"_a, "too_many"_a,
            "sketch_bits"_a)

@@ -302,17 +302,17 @@ class RowHasher {
       log_->begin_page(reader.prefix, reinterpret_cast<const char*>(words_.bytes()), words_.bounds(),
                        words_.count());
     read_word_grams(sum, reader, features);
-    if (options_.character_high > 0) read_character_grams(sum, reader, features);
+    if (options_.char_ngrams.second > 0) read_character_grams(sum, reader, features);
   }
 
   // An n-gram is the mix of the (n-1)-gram that starts with it and its last word.
   void read_word_grams(RowSum& sum, const ColumnReader& reader, Features& features) {
     const size_t n_words = word_hashes_.size();
     grams_ = word_hashes_;
-    for (size_t n = 1; n <= static_cast<size_t>(options_.word_high) && n <= n_words; ++n) {
+    for (size_t n = 1; n <= static_cast<size_t>(options_.ngrams.second) && n <= n_words; ++n) {
       const size_t count = n_words - n + 1;
       for (size_t i = 0; n > 1 && i < count; ++i) grams_[i] = mix(grams_[i], word_hashes_[i + n - 1]);
-      if (n < static_cast<size_t>(options_.word_low)) continue;
+      if (n < static_cast<size_t>(options_.ngrams.first)) continue;
       emit(sum, reader, features, count, WordNamer{words_, reader.prefix, static_cast<uint32_t>(n)});
     }
   }
@@ -321,8 +321,8 @@ class RowHasher {
   // feature.
   void read_character_grams(RowSum& sum, const ColumnReader& reader, Features& features) {
     const uint64_t key = reader.key ^ kCharacterMark;
-    const uint32_t low = static_cast<uint32_t>(options_.character_low);
-    const uint32_t high = static_cast<uint32_t>(options_.character_high);
+    const uint32_t low = static_cast<uint32_t>(options_.char_ngrams.first);
+    const uint32_t high = static_cast<uint32_t>(options_.char_ngrams.second);
     uint8_t* const bytes = words_.bytes();
     std::vector<std::pair<uint32_t, uint32_t>> runs;
     for (uint32_t i = 0; i < words_.count(); ++i) {

@@ -71,9 +71,9 @@ HashedRows join(const RowHashers& parts, const std::vector<Segment>& segments, i
 
 // A guess at the entries of so many bytes. What is too much is never touched and given back in the end.
 size_t likely_entries(const HashOptions& options, int64_t bytes) {
-  const int64_t words = bytes / 5 * (options.word_high - options.word_low + 1);
-  const int64_t characters =
-      options.character_high ? bytes * (options.character_high - options.character_low + 1) : 0;
+  const auto lengths = [](const Grams& grams) { return grams.second - grams.first + 1; };
+  const int64_t words = bytes / 5 * lengths(options.ngrams);
+  const int64_t characters = options.char_ngrams.second ? bytes * lengths(options.char_ngrams) : 0;
   return static_cast<size_t>(std::min((words + characters) * options.copies, 4 * bytes));
 }
 

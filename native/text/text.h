@@ -70,10 +70,11 @@ struct Field {
   }
 };
 
+typedef std::pair<int32_t, int32_t> Grams;  // the shortest and the longest; 0, 0: none
+
 struct HashOptions {
   int32_t n_bits;
-  int32_t word_low, word_high;            // n-grams of words; 0, 0: none
-  int32_t character_low, character_high;  // n-grams of characters; 0, 0: none
+  Grams ngrams, char_ngrams;  // of words, and of the characters in a word
   int32_t weighting;
   int32_t copies;
   int32_t min_letters;

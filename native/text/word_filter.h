@@ -15,7 +15,15 @@
 
 namespace steepest {
 
-// A set of hashes: open addressing, at most half full. Zero marks a free slot, so it has a flag of its own.
+// Open addressing: where a hash is in a table with free slots, or the free slot (0) where it belongs.
+inline size_t slot_of(const std::vector<uint64_t>& table, uint64_t hash) {
+  const size_t last = table.size() - 1;
+  size_t slot = hash & last;
+  while (table[slot] && table[slot] != hash) slot = (slot + 1) & last;
+  return slot;
+}
+
+// A set of hashes, at most half full. Zero marks a free slot, so it has a flag of its own.
 class HashSet {
  public:
   HashSet() = default;
@@ -26,23 +34,16 @@ class HashSet {
     slots_.resize(size);
     for (uint64_t hash : hashes) {
       has_zero_ |= hash == 0;
-      slots_[find(hash)] = hash;
+      slots_[slot_of(slots_, hash)] = hash;
     }
   }
   bool empty() const { return n_ == 0; }
   bool contains(uint64_t hash) const {
     if (hash == 0) return has_zero_;
-    return n_ && slots_[find(hash)] == hash;
+    return n_ && slots_[slot_of(slots_, hash)] == hash;
   }
 
  private:
-  size_t find(uint64_t hash) const {
-    const size_t last = slots_.size() - 1;
-    size_t slot = hash & last;
-    while (slots_[slot] && slots_[slot] != hash) slot = (slot + 1) & last;
-    return slot;
-  }
-
   size_t n_ = 0;
   bool has_zero_ = false;
   std::vector<uint64_t> slots_;
@@ -69,7 +70,7 @@ class WordCounts {
   // One more row with this word.
   void add(uint64_t hash) {
     hash += hash == 0;  // zero marks a free slot
-    const size_t slot = find(hash);
+    const size_t slot = slot_of(hashes_, hash);
     if (hashes_[slot]) {
       counts_[slot] += counts_[slot] < UINT32_MAX;
     } else if (n_words_ < most_words_) {
@@ -94,13 +95,6 @@ class WordCounts {
   int64_t n_rows = 0;
 
  private:
-  size_t find(uint64_t hash) const {
-    const size_t last = hashes_.size() - 1;
-    size_t slot = hash & last;
-    while (hashes_[slot] && hashes_[slot] != hash) slot = (slot + 1) & last;
-    return slot;
-  }
-
   void grow() {
     std::vector<uint64_t> hashes(2 * hashes_.size());
     std::vector<uint32_t> counts(2 * hashes_.size());
@@ -108,7 +102,7 @@ class WordCounts {
     counts.swap(counts_);
     for (size_t k = 0; k < hashes.size(); ++k)
       if (hashes[k]) {
-        const size_t slot = find(hashes[k]);
+        const size_t slot = slot_of(hashes_, hashes[k]);
         hashes_[slot] = hashes[k];
         counts_[slot] = counts[k];
       }

@@ -438,7 +438,11 @@ def _restore_sparse(shapes: dict[str, Any], tensors: dict[str, Array]) -> dict[s
 
 
 def _spread_by_index(index: Array, value: Array, shape: list[int], wrong: str) -> Array:
-    _check_index(index, value, math.prod(shape), wrong)
+    if index.dtype.str not in ("<i4", "<i8") or index.ndim != 1 or value.shape != index.shape:
+        _damaged(f"{wrong} index")
+    inside = not index.size or (index[0] >= 0 and index[-1] < math.prod(shape))
+    if not inside or not bool(np.all(index[1:] > index[:-1])):
+        _damaged(f"{wrong} index")
     dense = np.zeros(shape, value.dtype)
     _bits(dense)[index] = _bits(value)
     return dense
@@ -452,11 +456,3 @@ def _spread_by_mask(mask: Array, value: Array, shape: list[int], wrong: str) -> 
     if not kernels.spread_nonzeros(mask, _bits(value), _bits(dense), _THREADS):
         _damaged(f"{wrong} mask")
     return dense
-
-
-def _check_index(index: Array, value: Array, size: int, wrong: str) -> None:
-    if index.dtype.str not in ("<i4", "<i8") or index.ndim != 1 or value.shape != index.shape:
-        _damaged(f"{wrong} index")
-    inside = not index.size or (index[0] >= 0 and index[-1] < size)
-    if not inside or not bool(np.all(index[1:] > index[:-1])):
-        _damaged(f"{wrong} index")

@@ -526,8 +526,7 @@ def test_flags_of_a_hasher_are_not_passed_over_where_rows_need_none(verb, tmp_pa
     (tmp_path / "rows.vw").write_text(VW_LINES)
     error = told(capsys, verb[0], "rows.vw", *verb[1:], "--ngrams", "1,2", status=2)
     assert (
-        error
-        == "steepest: --ngrams has no meaning for vw rows, whose features are hashed as they stand; leave it out\n"
+        error == "steepest: --ngrams has no meaning for vw rows, whose features are hashed as written; leave it out\n"
     )
 
 

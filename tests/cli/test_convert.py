@@ -194,7 +194,7 @@ def test_a_damaged_cache_file_is_refused(svm, tmp_path):
     content = bytearray((tmp_path / "a.cache").read_bytes())
     content[100] ^= 1
     (tmp_path / "b.cache").write_bytes(content)
-    with pytest.raises(st.DataError, match=r"b.cache is damaged .*; make it anew"):
+    with pytest.raises(st.DataError, match=r"b.cache is damaged .*; build it again"):
         st.scan(tmp_path / "b.cache")
     with pytest.raises(st.DataError, match="2 caches are given"):
         st.scan([tmp_path / "a.cache", tmp_path / "b.cache"])

@@ -45,14 +45,14 @@ def test_a_planted_bend_is_found():
     frame = table()
     found = shape_of(frame, bent(frame))
     assert "x" in found.bends
-    assert any(event.startswith("numbers bend at knots (x") for event in found.events)
+    assert any(event.startswith("curves for numbers (x") for event in found.events)
 
 
 def test_a_planted_pair_is_found_and_pairs_of_noise_are_not():
     frame = table()
     found = shape_of(frame, crossed(frame))
     assert [set(pair) for pair in found.pairs] == [{"a", "b"}]
-    assert any(event.startswith("crossed a x b: loss on rows held back") for event in found.events)
+    assert any(event.startswith("crossed a x b: loss on held-out rows") for event in found.events)
 
 
 def test_a_planted_pair_is_found_for_classes_too():
@@ -102,8 +102,8 @@ def test_a_model_uses_the_shape_and_says_so(tmp_path):
     truth = bent(new, 2) + crossed(new, 3)
     assert plain.score(new, truth) < 0.1
     assert model.score(new, truth) > 0.8
-    assert any("bend at knots" in event for event in model.history_.events)
-    assert not any("bend at knots" in event for event in plain.history_.events)
+    assert any("curves for numbers" in event for event in model.history_.events)
+    assert not any("curves for numbers" in event for event in plain.history_.events)
     model.save(tmp_path / "m.steepest")
     np.testing.assert_array_equal(st.load(tmp_path / "m.steepest").predict(new), model.predict(new))
 

@@ -20,7 +20,7 @@ from steepest import kernels
 from steepest.kernels.reference import linear as reference
 from steepest.learners.linear.linear import bets
 from steepest.learners.losses import get_loss
-from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size
+from steepest.learners.schedules import growth, rows_in_effect, schedule_code, scheduled_step
 
 SOLVERS = {"sgd": 0, "adagrad": 1, "ftrl": 2, "coin": 3}
 ENTRIES = {"sgd": 1, "adagrad": 2, "ftrl": 2, "coin": 4}  # numbers per weight
@@ -78,7 +78,7 @@ class Setup:
             loss=lambda scores, y: (loss.value(scores, y, self.parameter), loss.gradient(scores, y, self.parameter)),
             eta0=self.eta0,
             solver=self.solver,
-            step_size=lambda t: step_size(
+            step_size=lambda t: scheduled_step(
                 schedule_code(self.schedule, self.alpha), t, self.eta0, self.alpha, self.power
             ),
             target_kind=self.target_kind,
@@ -698,13 +698,35 @@ every_solver = pytest.mark.parametrize(
 @every_solver
 @pytest.mark.parametrize("index", [12, -1, 2**31 - 1, -(2**31)])
 @pytest.mark.parametrize("entry", [0, 5, 11])  # in the vector part of the check, and behind it
-def test_a_bad_index_stops_at_its_row(solver, n_outputs, l1, index, entry):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])  # floats are checked while they are added up
+def test_a_bad_index_stops_at_its_row(solver, n_outputs, l1, index, entry, dtype):
     setup, rows = Setup(solver, l1=l1, l2=0.1), make_rows(17, n_outputs=n_outputs)
     bad = int(np.flatnonzero(np.diff(rows.indptr) == 12)[0])
     rows.indices[rows.indptr[bad] + entry] = index
-    learned = learn(setup, rows)
+    learned = learn(setup, rows, dtype)
     assert learned.outcomes[0][:2] == (bad, 1)
-    assert learned.bits() == learn(setup, rows.pick(np.arange(bad))).bits()
+    assert learned.bits() == learn(setup, rows.pick(np.arange(bad)), dtype).bits()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_features", [0, 50])
+def test_an_index_outside_is_seen_at_every_place_of_a_row(dtype, n_features):
+    weights, bias, out = np.ones((n_features, 1), dtype), np.zeros(1), np.zeros(1)
+    for length in range(1, 41):
+        for place in range(length):
+            for index in (n_features, -1, 2**31 - 1, -(2**31)):
+                indices = np.arange(length, dtype=np.int32)
+                indices[place] = index
+                rows = kernels.Rows(np.array([0, length]), indices, np.ones(length, np.float32))
+                assert kernels.linear_scores(rows, weights, 1.0, bias, out)[0] == 0, (length, place, index)
+
+
+def test_a_bad_index_of_a_row_without_weight_stops_there_too():
+    rows = make_rows(17)
+    rows.weight = np.ones(60)
+    rows.weight[7] = 0
+    rows.indices[rows.indptr[7]] = 12
+    assert learn(Setup("sgd"), rows, np.float32).outcomes[0][:2] == (7, 1)
 
 
 @every_solver

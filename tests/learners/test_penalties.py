@@ -191,8 +191,6 @@ def test_an_infinite_p_is_the_max_norm():
 def test_bad_l1_ratio(ratio):
     with pytest.raises(ParameterError, match=r"l1_ratio=.* outside \[0, 1\]"):
         Penalty("elasticnet", l1_ratio=ratio)
-    with pytest.raises(ParameterError, match="l1_ratio="):
-        Penalty("elasticnet").split(1.0, ratio)
 
 
 def test_unknown_penalty():

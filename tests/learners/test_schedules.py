@@ -34,7 +34,7 @@ GOLDEN = [
 
 
 def step_size(schedule, t, eta0, alpha, power=1.0):
-    return schedules.step_size(schedule_code(schedule, alpha), t, eta0, alpha, power)
+    return schedules.scheduled_step(schedule_code(schedule, alpha), t, eta0, alpha, power)
 
 
 @pytest.mark.parametrize(("schedule", "t", "eta0", "alpha", "power", "eta"), GOLDEN)

@@ -27,7 +27,7 @@ def classes(n=600, d=40, seed=0):
 
 
 def log_loss_on_grid(X, y):
-    """Mean loss on rows held back, for every strength, by scikit-learn."""
+    """Mean loss on held-out rows, for every strength, by scikit-learn."""
     sums = np.zeros(len(STRENGTHS))
     for held in held_out_parts(X.shape[0]):
         for k, alpha in enumerate(STRENGTHS):
@@ -74,9 +74,7 @@ def test_the_sentence_says_what_was_tried():
     X, y = classes(300)
     model = st.LinearClassifier().fit(X, y)
     (sentence,) = [event for event in model.history_.events if event.startswith("alpha='auto'")]
-    assert sentence.startswith(
-        f"alpha='auto' chose {model.learner_.settings.alpha:.2e} by the loss on rows held back ("
-    )
+    assert sentence.startswith(f"alpha='auto' chose {model.learner_.settings.alpha:.2e} by the loss on held-out rows (")
     alphas, losses = zip(*tried(model), strict=True)
     assert list(alphas) == sorted(alphas, reverse=True)
     assert len(alphas) >= 3

@@ -189,7 +189,7 @@ def test_stochastic_is_the_solver_that_it_resolves_to(task, options, solver):
 def test_the_history_says_what_the_defaults_led_to():
     X, y = load_wine(return_X_y=True)
     first, second, *_ = st.LinearClassifier().fit(X, y).history_.events
-    assert first == "solver='auto' chose 'newton_cg': 2,314 non-zeros are few, so the minimum itself is found"
+    assert first == "solver='auto' chose 'newton_cg': 2,314 non-zeros are few, so the exact minimum is computed"
     assert second.startswith("alpha='auto' chose ")
 
 

@@ -497,7 +497,7 @@ def test_exploding_scores_go_back_and_say_so():
         hidden=(8, 8), link="relu", solver="sgd", eta0=1e6, schedule="constant", epochs=2, random_state=0
     ).fit(X, y)
     assert any(
-        "went back to the last good state and halved the step size from 1e+06" in e for e in model.history_.events
+        "returned to the last good state and halved the step size from 1e+06" in e for e in model.history_.events
     )
     assert np.isfinite(model.predict(X)).all()
     assert all(np.isfinite(w).all() for w in model.weights_.values())

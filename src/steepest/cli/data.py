@@ -241,7 +241,7 @@ def refuse_hasher_flags(source: Source, given: Iterable[str]) -> None:
     form = source.recipe.get("format", "such")
     for name in given:
         if form != "vw" or name not in VW:
-            why = "whose features are hashed as they stand" if form == "vw" else "whose columns are numbered already"
+            why = "whose features are hashed as written" if form == "vw" else "whose columns are numbered already"
             raise st.ParameterError(f"{flags.flag_of(name)} has no meaning for {form} rows, {why}; leave it out")
 
 

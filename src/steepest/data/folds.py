@@ -16,7 +16,7 @@ import numpy as np
 
 from steepest.data.chunk import Array, Chunk
 from steepest.data.groups import names_of_groups
-from steepest.data.raw import RawBatch, encoded, is_raw
+from steepest.data.raw import Encoder, RawBatch, encoded, is_raw
 from steepest.data.source import Source, mix
 from steepest.errors import DataError, ParameterError
 
@@ -40,7 +40,7 @@ def survey_rows(source: Source, *, classes: bool = False, group: str | None = No
     groups, labels = _Codes(), _Codes()
     ids: list[Array] = []
     if is_raw(source):
-        source = encoded(source, _GroupColumn(group, groups) if group else _nothing)
+        source = encoded(source, _taking_down(group, groups) if group else _nothing)
     elif group is not None:
         raise ParameterError(
             f"groups={group!r} names a column, but these rows have none; give an array, one group per row"
@@ -76,22 +76,21 @@ def _nothing(batch: RawBatch) -> Chunk:
     return Chunk(np.zeros(batch.n_rows + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), 1)
 
 
-class _GroupColumn:
+def _taking_down(name: str, codes: _Codes) -> Encoder:
     """Takes down a column of the batches as they come by."""
 
-    def __init__(self, name: str, codes: _Codes) -> None:
-        self.name, self.codes = name, codes
-
-    def __call__(self, batch: RawBatch) -> Chunk:
+    def encode(batch: RawBatch) -> Chunk:
         try:
-            column = batch.columns[self.name]
+            column = batch.columns[name]
         except (KeyError, TypeError, IndexError, ValueError):
             raise DataError(
-                f"groups={self.name!r} is not a column that is read; name it among the columns, or give an array"
+                f"groups={name!r} is not a column that is read; name it among the columns, or give an array"
             ) from None
         values = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-        self.codes.add(np.array([str(value) for value in values]))
+        codes.add(np.array([str(value) for value in values]))
         return _nothing(batch)
+
+    return encode
 
 
 class _Codes:

@@ -122,7 +122,7 @@ class Checkpoints:
         except Exception as error:  # as for a model file: checks come first, this is the net below them
             said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             raise ModelFileError(
-                f"{self.path} is not a complete checkpoint ({said}); remove it to start anew"
+                f"{self.path} is not a complete checkpoint ({said}); remove it to start again"
             ) from None
 
     def _rebuild(self, header: dict[str, Any], arrays: dict[str, Array]) -> tuple[Any, History, Place, Watch]:

@@ -280,12 +280,12 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
     params = hasher.get_params(deep=False)
     for name in params.keys() - KNOWN_PARAMETERS:
         if params[name] not in (None, False, "auto", (), 0) and params[name] != NEUTRAL.get(name):
-            raise DataError(f"the hasher has {name}={params[name]!r}, which an export does not know; train without it")
+            raise DataError(f"the hasher has {name}={params[name]!r}, which export does not support; train without it")
     kept = getattr(hasher, "words_", None)
     if kept is not None and (kept.keeps_listed or not kept.exact):
-        raise DataError("the hasher keeps words by a list or a sketch of counts, which an export does not know")
+        raise DataError("the hasher keeps words by a list or a sketch of counts, which export does not support")
     if any(getattr(column, "is_bag", False) for column in hasher.columns_):
-        raise DataError("the hasher reads dicts of words and counts, which an export does not know; train on texts")
+        raise DataError("the hasher reads dicts of words and counts, which export does not support; train on texts")
     seed = hasher.seed & ((1 << 64) - 1)
     columns = tuple(_column(column, hasher, seed, kept) for column in hasher.used_columns)
     places = {column.name: place for place, column in enumerate(columns)}

@@ -9,6 +9,7 @@ written as its feature is: "word", "column=value", "word#column=value" for a cro
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import uuid
@@ -357,9 +358,9 @@ class Hasher(Estimator):
                 f"The transformer outputs a scipy sparse matrix. {why}; make it with n_bits=14 or less and "
                 "set_output(transform='pandas'), or leave set_output out"
             )
-        import pandas as pd
-
-        return pd.DataFrame.sparse.from_spmatrix(rows, getattr(X, "index", None), list(self.get_feature_names_out()))
+        pandas: Any = importlib.import_module(kind)
+        names = list(self.get_feature_names_out())
+        return pandas.DataFrame.sparse.from_spmatrix(rows, getattr(X, "index", None), names)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """A name for each column of the rows: that of its most frequent feature, where it is known, or "hasher17"."""

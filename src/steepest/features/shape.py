@@ -1,19 +1,20 @@
 """The shape of a linear model over a table: which numbers bend at knots, and which pairs of columns are crossed.
 
-Both are decided by what a model does not explain on rows that it has not learned. The rows of a sample are shared out
-to folds, and the scores of each fold come from a model of the others. With g and h the first and second derivative of a
+Both are decided by what a model leaves over on rows that it has not learned. The rows of a sample are shared out to
+folds, and the scores of each fold come from a model of the others. With g and h the first and second derivative of a
 row's loss by its score, a cell (a value of a column, or a value of one column and one of another) gets the Newton step
-v = -Σg / (Σh + RIDGE) from the rows of the other folds, and the column or pair gains -Σ(g v + h v²/2) on the rows of
-the fold (Lou, Caruana, Gehrke and Hooker, "Accurate intelligible models with pairwise interactions", KDD 2013, rank
+v = -Σg / (Σh + ridge) from the rows of other parts, and the column or pair gains -Σ(g v + h v²/2) on the rows of its
+own part (Lou, Caruana, Gehrke and Hooker, "Accurate intelligible models with pairwise interactions", KDD 2013, rank
 pairs alike). A number bends if its own cells gain on the scores of a model of lines. Pairs are taken one by one, the
 best first, on the scores of the model with bends; each moves the scores by its steps, so that a second pair which says
 the same gains nothing. All rows are judged, so that little depends on which of them are held back.
 
 A number that stays the same over a long stretch of the file, and varies elsewhere, has changed its meaning there: bends
 or crosses would learn the stretch, so it stays a line. So does one that rises or falls along the whole file, such as a
-date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. In such a file, folds
-are also made of neighbours in stretches, and what is taken must gain in both ways. Left out: texts, which have words
-enough, and models of many classes.
+date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. Such a file has an
+order, and rows to come may be other than these: parts are then also made of neighbours in stretches, and what is taken
+must gain on the mean of both ways and may not clearly lose in either. Left out: texts, which have words enough, and
+models of many classes.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ from steepest.data.tables.columns import NUMBER, TEXT
 from steepest.features.columns import Column
 from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.objective import Objective
-from steepest.learners.batch.strength import GOLDEN, STRETCHES, is_sorted, solve
+from steepest.learners.batch.strength import GOLDEN, is_sorted, solve
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
 from steepest.learners.targets import distinct
 
 LEAST_ROWS = 200  # of a sample, below which nothing is decided
-FOLDS = 4
+FOLDS = 4  # of which models are made
+PARTS = 16  # of which the steps of cells are made, four to a fold
 ALPHA = 1e-4
 LONG_STRETCH = 0.1  # of the rows, with one value throughout
 ALONG = 0.99  # of the rank correlation with the number of the row that a sorted column would have
@@ -48,10 +50,10 @@ MOST_CROSSED = 40  # columns whose pairs are tried
 MOST_TRIED_AGAIN = 30  # pairs that are tried again after each one that was taken
 MOST_CODES = 64  # values of a column that a pair is tried with; the others count as one
 MOST_CLASSES = 12
-RIDGES = (1.0, 5.0, 25.0, 125.0)  # rows that a cell has to outweigh: the best is taken, for few cells or many
+RIDGES = (1.0, 5.0, 25.0)  # rows that a cell has to outweigh: the best is taken, for few cells or many
 LARGEST_STEP = 3.0  # of a cell
-LEAST_GAIN = 5e-4  # of a pair, as a share of the loss
-LEAST_CERTAINTY = 1.5  # of a pair's gain, in standard errors: cells of noise lose, so that few of many pairs have it
+LEAST_GAIN = 1e-3  # of a pair, as a share of the loss
+LEAST_CERTAINTY = 2.0  # of a pair's gain, in standard errors: cells of noise lose, so that few of many pairs have it
 BEND_CERTAINTY = 0.0  # of a bend: one that is taken in vain costs little
 TOLERATED = 0.01  # share of the loss by which one way may be worse where both together are better
 
@@ -80,14 +82,14 @@ class _Cells:
 
 @dataclass(slots=True)
 class _Sample:
-    """Rows to decide on, and the fold of each, in one way or two."""
+    """Rows to decide on, and the part of each, in one way or two."""
 
     hasher: Any
     table: Any
     y: Array  # standardised targets, or the numbers of classes
     task: str
     n_threads: int
-    folds: list[Array] = field(default_factory=list)
+    parts: list[Array] = field(default_factory=list)
 
     def encoded(self, columns: Sequence[Column]) -> Chunk:
         """The rows by these columns alone."""
@@ -111,7 +113,8 @@ class _Sample:
             dtype="float64",
         )
         ways, last = [], None
-        for folds in self.folds:
+        for parts in self.parts:
+            folds = parts % FOLDS
             scores = np.zeros((len(self.y), len(labels) if len(labels) > 2 else 1))
             for fold in range(FOLDS):
                 learner = LinearLearner(settings, rows.n_features, labels)
@@ -147,7 +150,7 @@ class _Sample:
 
 
 class _Scores:
-    """Scores of all rows by what was learned from the other folds, in each way of making folds."""
+    """Scores of all rows by what was learned from other rows, in each way of making parts."""
 
     def __init__(self, sample: _Sample, ways: Sequence[Array]) -> None:
         self.sample, self.ways = sample, ways
@@ -163,21 +166,21 @@ class _Scores:
         ways = []
         for way, scores in enumerate(self.ways):
             steps = self._steps(cells, way)[1]
-            ways.append(scores + steps[:, cells.codes, self.sample.folds[way]].T)
+            ways.append(scores + steps[:, cells.codes, self.sample.parts[way]].T)
         return _Scores(self.sample, ways)
 
     def _steps(self, cells: _Cells, way: int) -> tuple[float, Array]:
-        """(gain per row, the step of each cell for each fold, by the rows of the others; one table per output)."""
-        folds, (g, h) = self.sample.folds[way], self.derivatives[way]
-        place, shape = cells.codes * FOLDS + folds, (len(g), cells.n, FOLDS)
+        """(gain per row, the step of each cell for each part, by the rows of the others; one table per output)."""
+        parts, (g, h) = self.sample.parts[way], self.derivatives[way]
+        place, shape = cells.codes * PARTS + parts, (len(g), cells.n, PARTS)
         left, bend = (
-            np.array([np.bincount(place, part, cells.n * FOLDS) for part in parts]).reshape(shape) for parts in (g, h)
+            np.array([np.bincount(place, output, cells.n * PARTS) for output in rows]).reshape(shape) for rows in (g, h)
         )
         others, bends = left.sum(axis=2, keepdims=True) - left, bend.sum(axis=2, keepdims=True) - bend
         best = (-math.inf, left)
         for ridge in RIDGES:
             v = np.clip(-others / (bends + ridge), -LARGEST_STEP, LARGEST_STEP)
-            gain = -float((v * (left + 0.5 * bend * v)).sum()) / len(folds)
+            gain = -float((v * (left + 0.5 * bend * v)).sum()) / len(parts)
             best = max(best, (gain, v), key=lambda found: found[0])
         return best
 
@@ -204,13 +207,14 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     surveyed = {column.name: _survey(sample, column) for column in columns}
     trends = {name: trend for name, (_, trend) in surveyed.items()}
     shape = Shape(mixed=not any(trends.values()))
-    sample.folds = _folds(y, mixed=shape.mixed)
+    sample.parts = _parts(y, mixed=shape.mixed)
     steady = [column for column in columns if hasher.knots is True or not trends[column.name]]
     cells = {column.name: surveyed[column.name][0] for column in steady}
     scores = sample.scored(columns)
     if hasher.knots is not False and any(len(column.candidates) > 2 for column in steady):
-        columns, scores = _bend(shape, columns, steady, cells, scores)
-        if odd := [column.name for column in columns if column not in steady and trends[column.name]]:
+        bent, scores = _bend(shape, columns, steady, cells, scores)
+        columns, known = list(bent), set(steady)
+        if odd := [column.name for column in columns if column not in known and trends[column.name]]:
             why = "they have one value over a long stretch, or rise or fall along the file"
             shape.events.append(f"kept as lines, since {why}: {', '.join(odd)}")
     if most_pairs and len(steady) > 1:
@@ -219,11 +223,11 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     return shape
 
 
-def _folds(y: Array, *, mixed: bool) -> list[Array]:
-    """The fold of each row: scattered, and in stretches, too, if rows to come may be other than these."""
+def _parts(y: Array, *, mixed: bool) -> list[Array]:
+    """The part of each row: scattered, and in stretches, too, if rows to come may be other than these."""
     n_rows = len(y)
-    scattered = (np.arange(1, n_rows + 1) * GOLDEN % 1.0 * FOLDS).astype(np.int64)
-    stretches = np.arange(n_rows) * STRETCHES // n_rows % FOLDS
+    scattered = (np.arange(1, n_rows + 1) * GOLDEN % 1.0 * PARTS).astype(np.int64)
+    stretches = np.arange(n_rows) * PARTS // n_rows
     return [scattered] if mixed or is_sorted(y) else [scattered, stretches]
 
 
@@ -283,8 +287,8 @@ def _bend(
         return columns, scores
     shape.bends = tuple(column.name for column in bent if column.knots)
     shown = ", ".join(shape.bends[:8]) + (f" and {len(shape.bends) - 8} more" if len(shape.bends) > 8 else "")
-    losses = f"{better.losses.mean():.5g}, {scores.losses.mean():.5g} with lines"
-    shape.events.append(f"numbers bend at knots ({shown}): loss on rows held back {losses}")
+    losses = f"{better.losses.mean():.5g}, {scores.losses.mean():.5g} with straight lines"
+    shape.events.append(f"curves for numbers ({shown}): loss on held-out rows {losses}")
     return bent, better
 
 
@@ -296,7 +300,8 @@ def _add_pairs(
         alone = {name: scores.gain(own) for name, own in cells.items()}
         cells = {name: cells[name] for name in sorted(cells, key=lambda name: -alone[name])[:MOST_CROSSED]}
     pairs = [(a, b) for a, b in combinations(cells, 2) if origins[a] != origins[b]]  # not parts of one date
-    additive, taken = scores, []
+    additive = scores
+    taken: list[Any] = []
     least = LEAST_GAIN * float(additive.losses.mean())
     while pairs and len(taken) < most:
         gains = {(a, b): scores.gain(cells[a].by(cells[b])) for a, b in pairs}
@@ -314,4 +319,4 @@ def _add_pairs(
         shape.pairs = tuple(taken)
         names = ", ".join(f"{a} x {b}" for a, b in taken)
         losses = f"{scores.losses.mean():.5g}, {additive.losses.mean():.5g} without"
-        shape.events.append(f"crossed {names}: loss on rows held back {losses}")
+        shape.events.append(f"crossed {names}: loss on held-out rows {losses}")

@@ -71,8 +71,8 @@ class Penalty:
             raise ParameterError("p=inf is the max norm; give penalty='max'")
         if self.name == "lp" and not self.p >= 1:
             raise ParameterError(
-                f"p={self.p} gives no convex penalty: below p=1 a descent may end in a minimum that is not the least; "
-                "give a number that is at least 1; p=1 makes the most zeros"
+                f"p={self.p} gives no convex penalty, so training could end in a local minimum; "
+                "give p of at least 1 (p=1 gives the most zeros)"
             )
 
     def value(self, w: Any) -> float:

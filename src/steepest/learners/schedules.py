@@ -35,16 +35,14 @@ def schedule_code(schedule: str, alpha: float) -> int:
     if not 0 <= alpha < math.inf:
         raise ParameterError(f"alpha={alpha} is not a strength of a penalty; give a finite number that is not negative")
     if schedule == "optimal" and alpha == 0:
-        raise ParameterError(
-            "schedule='optimal' takes its pace from alpha, which is 0; give alpha > 0 or choose invsqrt"
-        )
+        raise ParameterError("schedule='optimal' depends on alpha, which is 0; give alpha > 0 or choose invsqrt")
     return _CODES[schedule]
 
 
-def step_size(code: int, t: float, eta0: float, alpha: float, power: float = 1.0) -> float:
+def scheduled_step(code: int, t: float, eta0: float, alpha: float, power: float = 1.0) -> float:
     """The step after t rows, by the schedule of this number.
 
-    >>> step_size(schedule_code("bottou", alpha=0.02), t=100, eta0=0.5, alpha=0.02)
+    >>> scheduled_step(schedule_code("bottou", alpha=0.02), t=100, eta0=0.5, alpha=0.02)
     0.25
     """
     if code == _CODES["invsqrt"]:
@@ -79,7 +77,7 @@ def typical_eta0(loss: Loss, alpha: float) -> float:
     """
     if not check_alpha(alpha) > 0:
         raise ParameterError(
-            "the first step of schedule='optimal' comes from alpha, which is 0; give alpha > 0 or eta0"
+            "the first step of schedule='optimal' depends on alpha, which is 0; give alpha > 0 or eta0"
         )
     typical_weight = math.sqrt(1.0 / math.sqrt(alpha))
     pull = abs(float(loss.gradient(-typical_weight, 1.0, loss.default_parameter)))

@@ -96,7 +96,7 @@ class LastGoodState:
                 "or choose a loss that grows more slowly"
             )
         progress.events.append(
-            f"scores overflowed after {rows_learned:,} rows: went back to the last good state and "
+            f"scores overflowed after {rows_learned:,} rows: returned to the last good state and "
             f"halved the step size from {eta0:.3g} to {eta0 / 2:.3g}"
         )
         return eta0 / 2

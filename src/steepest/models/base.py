@@ -363,7 +363,7 @@ class Model:
         first = self.history_
         losses = first.column("holdout_loss")
         rounds = 1 + losses.index(min(losses, key=lambda loss: math.inf if math.isnan(loss) else loss))
-        event = f"held-out rows were best after {rounds} of {len(first)}: once more {rounds} from all rows"
+        event = f"the held-out loss was lowest after {rounds} of {len(first)}: once more {rounds} from all rows"
         run.monitor.event(event)
         self._learn(settings, source, None, replace(run.part("all"), rounds=rounds), seed)
         self.history_ = History([*first.records, *self.history_.records], [*first.events, event, *self.history_.events])
@@ -528,8 +528,9 @@ class Model:
         self._refresh()
 
     def _loss_name(self) -> str:
-        """The loss of one score."""
-        return str(getattr(self, "loss", ""))
+        """The loss of one score, whose link gives a probability or a mean."""
+        loss = getattr(self, "loss", "")
+        return str(loss.choice if isinstance(loss, Option) else loss)
 
     def _names_of_targets(self, source: Source) -> list[Any] | None:
         """What the columns of a multi-label target stand for, where that is known."""
@@ -616,7 +617,7 @@ class Model:
         stored = Hasher.from_state(header, arrays)
         own = getattr(self, "hasher_", self.hasher if learn else None)
         if own is not None and not own.makes_the_rows_of(stored):
-            raise DataError(f"the cache was made by {stored!r}, which is not the model's {own!r}; make it anew")
+            raise DataError(f"the cache was made by {stored!r}, which is not the model's {own!r}; build it again")
         if learn and not hasattr(self, "hasher_"):
             self.hasher_ = stored
 

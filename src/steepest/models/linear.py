@@ -813,7 +813,7 @@ class LinearClassifier(Classifier, LinearModel):
         R(w), or an object with details: `ElasticNet(l1_ratio=0.15)`, `LP(p=1.5)`. "l2" is ½‖w‖²; "norm2" is ‖w‖
         itself and "max" the largest |w|, both by solver="gd".
     alpha : float or "auto"
-        Strength of the penalty. "auto" is chosen by the loss on rows held back where the solver is exact, and 1e-6 for
+        Strength of the penalty. "auto" is chosen by the loss on held-out rows where the solver is exact, and 1e-6 for
         stochastic gradients; `history_.events` says what was tried. Dense rows are then learned, and penalised, in
         units of their features (centred, divided by their standard deviation); a number leaves rows as they are.
     C : float, optional

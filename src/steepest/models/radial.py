@@ -7,7 +7,6 @@ with centres and widths by back-propagation, or fixed to the targets of the cent
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -127,7 +126,11 @@ class RBFModel(Model):
 
             found = KMeans(self._count_units(source), random_state=self.seed()).fit_stream(source)
             return np.asarray(found.cluster_centers_, np.float64), None
-        rows = _every_row(source) if self.init == "all" else _sample(source, self._count_units(source), self.seed())
+        rows = (
+            [chunk.packed() for chunk in source.in_file_order()]
+            if self.init == "all"
+            else _sample(source, self._count_units(source), self.seed())
+        )
         if not rows:
             raise DataError("the data holds no rows; nothing can be learned from it")
         width = max(part.n_features for part in rows)
@@ -140,7 +143,7 @@ class RBFModel(Model):
             choice("n_units", self.n_units, ("auto",))
             if self.votes == "backprop":
                 return FEWEST_UNITS if source.n_rows is None else min(FEWEST_UNITS, source.n_rows)
-            n_rows = sum(chunk.n_rows for chunk in _as_they_come(source)) if source.n_rows is None else source.n_rows
+            n_rows = sum(chunk.n_rows for chunk in source.in_file_order()) if source.n_rows is None else source.n_rows
             return min(n_rows, units_for(n_rows))
         size = whole("n_units", self.n_units, 1)
         return size if source.n_rows is None else min(size, source.n_rows)
@@ -321,18 +324,10 @@ def _refuse_huge(n_bytes: int, what: str) -> None:
         )
 
 
-def _as_they_come(source: Source) -> Iterator[Chunk]:
-    return iter(source.shuffle("never"))
-
-
-def _every_row(source: Source) -> list[Chunk]:
-    return [chunk.packed() for chunk in _as_they_come(source)]
-
-
 def _sample(source: Source, size: int, seed: int) -> list[Chunk]:
     """The rows whose stable numbers have the smallest hashes: the same ones whatever the chunks are."""
     kept: list[tuple[int, int, Chunk]] = []
-    for chunk in _as_they_come(source):
+    for chunk in source.in_file_order():
         ids = chunk.row_ids
         keys = mix(ids, seed)
         for visit in np.argsort(keys, kind="stable")[:size]:

@@ -27,7 +27,6 @@ from steepest.models.calibration import (
     calibrate_many,
     calibrate_two,
 )
-from steepest.models.options import Option
 
 COVERAGE = 0.9  # of uncertainty=True
 
@@ -54,10 +53,6 @@ class Classifier(Model):
     def _is_softmax(self) -> bool:
         """Whether the scores of several classes belong to one soft maximum."""
         return False
-
-    def _loss_name(self) -> str:
-        """The loss of one score, whose link gives a probability."""
-        return str(self.loss)
 
     def _finish(self, learner: Any, history: History, executor: Any) -> None:
         super()._finish(learner, history, executor)
@@ -456,10 +451,6 @@ class Regressor(Model):
         if calibrate and hasattr(self, "n_features_in_"):
             self._add_recent(source)
         return self._learn_more(source)
-
-    def _loss_name(self) -> str:
-        """The loss, whose link gives the mean."""
-        return str(self.loss.choice if isinstance(self.loss, Option) else self.loss)
 
     def _means(self, scores: Array) -> Array:
         values = np.asarray(LOSSES[self._loss_name()].mean(scores))

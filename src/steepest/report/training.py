@@ -84,7 +84,8 @@ def loss_charts(history: Sequence[Mapping[str, Any]]) -> list[Chart]:
         points = [(n, record[name]) for n, record in enumerate(history, 1) if isinstance(record.get(name), float)]
         if len(points) > 1:
             lines.append(Line(title, [x for x, _ in points], [y for _, y in points]))
-    return [_plain("Mean loss by epoch", "epoch", "mean loss", lines)] if lines else []
+    unit = _unit(history)
+    return [_plain(f"Mean loss by {unit}", unit, "mean loss", lines)] if lines else []
 
 
 def _plain(title: str, x: str, y: str, lines: Sequence[Line]) -> Chart:
@@ -114,10 +115,15 @@ def _thresholds(points: Sequence[Mapping[str, float]]) -> Table:
     return Table("", [name.replace("_", " ") for name in names], rows)
 
 
+def _unit(history: Sequence[Mapping[str, Any]]) -> str:
+    """What a record is of: solvers over the whole data count their passes within an iteration."""
+    return "iteration" if history and "passes" in history[-1] else "epoch"
+
+
 def _epochs(history: Sequence[Mapping[str, Any]]) -> Table:
     names = list(dict.fromkeys(name for record in history for name in record))
     rows = [tuple(_number(record.get(name)) for name in names) for record in history]
-    return Table("By epoch", [name.replace("_", " ") for name in names], rows)
+    return Table(f"By {_unit(history)}", [name.replace("_", " ") for name in names], rows)
 
 
 def _learned(facts: Mapping[str, Any]) -> list[Section]:

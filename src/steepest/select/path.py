@@ -167,7 +167,9 @@ def regularization_path(
     (0, True)
     """
     if not isinstance(estimator, LinearModel):
-        raise ParameterError(f"path knows LinearClassifier and LinearRegressor, not {type(estimator).__name__}")
+        raise ParameterError(
+            f"regularization_path supports LinearClassifier and LinearRegressor, not {type(estimator).__name__}"
+        )
     base = copy_of(estimator, random_state, early_stopping=False, C=None)
     base.solver = _solver(base, solver)
     train, held_out = split_rows(base, as_source(base, source_or_X, y), test, int(random_state))

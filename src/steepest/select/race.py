@@ -87,14 +87,12 @@ class Race:
         What the reference run found, and how near to the optimum that is for certain.
     error_name : "error" or "rmse"
     title : what was minimised, on which rows
-    left_out : dict of name and reason
     """
 
     racers: list[Racer]
     best: float
     error_name: str
     title: str
-    left_out: dict[str, str] = field(default_factory=dict)
     optimum: Optimum | None = None
 
     def gap(self, point: Point) -> float:
@@ -148,9 +146,8 @@ class Race:
         return "\n".join(lines + self.remarks())
 
     def remarks(self) -> list[str]:
-        """How near to the optimum the reference is for certain, and who took no part."""
-        found = [] if self.optimum is None else [str(self.optimum)]
-        return found + [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
+        """How near to the optimum the reference is for certain."""
+        return [] if self.optimum is None else [str(self.optimum)]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -162,8 +159,7 @@ class Race:
         proof = None if found is None else {**asdict(found), "gap": found.gap}
         if proof is not None:
             proof = {name: None if value != value else value for name, value in proof.items()}
-        result = {"title": self.title, "best": self.best, "optimum": proof}
-        return {**result, "racers": racers, "left_out": self.left_out}
+        return {"title": self.title, "best": self.best, "optimum": proof, "racers": racers}
 
     def charts(self) -> list[Chart]:
         """Gap and test error against seconds."""
@@ -237,12 +233,11 @@ def race(
     (['sgd', 'lbfgs'], True)
     """
     if not isinstance(estimator, LinearModel):
-        raise ParameterError(f"race knows LinearClassifier and LinearRegressor, not {type(estimator).__name__}")
+        raise ParameterError(f"race supports LinearClassifier and LinearRegressor, not {type(estimator).__name__}")
     limit = more_than("seconds", seconds, 0.0)
     course = _Course(estimator, as_source(estimator, source_or_X, y), test, int(random_state))
-    entered, left_out = course.enter(solvers)
     racers = []
-    for name in entered:
+    for name in course.enter(solvers):
         racer = Racer(name, course.unit(name))
         for point in course.runs(name, limit):
             racer.points.append(point)
@@ -253,7 +248,7 @@ def race(
     best = min(point.objective for racer in racers for point in racer.points)
     best = best if optimum is None else min(best, optimum.objective)
     error_name = "error" if estimator.kind == "classifier" else "rmse"
-    return Race(racers, best, error_name, course.title(), left_out, optimum)
+    return Race(racers, best, error_name, course.title(), optimum)
 
 
 def forward_in_time(points: Sequence[Point]) -> list[Point]:
@@ -292,11 +287,10 @@ class _Course:
             f"{self.test.n_rows:,} to test on, {p.rows.n_features:,} features, {len(p.rows.indices):,} non-zeros"
         )
 
-    def enter(self, requested: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
-        """Who runs, and who cannot and why; what was asked for by name and cannot run is an error."""
+    def enter(self, requested: Sequence[str] | None) -> list[str]:
+        """Who runs: all who can; what was asked for by name and cannot run is an error."""
         if requested is None:
-            reasons = {name: self.refusal(name) for name in USUAL}
-            return [name for name, reason in reasons.items() if reason is None] + list(self.peers), {}
+            return [*(name for name in USUAL if self.refusal(name) is None), *self.peers]
         names = [name.strip() for name in ([requested] if isinstance(requested, str) else requested)]
         if not names:
             raise ParameterError("solvers is empty; name some, or leave it out for all")
@@ -309,7 +303,7 @@ class _Course:
                 )
             if (reason := self.refusal(name)) is not None:
                 raise ParameterError(reason)
-        return list(dict.fromkeys(names)), {}
+        return list(dict.fromkeys(names))
 
     def reference(self, name: str) -> Any:
         """The estimator of a run to the end."""
@@ -318,14 +312,14 @@ class _Course:
     def refusal(self, name: str) -> str | None:
         """Why a solver cannot minimise the objective, or None if it can."""
         p = self.problem
-        if name in self.peers or name not in BATCH_SOLVERS:
-            try:
-                if name in STOCHASTIC:
-                    self._model(name, 1).settings_for(p.rows.n_rows)
-            except ParameterError as error:
-                return str(error)
-            return None
-        return refusal(name, p.loss, p.penalty, float(self.estimator.flat_params()["p"]))
+        if name in BATCH_SOLVERS:
+            return refusal(name, p.loss, p.penalty, float(self.estimator.flat_params()["p"]))
+        try:
+            if name in STOCHASTIC:
+                self._model(name, 1).settings_for(p.rows.n_rows)
+        except ParameterError as error:
+            return str(error)
+        return None
 
     def unit(self, name: str) -> str:
         if name in self.peers:

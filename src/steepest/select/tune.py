@@ -186,7 +186,7 @@ def tune(
     """
     if not isinstance(estimator, LinearModel):
         raise ParameterError(
-            f"tune knows LinearClassifier, LinearRegressor and LinearRanker, not {type(estimator).__name__}"
+            f"tune supports LinearClassifier, LinearRegressor and LinearRanker, not {type(estimator).__name__}"
         )
     if groups is not None and estimator.kind != "ranker":
         raise ParameterError("groups is for LinearRanker; leave it out")

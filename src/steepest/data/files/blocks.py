@@ -281,7 +281,7 @@ def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
     for item in listed:
         if hasattr(item, "read"):
             found.append((str(getattr(item, "name", "the file object")), item))
-        elif isinstance(item, str | bytes | os.PathLike):
+        elif isinstance(item, str | os.PathLike):
             found += [(name, None) for name in _expand(os.fspath(item))]
         else:
             raise DataError(

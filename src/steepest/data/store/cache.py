@@ -132,9 +132,9 @@ class CacheFile(Source):
         except FileNotFoundError:
             raise DataError(f"{path} does not exist; check the name") from None
         except UnusableError as reason:
-            raise DataError(f"the cache {path} {reason}; make it anew") from None
+            raise DataError(f"the cache {path} {reason}; build it again") from None
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise DataError(f"the cache {path} is damaged ({type(error).__name__}); make it anew") from None
+            raise DataError(f"the cache {path} is damaged ({type(error).__name__}); build it again") from None
         self._label_names: list[str] | None = header.get("label_names")
         self.most: int | None = None
         self.rows = rows if with_labels else rows.without_labels()

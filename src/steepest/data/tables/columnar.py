@@ -394,13 +394,13 @@ def _sparse_rows(batch: RawBatch, n_features: int | None) -> Chunk:
     columns = [batch.columns.column(name) for name in _SPARSE_COLUMNS]
     lengths = [np.asarray(compute.fill_null(compute.list_value_length(column), 0)) for column in columns]
     if not np.array_equal(lengths[0], lengths[1]):
-        raise DataError("a row has more indices than values, or fewer; write the file anew")
+        raise DataError("a row has more indices than values, or fewer; write the file again")
     indptr = np.zeros(batch.n_rows + 1, np.int64)
     np.cumsum(lengths[0], out=indptr[1:])
     indices, values = (compute.list_flatten(column).to_numpy() for column in columns)
     if len(indices) and (indices.min() < 0 or indices.dtype.kind != "i"):
-        raise DataError(f"the column index {indices.min()} is negative or not a whole number; write the file anew")
+        raise DataError(f"the column index {indices.min()} is negative or not a whole number; write the file again")
     if not np.isfinite(values).all():
-        raise DataError("a value is missing or not finite; write the file anew")
+        raise DataError("a value is missing or not finite; write the file again")
     width = n_features or int(indices.max(initial=-1)) + 1
     return Chunk(indptr, np.ascontiguousarray(indices, np.int32), np.ascontiguousarray(values, np.float32), width)

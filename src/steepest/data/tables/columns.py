@@ -91,9 +91,7 @@ def as_arrow(X: Any) -> Any:
         X = X.collect()
     if hasattr(X, "column_names") and hasattr(X, "with_format"):  # a dataset of Hugging Face
         return X.with_format("arrow")[:]
-    is_column = hasattr(X, "dtype") or (
-        hasattr(X, "type") and not hasattr(X, "columns")
-    )  # duckdb's relations have both
+    is_column = hasattr(X, "dtype") or (hasattr(X, "type") and not hasattr(X, "columns"))  # duckdb has both
     if not hasattr(X, "__arrow_c_stream__") or is_column:
         return None
     import pyarrow

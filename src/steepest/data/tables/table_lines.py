@@ -263,6 +263,8 @@ DELIMITERS = ",\t;|"
 # A quoted value that goes on for more than this is taken for one that was never closed.
 OPEN_LIMIT = 1 << 24
 _COMMA = re.compile(rb"[0-9],[0-9]")
+_WITH_COMMA = re.compile(r"[-+]?[0-9]*(?:,[0-9]+)?")
+ALMOST_ALL = 0.9  # of the values of a column, to take its commas for what is before decimals
 _DECIMALS = re.compile(r"[-+]?[0-9]*,(?:[0-9]{1,2}|[0-9]{4,})")  # which no thousands have
 _LEADING_ZERO = re.compile(rb"(?:^|[^0-9.])0[0-9]")
 _CODE = re.compile(r"0\d+")
@@ -392,18 +394,17 @@ class CsvSyntax(Syntax):
         return kinds | dict.fromkeys(self._codes(body, file, kinds), "string")
 
     def _guess_decimal(self, head: bytes, file: TextFile, used: list[str], guessed: dict[str, str]) -> dict[str, str]:
-        """The types, with decimals behind a comma if that makes columns numbers which 1,234 alone would not explain."""
-        self.options["decimal"] = ","
-        by_comma = self._guess(head, file, used)
-        new = [name for name, kind in by_comma.items() if kind == "double" and guessed.get(name) == "string"]
+        """The types, with decimals behind a comma if almost all values of a column are so, not all thousands."""
+        texts = [name for name, kind in guessed.items() if kind == "string"]
         body = head[self._header_of(file).n_bytes : len(head) if len(head) < HEAD_BYTES else head.rfind(b"\n") + 1]
-        lost = [name for name, kind in guessed.items() if kind == "double" and by_comma.get(name) == "string"]
-        if new and not lost:
-            texts = self._arrow_table(body, file, new, dict.fromkeys(new, arrow().string()), lambda row: "skip")
-            values = (value for name in new for value in texts.column(name).unique().to_pylist())
-            if any(value and _DECIMALS.fullmatch(value) for value in values):
-                return by_comma
-        self.options["decimal"] = "."
+        body = body.decode("utf-8", "replace").encode()
+        table = self._arrow_table(body, file, texts, dict.fromkeys(texts, arrow().string()), lambda row: "skip")
+        for name in texts:
+            values = [value for value in table.column(name).unique().to_pylist() if value]
+            numbers = sum(_WITH_COMMA.fullmatch(value) is not None for value in values)
+            if numbers > ALMOST_ALL * len(values) and any(_DECIMALS.fullmatch(value) for value in values):
+                self.options["decimal"] = ","
+                return self._guess(head, file, used)
         return guessed
 
     def _codes(self, body: bytes, file: TextFile, kinds: dict[str, str]) -> list[str]:

@@ -168,7 +168,7 @@ REFUSED = (
         ("dual_cd",),
         ("exponential", "poisson"),
         None,
-        "its dual steps know the losses whose gradient is bounded or linear; use solver='newton_cg' or 'lbfgs'",
+        "its dual steps support only losses whose gradient is bounded or linear; use solver='newton_cg' or 'lbfgs'",
     ),
     Refusal(
         ("dual_cd",),
@@ -192,7 +192,7 @@ REFUSED = (
         ("saga", "cd"),
         None,
         ("lp",),
-        "its steps along one feature know the 1-norm and the 2-norm only; use solver='lbfgs', 'cg' or 'gd'",
+        "coordinate descent supports only the 1-norm and the 2-norm; use solver='lbfgs', 'cg' or 'gd'",
     ),
 )
 

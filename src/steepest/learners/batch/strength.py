@@ -1,10 +1,11 @@
-"""alpha="auto" of exact solvers: the strength of the penalty with the least loss on rows held back.
+"""alpha="auto" of exact solvers: the strength of the penalty with the least loss on held-out rows.
 
 From strong to weak, each problem is solved from the solution before, on a part of the rows; the rest are scored. Half
 of these are neighbours in stretches of the file, as in data that comes later, and half are scattered, as in data that
-is like all of it: files in the order of time mislead by the latter, files sorted by a category by the former. With few
-rows that is done for five parts in turn. The path ends when the loss has risen twice. Alpha counts for a mean over
-rows: what is best for a part of them is scaled to all of them by the numbers of rows.
+is like all of it: files in the order of time mislead by the latter, files sorted by a category by the former. All are
+scattered if no column of a table has a trend along the file. With few rows that is done for five parts in turn. The
+path ends when the loss has risen twice. Alpha counts for a mean over rows: what is best for a part of them is scaled to
+all of them by the numbers of rows.
 
 Scores of rows held back under the best strength are kept: they show how far the model can be trusted on rows that
 it has not learned. Stretches speak for rows that come later. For rows like those of the file, one more model is
@@ -68,14 +69,14 @@ class Strength:
     """What was tried, and what was best."""
 
     alpha: float
-    tried: tuple[tuple[float, float], ...]  # alpha for all rows, mean loss on rows held back
+    tried: tuple[tuple[float, float], ...]  # alpha for all rows, mean loss on held-out rows
     held: HeldBack | None  # under the best alpha: scattered rows, until the model has taken them in
     later: HeldBack | None = None  # stretches of rows, if the rows are not mixed
 
     def sentence(self) -> str:
         """For `history_.events`."""
         losses = ", ".join(f"{alpha:.1e}: {loss:.5g}" for alpha, loss in self.tried)
-        return f"alpha='auto' chose {self.alpha:.2e} by the loss on rows held back ({losses})"
+        return f"alpha='auto' chose {self.alpha:.2e} by the loss on held-out rows ({losses})"
 
 
 def is_sorted(y: Array) -> bool:

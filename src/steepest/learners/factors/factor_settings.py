@@ -89,7 +89,7 @@ def resolve_settings(p: dict[str, Any], seed: int) -> FactorSettings:
     if l1 and not (solver == "sgd" or loss == "kl"):
         raise ParameterError(f"l1={p['l1']!r} needs solver='sgd' or loss='kl'")
     if solver == "lbfgs" and nonnegative:
-        raise ParameterError("solver='lbfgs' knows no floor; use nonnegative=True with solver='sgd' or 'als'")
+        raise ParameterError("solver='lbfgs' does not support nonnegative=True; use solver='sgd' or 'als'")
     weighting = choice("weighting", p["weighting"], WEIGHTINGS)
     usual = ALPHA.get(loss, (IMPLICIT_ALPHA if loss == "implicit" else EXPLICIT_ALPHA)[weighting])
     alpha = usual if p["alpha"] == "auto" else check_alpha(number("alpha", p["alpha"]))

@@ -339,7 +339,7 @@ class FactorLearner(Resumable):
         if self.settings.loss in SCALED and far.any():
             raise DataError(
                 f"the value {values[far][0]:g} is more than {reach:g} from {self.mean:g}, the mean of what was learned "
-                "first; check the value, or fit the model anew"
+                "first; check the value, or fit the model again"
             )
 
     def finish(self) -> Progress:
@@ -366,10 +366,10 @@ class FactorLearner(Resumable):
         while self.visit(strata, tables, order, loss, seed, liked, online=True) == OVERFLOW:
             self.users[:], self.items[:] = before
             self.eta /= 2
-            events.append(f"learning overflowed: went back to the last good state, step now {self.eta:.3g}")
+            events.append(f"learning overflowed: returned to the last good state, step now {self.eta:.3g}")
             if self.eta < SMALLEST_STEP:
                 self.eta, self.user_counts, self.item_counts = known
-                raise DataError("learning these entries overflows with every step; scale them, or fit the model anew")
+                raise DataError("learning these entries overflows with every step; scale them, or fit the model again")
         return Progress(len(coded.users), total_weight(coded.weights, len(coded.users)), float(loss[0]), events)
 
     def visit(

@@ -2,7 +2,7 @@
 
 Rows that are few enough to minimise exactly within seconds are minimised exactly: nothing depends on a seed or a step.
 Big data is learned in few passes: without `tol`, or with one that a few epochs meet, stochastic gradients learn.
-A smaller `tol` asks for the minimum itself, which a solver over all rows finds: the one that was measured to be fastest
+A smaller `tol` requests the exact minimum, which a solver over all rows finds: the one that was measured to be fastest
 for the loss, the penalty and the shape of the data. `newton_cg` and `lbfgs` then start from the weights of one
 stochastic pass (`warm`), since a pass costs little and leaves less to do; see decisions/0015.
 Invariant: the choice depends on parameters and on counts of rows and columns only, and never falls on a refused pair.
@@ -109,11 +109,11 @@ def choose(problem: Problem) -> Choice:
     if problem.penalty == "lp":
         return _for_lp(problem)
     if problem.penalty in NORMS and problem.loss != "perceptron":
-        return Choice("gd", f"penalty={problem.penalty!r} couples all weights, and proximal steps know it")
+        return Choice("gd", f"penalty={problem.penalty!r} couples all weights, which only proximal steps support")
     if problem.tol is None and problem.is_small and not problem.stochastic_option and _is_cheap(problem):
         return _exact(problem)
     if problem.tol is None:
-        return Choice("stochastic", "no tol was asked for, and a few passes over the rows come close to the minimum")
+        return Choice("stochastic", "tol is not set, and a few passes over the rows come close to the minimum")
     if problem.tol >= ACCURATE:
         return Choice("stochastic", f"a few passes over the rows come as close as tol={problem.tol:g} asks")
     if problem.stochastic_option:
@@ -135,7 +135,7 @@ def _is_cheap(problem: Problem) -> bool:
 
 def _exact(problem: Problem) -> Choice:
     """The rows are few: alpha is still to be chosen, so the solver is one that starts where another alpha ended."""
-    few = f"{problem.n_entries:,} non-zeros are few, so the minimum itself is found"
+    few = f"{problem.n_entries:,} non-zeros are few, so the exact minimum is computed"
     if problem.penalty in ("l1", "elasticnet"):
         return Choice("lbfgs" if problem.multi_class == "softmax" else "cd", few)
     return Choice("newton_cg", few)
@@ -148,10 +148,10 @@ def _for_lp(problem: Problem) -> Choice:
 
 
 def _accurate(problem: Problem) -> Choice:
-    asked = f"tol={problem.tol:g} asks for the minimum itself"
+    asked = f"tol={problem.tol:g} requests the exact minimum"
     if problem.penalty in ("l1", "elasticnet"):
         if problem.loss in KINKED:
-            return Choice("newton_cg", f"{asked}, and multipliers take the kinks out of loss and penalty alike")
+            return Choice("newton_cg", f"{asked}, and the method of multipliers handles the kinks of loss and penalty")
         if problem.multi_class == "softmax" or not problem.in_memory:
             return Choice("lbfgs", f"{asked}, and L-BFGS takes any loss with a 1-norm, also from files")
         return Choice("cd", f"{asked}, and coordinate descent visits only the weights that are not zero")

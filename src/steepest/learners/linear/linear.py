@@ -39,7 +39,7 @@ from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import Penalty
-from steepest.learners.schedules import growth, rows_in_effect, schedule_code, step_size
+from steepest.learners.schedules import growth, rows_in_effect, schedule_code, scheduled_step
 from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
 from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import Outcome, TargetLearner, Targets, only_known, refuse_bad_row, refuse_bad_rows
@@ -278,7 +278,7 @@ class LinearLearner(TargetLearner):
         if settings.is_adaptive:
             return eta0
         t = rows_in_effect(self.clock("t"), settings.half_life)
-        return step_size(settings.schedule, t, eta0, settings.alpha, settings.power)
+        return scheduled_step(settings.schedule, t, eta0, settings.alpha, settings.power)
 
     @property
     def first_step(self) -> float | None:
