@@ -105,7 +105,9 @@ def calls_of_training(path, n_rows):
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        options = ["--label", "stars", "--solver", "stochastic", "--epochs", "1", "--quiet"]
+        # Knots and pairs are chosen on a sample, by solvers whose steps are not those of a row.
+        options = ["--label", "stars", "--solver", "stochastic", "--epochs", "1", "--quiet", "--knots", "false"]
+        options += ["--pairs", "0"]
         assert main(["train", str(path), "-m", str(path) + ".model", *options]) == 0
     finally:
         sys.setprofile(None)

@@ -19,7 +19,7 @@ from steepest.cli.inspect import describe_model
 from steepest.cli.train import about_run
 from steepest.data.chunk import Chunk
 from steepest.data.files.blocks import open_files
-from steepest.data.source import Order, Selected
+from steepest.data.source import Derived, Order
 from steepest.report.training import MOST_IN_MATRIX, save_evaluation
 
 CORNER = "true \\ predicted"
@@ -63,17 +63,19 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-class _KnownLabels(Selected):
+class _KnownLabels(Derived):
     """Rows of which each may have several labels, with the columns that a model has learned."""
 
+    is_part = True
+
     def __init__(self, parent: st.Source, labels: list[str]) -> None:
-        super().__init__(parent, lambda chunk: np.ones(chunk.n_rows, bool), "labels that the model knows")
+        super().__init__(parent)
         own = {label: place for place, label in enumerate(parent.label_names or ())}
         self._places = [own.get(label, len(own)) for label in labels]
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """The parent's chunks."""
-        for chunk in super().read(order, epoch):
+        for chunk in self.parent.read(order, epoch):
             assert chunk.y is not None
             yield replace(chunk, y=np.pad(chunk.y, ((0, 0), (0, 1)))[:, self._places])
 

@@ -210,14 +210,18 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     sample.parts = _parts(y, mixed=shape.mixed)
     steady = [column for column in columns if hasher.knots is True or not trends[column.name]]
     cells = {column.name: surveyed[column.name][0] for column in steady}
+    may_bend = hasher.knots is not False and any(len(column.candidates) > 2 for column in steady)
+    may_cross = most_pairs > 0 and len(steady) > 1
+    if not may_bend and not may_cross:
+        return shape
     scores = sample.scored(columns)
-    if hasher.knots is not False and any(len(column.candidates) > 2 for column in steady):
+    if may_bend:
         bent, scores = _bend(shape, columns, steady, cells, scores)
         columns, known = list(bent), set(steady)
         if odd := [column.name for column in columns if column not in known and trends[column.name]]:
             why = "they have one value over a long stretch, or rise or fall along the file"
             shape.events.append(f"kept as lines, since {why}: {', '.join(odd)}")
-    if most_pairs and len(steady) > 1:
+    if may_cross:
         origins = {column.name: column.origin for column in steady}
         _add_pairs(shape, cells, origins, scores, most_pairs)
     return shape
