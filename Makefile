@@ -6,7 +6,7 @@ STUB := src/steepest/_native.pyi
 NATIVE := $(shell find native -name "*.h" -o -name "*.cpp")
 SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 
-.PHONY: demo test quick bench coverage sanitize tsan fuzz audit lint size format docs wheel notebooks clean
+.PHONY: demo test quick bench coverage sanitize sanitize-short tsan fuzz audit lint size format docs wheel notebooks clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/steepest demo
@@ -87,12 +87,20 @@ SANITIZER = -fsanitize=$(1) -fno-sanitize-recover=all -fno-omit-frame-pointer -g
 RUNTIME = $(shell $(CXX) -print-file-name=lib$(1).so) $(shell $(CXX) -print-file-name=libstdc++.so)
 # A sanitizer keeps freed memory for a while, so that the tests of memory say nothing under it.
 # Python keeps memory for its own lifetime, which is not a leak of ours; leaks are searched for by the fuzz targets.
-FOR_ADDRESS := ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 LD_PRELOAD="$(call RUNTIME,asan)"
+FOR_ADDRESS := ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=6000 UBSAN_OPTIONS=print_stacktrace=1 LD_PRELOAD="$(call RUNTIME,asan)"
 FOR_THREADS := TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.txt:halt_on_error=1:report_signal_unsafe=0:die_after_fork=0 LD_PRELOAD="$(call RUNTIME,tsan)"
 
 sanitize: build/address/.installed
 	for isa in baseline v3; do $(FOR_ADDRESS) STEEPEST_ISA=$$isa build/address/venv/bin/python -m pytest -n auto \
 	  --dist loadgroup -m 'not build' -k 'not memory and not stay_within' $(or $(filter-out tests,$(TESTS)),$(SANITIZED)) || exit 1; done
+
+# What every change must pass of it, in two minutes: one instruction set, compiled without optimisation and without the
+# checks of every pointer that take longest to compile; kernels against their references, mutated files into every
+# reader, and random arguments into every binding. The tests of the linear kernels take too long for it.
+SHORT := $(filter-out %/test_kernels.py,$(wildcard tests/kernels/test_*.py)) tests/fuzz
+sanitize-short: build/short/.installed
+	$(FOR_ADDRESS) build/short/venv/bin/python -m pytest -n auto -m 'not build' $(SHORT)
+	cd tests && $(FOR_ADDRESS) ../build/short/venv/bin/python -m fuzz 10 bindings
 
 tsan: build/thread/.installed
 	$(FOR_THREADS) build/thread/venv/bin/python -m pytest -n auto --dist loadgroup -m 'not build' -k '$(THREADED)' \
@@ -109,12 +117,16 @@ audit: $(BIN)/python
 	$(BIN)/python -m pip_audit --skip-editable
 
 build/address/.installed: FLAGS = $(call SANITIZER,address$(COMMA)undefined)
+build/short/.installed: FLAGS = -fsanitize=address,undefined -fno-sanitize=null,alignment,vptr,object-size -fno-sanitize-recover=all
+build/short/.installed: OPTIMISE = -O0
+build/short/.installed: MORE = -C cmake.define.STEEPEST_BASELINE=ON
 build/thread/.installed: FLAGS = $(call SANITIZER,thread)
 COMMA := ,
+OPTIMISE := -O1
 build/%/.installed: $(SOURCES) | $(VENV)/.test
 	$(BIN)/python -m venv --without-pip build/$*/venv
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
 	  $$(build/$*/venv/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
 	$(BIN)/python -m pip --python build/$*/venv/bin/python install --quiet --no-deps -e . -C build-dir=build/$*/native \
-	  -C 'cmake.define.CMAKE_CXX_FLAGS=$(FLAGS)' -C cmake.define.STEEPEST_OPTIMISE=-O1
+	  -C 'cmake.define.CMAKE_CXX_FLAGS=$(FLAGS)' -C cmake.define.STEEPEST_OPTIMISE=$(OPTIMISE) $(MORE)
 	touch $@

@@ -182,6 +182,8 @@ def run(n: int, directory: Path, seed: int = 0) -> tuple[dict[str, int], list[st
     counts: dict[str, int] = {}
     faults = []
     for number in range(n):
+        if number and number % 1000 == 0:
+            print(f"{number:,} files: {counts}, {len(faults)} that do not hold", flush=True)
         name = tuple(models)[number % len(models)]
         header, arrays, rows, more = models[name]
         header, arrays, what = forge(header, arrays, rng)
@@ -197,12 +199,12 @@ def run(n: int, directory: Path, seed: int = 0) -> tuple[dict[str, int], list[st
             counts[result] = counts.get(result, 0) + 1
         except Exception as error:
             faults.append(f"{name}: {what}: {type(error).__name__}: {str(error)[:150]}")
+            print(faults[-1], flush=True)
     return counts, faults
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         ended, wrong = run(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000, Path(folder))
-    print(*wrong, sep="\n")
     print(f"{sum(ended.values()) + len(wrong):,} forged files: {ended}, {len(wrong)} that do not hold")
     sys.exit(1 if wrong else 0)

@@ -27,6 +27,19 @@ def forged(tmp_path, name, header=None, arrays=None):
     return path
 
 
+@pytest.mark.parametrize("name", ["linear/lbfgs", "linear/sgd-two"])
+def test_what_is_not_known_yet_is_a_number_and_was_nan_in_older_files(tmp_path, name):
+    path = forged(tmp_path, name)
+    assert all(np.isfinite(array).all() for array in model_file.read(path)[1].values() if array.dtype.kind == "f")
+    eta0 = {"counters": set_to(1, np.nan)}
+    model, older = st.load(path), st.load(forged(tmp_path, name, arrays=eta0 if name == "linear/lbfgs" else {}))
+    probe = CASES[name].data.head(5).X
+    np.testing.assert_array_equal(model.decision_function(probe), older.decision_function(probe))
+    few = CASES[name].make().partial_fit(*CASES[name].data.part(0, 3)) if "sgd" in name else model
+    few.save(tmp_path / "few")  # too few rows to know the loss or the step size
+    assert all(np.isfinite(a).all() for a in model_file.read(tmp_path / "few")[1].values() if a.dtype.kind == "f")
+
+
 def set_to(place, value):
     def change(array):
         array.reshape(-1)[place] = value
@@ -54,6 +67,12 @@ def set_to(place, value):
         ("factors/sgd", {}, {"seen.items": set_to(0, 10**6)}),
         ("factors/sgd", {}, {"seen.indptr": set_to(1, 2**40)}),
         ("factors/sgd", {"settings.rank": 2**15}, {}),
+        ("fm/fields-two", {}, {"labels": lambda array: array[:0]}),
+        ("network/adam-four", {"words.labels": []}, {}),
+        ("factors/sgd", {"settings.loss": "sgd"}, {}),
+        ("factors/float16", {}, {"items.tail": lambda array: array.astype(np.float64)}),
+        ("k-means/lloyd-blobs", {}, {"counters": set_to(3, 0.5)}),
+        ("k-means/minibatch-blobs", {}, {"counters": set_to(4, 2.0)}),
     ],
 )
 def test_a_forged_file_is_refused_in_a_sentence(tmp_path, name, header, arrays):

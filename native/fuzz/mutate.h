@@ -150,6 +150,7 @@ inline int run_mutated(int n_arguments, char** arguments, const Strings& seeds, 
       for (char& byte : options) byte = static_cast<char>(random());
     const std::string input = options + mutated(random, seeds, pieces);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
+    if (i > 0 && i % 1000000 == 0) std::fprintf(stderr, "%lld inputs so far\n", static_cast<long long>(i));
   }
   std::printf("%lld inputs\n", static_cast<long long>(n_inputs));
   return 0;

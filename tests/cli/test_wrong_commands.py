@@ -203,3 +203,23 @@ def test_help_of_all_verbs_starts_without_numpy():
     code = "import sys; from steepest.cli import main; main(['--help']); print('numpy' in sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "sentence"),
+    [
+        (MemoryError(), 1, "steepest: out of memory\n"),
+        (ImportError("x.so: cannot allocate\nmemory"), 1, "steepest: x.so: cannot allocate memory\n"),
+        (KeyboardInterrupt(), 130, "steepest: interrupted; nothing was overwritten\n"),
+    ],
+)
+def test_what_fails_while_modules_are_imported_is_a_sentence_too(monkeypatch, capsys, failure, status, sentence):
+    def fail(name):
+        raise failure
+
+    monkeypatch.setattr("importlib.import_module", fail)
+    assert main(["train", "rows.svm", "-m", "m"]) == status
+    assert capsys.readouterr().err == sentence
+    if status == 1:
+        with pytest.raises(type(failure)):
+            main(["train", "rows.svm", "-m", "m", "--debug"])

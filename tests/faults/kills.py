@@ -8,82 +8,99 @@ third one resumes to its end: the model file must hold the same bits as that of 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
+import warnings
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
-CASES = (
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import steepest as st
+from promises.estimators import CASES
+
+KILLED = (
     "linear/asgd-two", "linear/sgd-l1-four", "linear/ftrl-l1-four", "linear/adagrad-two", "linear/coin-two",
     "linear/hashed-four", "linear/replicas-two", "linear/mixing-two", "linear/lbfgs", "linear/newton", "linear/gd",
     "linear/cg", "linear/saga", "linear/cd", "linear/numbers", "ranker/blocks", "fm/fields-four",
     "network/adam-four", "radial/backprop-RBFClassifier",
     "k-means/minibatch-blobs", "text/softmax", "factors/sgd", "factors/als",
 )  # fmt: skip
-# The process under test: it says when learning starts, so that kills do not fall into its imports.
-PROGRAM = """
-import sys, warnings
-warnings.simplefilter("ignore")
-sys.path.insert(0, sys.argv[1])
-from pathlib import Path
-from promises.estimators import CASES
-case, folder = CASES[sys.argv[2]], Path(sys.argv[3])
-if case.data.kind == "texts":
-    import steepest as st
-    source = st.scan_text(case.data.text_file(folder / "texts.txt"))
-else:
-    source = case.data.source(100)
-print("ready", flush=True)
-model = case.make(max_iter=6).fit_stream(
-    source, checkpoint=folder / "c", resume=True, checkpoint_every="1-rows")
-model.history_.records.clear()  # seconds differ
-model.save(folder / "m")
-"""
 
 
-def start(case: str, folder: Path) -> subprocess.Popen[str]:
-    """A run, once it has begun to learn."""
-    command = [sys.executable, "-c", PROGRAM, str(TESTS), case, str(folder)]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert run.stdout is not None
-    run.stdout.readline()
-    return run
+def learn(case: str, folder: Path) -> None:
+    """What the process under test does."""
+    found = CASES[case]
+    if found.data.kind == "texts":
+        source = st.scan_text(found.data.text_file(folder / "texts.txt"))
+    else:
+        source = found.data.source(100)
+    model = found.make(max_iter=6).fit_stream(source, checkpoint=folder / "c", resume=True, checkpoint_every="1-rows")
+    model.history_.records.clear()  # seconds differ
+    model.save(folder / "m")
+
+
+class Run:
+    """A process of its own, forked from this one, so that kills do not fall into its imports."""
+
+    def __init__(self, case: str, folder: Path) -> None:
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                learn(case, folder)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+
+    def kill(self) -> bool:
+        """Kills the process; whether it was still alive."""
+        os.kill(self.pid, signal.SIGKILL)  # until it was waited for, its number is not given to another
+        return os.WIFSIGNALED(os.waitpid(self.pid, 0)[1])
+
+    def wait(self) -> int:
+        """The exit status."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 def undisturbed(case: str, folder: Path) -> tuple[bytes, float]:
-    """The bytes of the model, and the seconds that learning took."""
-    run = start(case, folder)
+    """The bytes of the model, and the seconds that learning took, once all modules were imported here."""
+    learn(case, folder)
+    expected = (folder / "m").read_bytes()
     began = time.monotonic()
-    assert run.wait() == 0
-    return (folder / "m").read_bytes(), time.monotonic() - began
+    assert Run(case, folder).wait() == 0
+    seconds = time.monotonic() - began
+    assert (folder / "m").read_bytes() == expected
+    return expected, seconds
 
 
 def killed_twice(case: str, folder: Path, seconds: float, rng: random.Random) -> tuple[bytes, int]:
     """The bytes of the model after two kills, and how many of them met a living process."""
     met = 0
     for _ in range(2):
-        run = start(case, folder)
+        run = Run(case, folder)
         time.sleep(rng.random() * seconds)
-        met += run.poll() is None
-        with contextlib.suppress(ProcessLookupError):  # it may just have ended
-            os.kill(run.pid, signal.SIGKILL)
-        run.wait()
-    assert start(case, folder).wait() == 0
+        met += run.kill()
+    assert Run(case, folder).wait() == 0
     return (folder / "m").read_bytes(), met
 
 
 def rounds(n: int, seed: int = 0) -> tuple[int, int, list[str]]:
     """(rounds, kills that met a living process, what does not hold)"""
+    warnings.simplefilter("ignore")
     rng, met, faults = random.Random(seed), 0, []
     expected: dict[str, tuple[bytes, float]] = {}
-    cases = [CASES[number % len(CASES)] for number in range(n)]
-    for case in cases:
+    cases = [KILLED[number % len(KILLED)] for number in range(n)]
+    for number, case in enumerate(cases):
+        if number and number % 20 == 0:
+            print(f"{number} rounds, {met} kills of running processes, {len(faults)} that do not hold", flush=True)
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder)
             if case not in expected:

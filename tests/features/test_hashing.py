@@ -1035,3 +1035,9 @@ def test_lists_of_tokens_are_the_texts_they_were_cut_from():
     hasher = Hasher(n_bits=12)
     tokens, texts = [["free", "cash"], ["meeting"], ["free"]], ["free cash", "meeting", "free"]
     assert (hasher.transform(tokens) != hasher.transform(texts)).nnz == 0
+
+
+@pytest.mark.parametrize("more", [[["free"]], [["free", "cash"]], [["free"], ["meeting"]], [["a", "b", "c"], []]])
+def test_a_hasher_of_texts_takes_token_lists_of_any_lengths(more):
+    hasher = Hasher(n_bits=12).fit([["free", "cash"], ["meeting"]])
+    assert (hasher.transform(more) != hasher.transform([" ".join(tokens) for tokens in more])).nnz == 0

@@ -19,6 +19,7 @@ import steepest as st
 
 SECONDS_EACH = 60  # of one input; a busy machine is no endless loop
 MEMORY = 6 << 30  # of address space
+SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")
 REFUSALS = (st.DataError, st.ParameterError, st.ModelFileError)
 ENDINGS = (b"\n", b"\r\n", b"", b"\x00", b"\xff\xfe", b"\xef\xbb\xbf")
 
@@ -74,8 +75,9 @@ def execute(target: Target, data: bytes, folder: Path) -> str:
 
 def _child(target: Target, seed: int, seconds: float, most: int, folder: Path, pipe: int) -> None:
     """Executes until the time is over; the input at work is in a file, for the parent to find after a crash."""
-    with contextlib.suppress(ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    if not SANITIZED:  # a sanitizer reserves terabytes, and has a limit of its own
+        with contextlib.suppress(ValueError):
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     rng, began, done = random.Random(seed), time.monotonic(), 0
     while done < most and time.monotonic() - began < seconds:

@@ -73,3 +73,8 @@ def test_a_model_that_overflowed_is_not_saved(tmp_path):
     with pytest.raises(st.DataError, match="overflowed"):
         model.save(tmp_path / "m")
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("case", ["fm/log-four-dense", "fm/hinge-balanced-four-dense", "fm/fields-four-dense"])
+def test_rows_far_beyond_those_that_were_learned_have_finite_scores(case, tmp_path):
+    assert check(case, "values x 1e-40", tmp_path) == ""

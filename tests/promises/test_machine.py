@@ -1,8 +1,10 @@
-"""A model checker: learn, save, load, pickle, look, clone and start over in any order, for every estimator.
+"""A model checker: learn, merge, save, load, pickle, look, clone and start over in any order, for every estimator.
 
 After any sequence the model holds, bit for bit, what a plain replay has learned: a new estimator that was given the
 same rows by the same calls, and nothing else between them. Runs that are stopped at checkpoints, any number of times,
-end as one that was not. CI takes a few sequences; HYPOTHESIS_EXAMPLES=1000 in the environment takes more.
+end as one that was not. Shards that learn apart and are merged give the same bits in whatever order they learn, and
+also where each has been to another process, as its state or as a pickle. CI takes a few sequences;
+HYPOTHESIS_EXAMPLES=1000 in the environment takes more.
 """
 
 from __future__ import annotations
@@ -29,7 +31,35 @@ LEARNERS = (
     "radial/fixed-RBFClassifier", "radial/closed-form-RBFRegressor", "k-means/minibatch-blobs", "text/softmax",
     "text/hs", "factors/sgd", "factors/als", "factors/blocks",
 )  # fmt: skip
+MERGED = (
+    "linear/sgd-two", "linear/asgd-four", "linear/ftrl-l1-four", "linear/adagrad-two", "linear/coin-four",
+    "linear/truncated-two", "linear/numbers", "network/adam-four", "network/numbers", "radial/fixed-RBFClassifier",
+    "radial/closed-form-RBFRegressor", "k-means/minibatch-blobs",
+)  # fmt: skip
 ROWS = 400
+
+
+def merge(model, *shards, far=False):
+    """The model takes in what copies of it learn from the shards; `far`: the last one first, each sent on the way."""
+    common = model.learner_
+    by_deltas = hasattr(common, "delta")
+    replies = [None] * len(shards)
+    for place in reversed(range(len(shards))) if far else range(len(shards)):
+        base = type(common).from_state(common.settings, sent(common.state)) if far and not by_deltas else common
+        own = base.fork() if by_deltas else base.clone()
+        for chunk in st.from_arrays(*shards[place]).epoch(0):
+            own.step(chunk)
+        own.finish()
+        reply = own.delta(common, "full", {})[0] if by_deltas else own.state
+        replies[place] = sent(reply) if far else reply
+    if by_deltas:
+        common.merge(replies, *common.shares([reply.rows for reply in replies]))
+    else:
+        model.learner_ = common.merge(replies)
+
+
+def sent(reply):
+    return pickle.loads(pickle.dumps(reply))
 
 
 class StopAfter(st.Monitor):
@@ -91,6 +121,14 @@ class Machine(RuleBasedStateMachine):
         self.model.partial_fit(*rows)
         self.calls.append(("partial_fit", rows))
 
+    @precondition(lambda self: self.calls and self.name in MERGED)
+    @rule(starts=some.lists(some.integers(0, ROWS - 60), min_size=1, max_size=3), n=some.integers(30, 120))
+    def merge(self, starts, n):
+        """Copies that learn some rows apart, and are merged."""
+        shards = [self.cut(start, n) for start in starts]
+        merge(self.model, *shards)
+        self.calls.append(("merge", shards))
+
     @precondition(lambda self: self.calls)
     @rule(slot=some.integers(0, 2))
     def save(self, slot):
@@ -139,7 +177,10 @@ class Machine(RuleBasedStateMachine):
             return
         replay = self.case.make()
         for method, rows in self.calls:
-            getattr(replay, method)(*rows)
+            if method == "merge":
+                merge(replay, *rows, far=True)
+            else:
+                getattr(replay, method)(*rows)
         ours, others = bits(self.model, self.place), bits(replay, self.place)
         assert ours.keys() == others.keys()
         assert [name for name in ours if ours[name] != others[name]] == []
@@ -159,3 +200,14 @@ def test_any_order_of_calls_learns_what_a_plain_replay_does(name):
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.parametrize("name", MERGED)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_shards_merge_to_the_same_bits_in_any_order_and_after_a_journey(name, tmp_path):
+    data = CASES[name].data.head(ROWS)
+    near, far, alone = (CASES[name].make().partial_fit(*data.part(0, 100)) for _ in range(3))
+    shards = [data.part(100, 180), data.part(180, 220), data.part(220, 360)]
+    merge(near, *shards)
+    merge(far, *shards, far=True)
+    assert bits(near, tmp_path) == bits(far, tmp_path) != bits(alone, tmp_path)

@@ -6,6 +6,7 @@ To add a format: write a reader that takes open files and keyword options, and g
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from steepest.data.files.blocks import Paths, TextFile, open_files
+from steepest.data.files.blocks import TextFile, open_files
 from steepest.data.files.packing import COMPRESSED
 from steepest.data.source import Source
 from steepest.data.store.row_file import is_row_file
@@ -68,13 +69,14 @@ FOREIGN = {
 ROLES = ("label", "text", "categorical", "numeric", "weight", "with_labels", "on_bad_line")
 
 
-def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> Source:
+def scan(path: Any, format: str = "auto", **options: Any) -> Source:
     """A lazy source over files of any known format; globs, lists of paths and "-" for standard input are accepted.
 
     Parameters
     ----------
-    path : path, glob, open file, list of them, or "-"
-        An open file, of bytes or text, is read once, from where it is, like standard input ("-").
+    path : path, glob, open file, list of them, "-", or tables
+        An open file, of bytes or text, is read once, from where it is, like standard input ("-"). A table in memory
+        (Arrow, pandas, polars), a list of dicts, or an iterator of these is written to a temporary file of Arrow.
     format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt", "ratings", "cache"}
         "auto" goes by the name's ending, then by the first line. A cache is detected by its first bytes, whatever its
         name and `format`, and then read as one: a model's recipe opens raw data and caches of it alike.
@@ -90,6 +92,8 @@ def scan(path: Paths | list[TextFile], format: str = "auto", **options: Any) -> 
     >>> source.recipe["format"], [chunk.n_rows for chunk in source]
     ('libsvm', [2])
     """
+    if not isinstance(path, str | os.PathLike):
+        path = import_module("steepest.data.tables.batches").as_paths(path)
     files = open_files(path)
     requested, format = format, format_of(files[0], format)
     if not files[0].once and files[0].head(2) in (b"\xff\xfe", b"\xfe\xff"):

@@ -13,6 +13,12 @@ from steepest.data.chunk import Array
 from steepest.learners.base import State
 
 COUNTERS = "counters"  # the name under which a state holds all numbers
+UNKNOWN = -1e308  # in a state, for None: what only more rows will show; NaN in files of older versions
+
+
+def is_unknown(number: float) -> bool:
+    """Whether a number of a state stands for what is not known yet."""
+    return number == UNKNOWN or math.isnan(number)
 
 
 class Resumable:
@@ -25,7 +31,7 @@ class Resumable:
     def numbers(self) -> tuple[float, ...]:
         """What is needed to go on besides arrays."""
         numbers = (attrgetter(name)(self) for name in self.state_numbers)
-        return tuple(math.nan if number is None else float(number) for number in numbers)
+        return tuple(UNKNOWN if number is None else float(number) for number in numbers)
 
     @property
     def state(self) -> dict[str, Array]:
@@ -46,7 +52,7 @@ class Resumable:
             owner, _, last = name.rpartition(".")
             holder = attrgetter(owner)(self) if owner else self
             kind = type(getattr(holder, last))
-            value = None if math.isnan(number) else number  # None: not known yet
+            value = None if is_unknown(number) else number
             setattr(holder, last, kind(number) if kind in (bool, int) and number.is_integer() else value)
 
     def restored(self) -> None:

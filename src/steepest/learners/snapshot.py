@@ -20,7 +20,7 @@ from steepest.learners.resumable import COUNTERS
 
 FIRST_SNAPSHOT_ROWS = 1 << 16
 MOST_ROLLBACKS = 60
-MAY_BE_UNKNOWN = (COUNTERS, "targets")  # arrays of a state in which NaN means "not known yet"
+MAY_BE_UNKNOWN = (COUNTERS, "targets")  # arrays in which files of older versions have NaN for that
 PACKED_ELEMENTS = 1 << 20  # from which on a table is worth packing
 
 
@@ -149,7 +149,7 @@ def overflow(what: str, dtype: object) -> DataError:
 
 
 def refuse_overflow(state: State) -> None:
-    """Raises if a number that was learned is not finite; counters may hold NaN for what is not known yet."""
+    """Raises if a number that was learned is not finite; counters of a run that goes on may have bounds of infinity."""
     for name, array in state.items():
         if array.dtype.kind == "f" and name not in MAY_BE_UNKNOWN and not all_finite(array):
             raise overflow(f"numbers of {name!r} are", array.dtype)

@@ -16,7 +16,7 @@ import numpy as np
 from steepest.data.chunk import Array
 from steepest.learners.base import State
 from steepest.learners.losses import LOSSES
-from steepest.learners.resumable import COUNTERS
+from steepest.learners.resumable import COUNTERS, is_unknown
 from steepest.learners.snapshot import MAY_BE_UNKNOWN, all_finite
 from steepest.learners.waiting import MARK
 
@@ -24,6 +24,7 @@ MOST_FEATURES = (1 << 31) - 1
 MOST_ROWS = 1 << 53  # whole numbers that a float64 can count
 # Counters that are whole numbers, and their largest values; all others are numbers from 0 on.
 WHOLE = {"n_features": MOST_FEATURES, "rows_learned": MOST_ROWS, "rollbacks": 1 << 10, "root": MOST_FEATURES}
+WHOLE |= dict.fromkeys(("rows_since_check", "epoch_rows"), MOST_ROWS)
 WHOLE |= dict.fromkeys(("sizes_open", "dense", "started", "holds_sums", "several_targets"), 1)
 LEAST = {"bias_scale": -1.0, "mean": -1e300, "level": -1e300, "scale": 1e-300}
 UNBOUNDED = ("low", "high", "best_loss")  # may be infinite
@@ -41,7 +42,7 @@ class StateCheck:
     def of(cls, state: State, names: Sequence[str], array: str = COUNTERS, unknown: Sequence[str] = ()) -> StateCheck:
         """A check of a state whose numbers are finite and whose counters, the numbers in `array`, are in their ranges.
 
-        Those in `unknown` may be NaN: not known yet.
+        Those in `unknown` may be unknown yet.
         """
         check = cls(state)
         for name, values in state.items():
@@ -55,7 +56,7 @@ class StateCheck:
                 check.whole(name, number, 0, WHOLE[name])
                 continue
             least, most = (-math.inf, math.inf) if name in UNBOUNDED else (LEAST.get(name, 0.0), 1e300)
-            if not least <= number <= most and not (name in unknown and math.isnan(number)):
+            if not least <= number <= most and not (name in unknown and is_unknown(number)):
                 raise ValueError(f"{name} is {number}")
         return check
 
@@ -107,12 +108,14 @@ class StateCheck:
         n_outputs, *flags, loss = self.state["targets"].tolist()
         for flag in flags:
             self.whole("a flag of the targets", flag, 0, 1)
-        if not math.isnan(loss) and loss not in LOSS_CODES:
+        if not is_unknown(loss) and loss not in LOSS_CODES:
             raise ValueError(f"the loss has the number {loss}")
         k = self.whole("the number of outputs", n_outputs, 1, MOST_FEATURES)
         by_labels = max(2, n_labels) if column_per_class else n_labels if n_labels > 2 else 1
         if not flags[0] and k != (by_labels if task == "classify" else 1):
             raise ValueError(f"{k} outputs for {n_labels} labels")
+        if task == "classify" and not flags[0] and self.numbers.get("rows_learned") and not n_labels:
+            raise ValueError("a classifier that has learned rows has no labels")
         if len(counts) < n_labels or (counts < 0).any():
             raise ValueError("class_counts do not belong to the labels")
         return k

@@ -14,7 +14,6 @@ visit; `code` gives those of the visited rows only, a row of targets per output 
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +26,7 @@ from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError, ParameterError
 from steepest.learners.base import Progress, State
 from steepest.learners.losses import LOSSES, loss_for
-from steepest.learners.resumable import Resumable
+from steepest.learners.resumable import UNKNOWN, Resumable, is_unknown
 from steepest.learners.snapshot import LastGoodState
 from steepest.learners.waiting import WaitingRows, finished
 from steepest.parameters import at_least
@@ -161,7 +160,7 @@ class Targets:
 
     def state(self) -> dict[str, Array]:
         """All of this that rows have shown, as arrays."""
-        loss = math.nan if self.loss_is_open else self.loss.code
+        loss = UNKNOWN if self.loss_is_open else self.loss.code
         shape = [self.n_outputs, self.several, self.has_bare_rows, self.started, loss]
         return {
             "targets": np.array(shape, np.float64),
@@ -175,7 +174,7 @@ class Targets:
         self.n_outputs, self.several = int(n_outputs), bool(several)
         self.has_bare_rows, self.started = bool(bare), bool(started)
         self.counts = np.array(state["class_counts"])
-        if not math.isnan(loss):
+        if not is_unknown(loss):
             self._take_loss(int(loss))
 
     def decide_loss(self) -> None:

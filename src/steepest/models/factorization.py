@@ -775,6 +775,8 @@ class MatrixFactorization(Model):
             )  # fmt: skip
             if table.ndim != 2 or table.shape[1] != learner.padded + TAIL or len(table) > len(books[side]):
                 raise ValueError(f"{side} have rows of another length")
+            if table.dtype != np.float32:
+                raise ValueError(f"{side} are of type {table.dtype}")
             setattr(learner, side, table)
         FactorLearner.check_seen(arrays, len(books["users"]), len(books["items"]))
         learner.user_counts, learner.item_counts = arrays["user_counts"], arrays["item_counts"]

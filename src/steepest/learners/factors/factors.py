@@ -14,6 +14,7 @@ Rows start from numbers that depend on the seed and their code only, so that new
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from steepest.data.chunk import Array
 from steepest.data.entries import Entries
 from steepest.errors import DataError
 from steepest.learners.base import Progress, State
-from steepest.learners.factors.factor_settings import CENTRED, SCALED, FactorSettings
+from steepest.learners.factors.factor_settings import CENTRED, LOSSES, SCALED, FactorSettings
 from steepest.learners.factors.strata import Strata, one_block
 from steepest.learners.resumable import Resumable
 from steepest.learners.state_check import StateCheck
@@ -70,10 +71,10 @@ class FactorLearner(Resumable):
         self.item_counts = np.zeros(0, np.int64)
         self.mean = 0.0
         self.scale = 1.0
-        self.low, self.high = -math.inf, math.inf
+        self.low, self.high = -sys.float_info.max, sys.float_info.max
         self.started = False
         self.eta = settings.eta
-        self.best_loss = math.inf  # of all epochs, for the bold driver
+        self.best_loss = sys.float_info.max  # of all epochs, for the bold driver
         self.level = 0.0  # around which factors start, where no mean does the work
         self.waiting: Entries | None = None  # until there are enough to start an online pass
 
@@ -105,6 +106,8 @@ class FactorLearner(Resumable):
     @classmethod
     def check_file(cls, settings: FactorSettings, arrays: State) -> None:
         """Raises ValueError unless a model with these settings could have written these arrays of a file."""
+        if settings.loss not in LOSSES:
+            raise ValueError(f"the loss is {settings.loss!r}"[:200])
         check = StateCheck.of(arrays, cls.state_numbers, "numbers")
         low, high = check.numbers["low"], check.numbers["high"]
         if not low <= high:

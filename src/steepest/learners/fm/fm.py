@@ -192,7 +192,8 @@ class FMLearner(TargetLearner):
     def parts_of(self, row: Chunk) -> tuple[Array, Array, Array]:
         """What one row's score is made of, by output: (bias, linear[i] of each entry, pairs[i, j] of two, i < j)."""
         shown = self.finished()
-        x = row.values.astype(np.float64)
+        most = np.finfo(np.float32).max  # a row in the units of its columns may be beyond it
+        x = np.clip(row.values.astype(np.float64), -most, most)
         length = math.sqrt(float(x @ x))
         x = x * ((1 / length if length else 1.0) if self.settings.normalise else (shown.unit or 1.0))
         shown.grow_features(row.n_features)

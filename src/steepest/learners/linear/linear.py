@@ -167,13 +167,6 @@ class LinearLearner(TargetLearner):
         n_rows = len(state["v"])
         if s.shrinks_lazily:
             check.arrays({"shrunk": f"f8 {n_rows}"})
-        if (
-            s.task == "classify"
-            and not state["targets"][1]
-            and check.numbers["rows_learned"]
-            and not state["labels"].size
-        ):
-            raise ValueError("a classifier that has learned rows has no labels")
         if "owners" in state and (shared or len(check.owners()) != n_rows):
             raise ValueError("the rows of weights do not belong to features")
         if "owners" not in state and not shared and n_rows < check.n_features:
