@@ -102,9 +102,7 @@ def _mode_of(target: str) -> int | None:
 @contextlib.contextmanager
 def _unfinished(target: str, mode: int | None) -> Iterator[IO[bytes]]:
     """A new file beside the target, locked while its writer lives; removed unless it was renamed."""
-    directory, name = os.path.split(target)
-    prefix = os.path.join(directory, f".{name[:_SHOWN_NAME]}.")
-    _remove_leftovers(directory, prefix)
+    prefix = remove_leftovers(target)
     permissions = _NEW_FILE if mode is None else 0o600
     path = f"{prefix}{os.urandom(8).hex()}.part"
     file = open(path, "xb", opener=lambda path, flags: os.open(path, flags, permissions))  # noqa: SIM115
@@ -120,8 +118,10 @@ def _unfinished(target: str, mode: int | None) -> Iterator[IO[bytes]]:
             os.unlink(path)
 
 
-def _remove_leftovers(directory: str, prefix: str) -> None:
-    """Unfinished files in this directory whose writers were killed."""
+def remove_leftovers(target: str | os.PathLike[str]) -> str:
+    """Removes unfinished files beside the target whose writers were killed; how names of those for the target begin."""
+    directory, name = os.path.split(os.fsdecode(target))
+    prefix = os.path.join(directory, f".{name[:_SHOWN_NAME]}.")
     for path in glob.glob(os.path.join(glob.escape(directory), f".*{_ENDING}")):
         with contextlib.suppress(OSError):
             if not path.startswith(prefix) and time.time() - os.stat(path).st_mtime < _YOUNG_SECONDS:
@@ -132,6 +132,7 @@ def _remove_leftovers(directory: str, prefix: str) -> None:
             with open(path, "rb") as file:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the writer lives
                 os.unlink(path)
+    return prefix
 
 
 def _sync_directory(directory: str) -> None:

@@ -248,3 +248,13 @@ def test_a_factorization_that_was_interrupted_says_that_it_is_not_fitted():
         model.predict(pairs)
     model.fit(pairs, y)
     assert np.isfinite(model.predict(pairs)).all()
+
+
+@linux
+def test_a_finished_run_leaves_no_unfinished_checkpoint_of_a_killed_one(tmp_path):
+    X, y = sparse_problem(n_rows=300, seed=3)
+    left = tmp_path / "c" / f".{FILE_NAME}.{'0' * 16}.part"
+    left.parent.mkdir()
+    left.write_text("cut short")
+    st.LinearClassifier(solver="sgd", epochs=1).fit_stream(st.from_arrays(X, y), checkpoint=tmp_path / "c")
+    assert not list((tmp_path / "c").iterdir())

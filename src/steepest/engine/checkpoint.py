@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from steepest import model_file
+from steepest.atomic import remove_leftovers
 from steepest.data.chunk import Array
 from steepest.data.raw import rereading_encoder
 from steepest.data.source import Source
@@ -151,6 +152,7 @@ class Checkpoints:
         """The run is complete: nothing is left to resume."""
         self.path.unlink(missing_ok=True)
         self.earlier.unlink(missing_ok=True)
+        remove_leftovers(self.path)  # of a process that was killed while it wrote
 
 
 def parse_every(every: str) -> tuple[float, float]:
