@@ -61,7 +61,7 @@ WRONG = [
     ("train rows.csv", "train needs -m FILE"),
     ("train -m m", "train needs DATA"),
     ("train rows.csv -m m --lable label", "did you mean '--label'?"),
-    ("train rows.csv -m m --epoch 3", "did you mean '--epochs'?"),
+    ("train rows.csv -m m --epoch 3", "here it is --epochs N"),
     ("train rows.csv -m m --task clasify", "did you mean 'classify'?"),
     ("train rows.csv -m m --format cvs", "did you mean 'csv'?"),
     ("train rows.csv -m m --loss hinje", "did you mean 'hinge'?"),

@@ -228,7 +228,7 @@ BAD_CSV = [
     (b"bob,1_0,1,1\n", r"the line cannot be read \(In CSV column .*\)"),
     (b"bob,2,1\n", "the row has 3 values instead of 4"),
     (b"bob,2,1,1,5\n", "the row has 5 values instead of 4"),
-    (b"b\xffb,2,1,1\n", "the value in column 'name' is not UTF-8"),
+    (b"b\xffb,2,1,1\n", r"the value in column 'name' is not UTF-8 \(iconv .* converts a file\)"),
     (b"bob,2,1,\n", "the label in column 'y' is missing"),
     (b"bob,2,1,inf\n", "the label inf in column 'y' is not finite"),
     (b"bob,2,-1,1\n", "the weight -1.0 in column 'w' is negative or not finite"),
