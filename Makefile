@@ -96,10 +96,11 @@ sanitize: build/address/.installed
 
 # What every change must pass of it, in two minutes: one instruction set, compiled without optimisation and without the
 # checks of every pointer that take longest to compile; kernels against their references, mutated files into every
-# reader, and random arguments into every binding. The tests of the linear kernels take too long for it.
+# reader, and random arguments into every binding. The tests of the linear kernels take too long for it, and
+# in tables, which pyarrow reads, the sanitizer reports code of Python itself.
 SHORT := $(filter-out %/test_kernels.py,$(wildcard tests/kernels/test_*.py)) tests/fuzz
 sanitize-short: build/short/.installed
-	$(FOR_ADDRESS) build/short/venv/bin/python -m pytest -n auto -m 'not build' $(SHORT)
+	$(FOR_ADDRESS) build/short/venv/bin/python -m pytest -n auto -m 'not build' -k 'not csv and not tsv and not jsonl' $(SHORT)
 	cd tests && $(FOR_ADDRESS) ../build/short/venv/bin/python -m fuzz 10 bindings
 
 tsan: build/thread/.installed

@@ -49,7 +49,7 @@ inline void number_features(const int32_t* indices, int64_t n, int32_t* slot, in
       owners[n_slots] = indices[k];
       own = static_cast<int32_t>(++n_slots);
     }
-    placed[k] = own - 1;
+    placed[k] = own > 0 ? own - 1 : -1;  // below zero: not a slot of ours
   }
 }
 

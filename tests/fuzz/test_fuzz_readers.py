@@ -62,6 +62,12 @@ def test_numbering_does_not_write_behind_the_owners():
     assert placed.tolist() == [6, 7, -1, -1, -1, -1, -1, -1]
 
 
+def test_a_slot_below_zero_places_nothing():
+    slots = np.array([-(2**31), -1, 2], np.int32)
+    placed, n = _native.number_features(np.arange(3, dtype=np.int32), slots, np.zeros(3, np.int32), 3)
+    assert (placed.tolist(), n) == ([-1, -1, 1], 3)
+
+
 def test_squares_of_rows_in_an_order_are_refused():
     indptr = np.array([0, 1], np.int64)
     order = np.zeros(500, np.int64)
