@@ -536,7 +536,7 @@ def test_bad_pairs_are_told_in_one_sentence(X, y, message):
         ({"n_factors": 0}, "n_factors=0"),
         ({"alpha": -1}, "alpha=-1"),
         ({"solver": "als", "loss": "bpr"}, "cannot learn loss='bpr'"),
-        ({"solver": "lbfgs", "nonnegative": True}, "no floor"),
+        ({"solver": "lbfgs", "nonnegative": True}, "does not support nonnegative"),
         ({"loss": "kl", "alpha": 0.1}, "no meaning for loss='kl'"),
         ({"l1": 1.0, "solver": "als"}, "l1=1.0 needs"),
         ({"epochs": 0}, "epochs=0"),

@@ -142,7 +142,7 @@ def test_a_cut_file_is_never_taken_for_a_short_one(kind, packing, tmp_path, caps
     [
         (b"label,label", "more than one column 'label'"),
         (b"a,b", "give --label with one of 'a', 'b'"),
-        (b",", "more than one column ''"),
+        (b",", "give --label with one of 'unnamed 0'"),
         (b'"label,text', "which column is the label"),
         (b"label,te\xffxt", "has no column 'text'"),
         (b"label", "has no column 'text'"),
