@@ -53,6 +53,7 @@ from steepest.data.tables.columns import (
     plain_numbers,
     python_values,
     read_table,
+    truth_values,
 )
 from steepest.errors import ColumnWarning, DataError, ParameterError
 from steepest.features import dates, words, written_numbers
@@ -701,6 +702,8 @@ class Hasher(Estimator):
                 if misfits and column.named:
                     raise _not_a_number(python_values(values), numbers, column.name)
                 columns.append(numbers)
+            elif column.boolean:
+                columns.append(encode(truth_values(values), CATEGORY, column.name))
             elif column.kind == TEXT and not column.named and column.name:
                 columns.append(as_texts(values, column.name))
             else:
