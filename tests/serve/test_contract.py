@@ -156,6 +156,28 @@ def test_pipelined_requests_are_answered_in_order(text_server):
     assert data.count(b'"bias"') == 2
 
 
+def test_lines_behind_another_request_are_answered_as_lines(text_server):
+    import socket
+
+    def request(path, body, kind):
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        return (head + body).encode()
+
+    first = request("/explain", '{"row": "great film"}', "application/json")
+    with socket.create_connection(("127.0.0.1", text_server.port), timeout=30) as client:
+        client.sendall(first + request("/predict", '"great film"\n\n17\n"dull"', "application/x-ndjson"))
+        client.shutdown(socket.SHUT_WR)
+        data = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    assert data.count(b"HTTP/1.1 200") == 2
+    lines = [json.loads(line) for line in data.rpartition(b"\r\n\r\n")[2].splitlines()]
+    assert [line.get("prediction") for line in lines] == ["pos", None, "neg"]
+    assert "row 0 is a number" in lines[1]["error"]
+
+
+def test_an_address_may_be_absolute(text_server):
+    assert text_server.raw("GET", f"http://127.0.0.1:{text_server.port}/healthz")[0] == 200
+
+
 def test_model_health_metrics_and_pages(text_server):
     status, found = text_server.call("/model")
     assert (found["row"], found["classes"], found["columns"][0]["name"]) == ("text", ["neg", "pos"], "review")

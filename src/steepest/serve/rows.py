@@ -17,6 +17,7 @@ from steepest.data.tables.columns import KINDS, MISSING_MARKS
 from steepest.errors import DataError
 from steepest.features import dates, written_numbers
 from steepest.features.hasher import Hasher
+from steepest.learners.targets import LARGEST_TARGET
 
 TEXT, COLUMNS, SPARSE, PAIRS = "text", "columns", "sparse", "pairs"
 GIVE_FEATURES = (*KINDS, "date")
@@ -260,8 +261,8 @@ class LabelReader:
 
     def _number(self, number: int, label: Any) -> float | int:
         label = self._named.get(label, label) if type(label) is str else label
-        if type(label) not in (int, float, bool) or not math.isfinite(label) or abs(label) > 1e300:
-            raise DataError(f"label {number} is {label!r}; give a finite number")
+        if type(label) not in (int, float, bool) or not abs(label) <= LARGEST_TARGET:
+            raise DataError(f"label {number} is {label!r}; give a number of at most {LARGEST_TARGET:g} in size")
         if self._is_classifier and label != int(label):
             raise DataError(f"label {number} is {label!r}; the model's classes are whole numbers")
         if self._whole and abs(label) > 2**53:
