@@ -103,6 +103,32 @@ def test_every_kind_of_model_answers_as_its_own_methods_do(models, name):
     predictor.warm_up()
 
 
+def test_bags_of_words_are_rows_with_counts(models, start, tmp_path):
+    server, model = start(models["bags"], "--learn", "--log", tmp_path / "log"), st.load(models["bags"])
+    rows = [{"great": 2, "film": 1}, {"dull": 1.5, "plot": None}, {}]
+    status, found = server.call("/predict", {"rows": rows})
+    assert (status, found["predictions"]) == (200, model.predict(rows).tolist())
+    assert [list(p.values()) for p in found["probabilities"]] == model.predict_proba(rows).tolist()
+    assert {f["name"] for f in server.call("/explain", {"row": rows[0]})[1]["features"]} == {"great", "film"}
+    tensor = {"name": "bag", "datatype": "BYTES", "shape": [3], "data": list(map(json.dumps, rows))}
+    outputs = server.call("/v2/models/bags/infer", {"inputs": [tensor]})[1]["outputs"]
+    assert outputs[0]["data"] == found["predictions"]
+    tensor["data"] = ["{", "{}", "{}"]
+    assert server.call("/v2/models/bags/infer", {"inputs": [tensor]})[0] == 400
+    for row in ("great film", {"great": "two"}, {"great": {"x": 1}}, None):
+        assert server.call("/predict", {"rows": [row]})[0] == 400
+    assert server.call("/learn", {"rows": rows[:1], "labels": ["neg"]})[1] == {"learned": 1, "sequence": 1}
+    assert server.stop() == 0
+    frame = [{**row, "words": {"cheap" if row["size"] < 100 else "dear": 1.0, "flat": 2.0}} for row in table(200)[0]]
+    st.LinearRegressor(random_state=0).fit(frame, table(200)[1]).save(tmp_path / "both.steepest")
+    server = start(tmp_path / "both.steepest")
+    expected = st.load(tmp_path / "both.steepest").predict(frame[:5]).tolist()
+    assert server.call("/predict", {"rows": frame[:5]})[1]["predictions"] == expected
+    status, said = server.call("/predict", {"rows": [{"words": [1]}]})
+    assert (status, "an object of words" in said["error"]) == (400, True)
+    assert server.stop() == 0
+
+
 def test_factor_models_predict_pairs_and_recommend(models, start):
     server, model = start(models["pairs"]), st.load(models["pairs"])
     status, found = server.call("/predict", {"rows": [{"user": 3, "item": 4}, ["5", "7"]]})
