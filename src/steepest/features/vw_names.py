@@ -66,9 +66,12 @@ class VwNames:
 
     # ------------------------------------------------------------------------------------------------------- rows
 
-    def to_chunk(self, lines: Sequence[str]) -> Chunk:
-        """Lines of text, with labels or without, as hashed rows."""
-        return self._parse(lines)[0]
+    def to_chunk(self, lines: Sequence[str], *, learn: bool = False) -> Chunk:
+        """Lines of text, with labels or without, as hashed rows; with `learn`, their names are taken in."""
+        chunk, log = self._parse(lines)
+        if learn:
+            self.names_.table.read(log, len(lines))
+        return chunk
 
     def read_row(self, line: str) -> tuple[Chunk, list[list[str]], list[list[str]]]:
         """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
