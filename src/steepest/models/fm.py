@@ -84,7 +84,7 @@ class FMModel(Model):
             raise ParameterError("fields=[...] is for arrays; with a hasher, fields=True makes each column a field")
         return given.astype(np.int64)
 
-    def _planned(self, hasher: Any) -> dict[str, Any]:
+    def _hasher_overrides(self, hasher: Any) -> dict[str, Any]:
         """With fields, the features of each column have a range of their own."""
         return {"by_column": True} if self.fields is True else {}
 

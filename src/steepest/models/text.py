@@ -396,16 +396,16 @@ class TextClassifier(Classifier):
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
         """Divides scores by the temperature under which the labels of these texts, not learned, are most likely."""
-        source = self._rows_apart(X, y, lambda labels: text_targets(labels, self._target_names)[0])
+        source = self._unlearned_rows(X, y, lambda labels: text_targets(labels, self._target_names)[0])
         self._calibrate(source)
-        self._use_held_out(source)
+        self._calibrate_by(source)
         return self
 
-    def _use_held_out(self, rows: Source) -> None:
+    def _calibrate_by(self, rows: Source) -> None:
         """How often the model is wrong, for `predict_set`."""
         if not self.learner_.several_targets:
             parts = [self._doubts(chunk, scores) for chunk, scores in self._known_rows(rows)]
-            self._take_residuals(np.concatenate(parts) if parts else np.zeros(0))
+            self._store_residuals(np.concatenate(parts) if parts else np.zeros(0))
 
     def _check_numbers(self, learner: EmbeddingLearner) -> None:
         learner.refuse_overflow()
@@ -419,9 +419,9 @@ class TextClassifier(Classifier):
         self._recent = self._recent or Recent(1)
         doubts = self._doubts(rows, self._scores(rows)) if rows.n_rows else np.zeros(0)
         labels = self.classes_[self._true_places(rows)].tolist()
-        self.history_.events += self._watching().add(doubts.tolist(), (), labels, self.classes_.tolist())
+        self.history_.events += self._stream_watch().add(doubts.tolist(), (), labels, self.classes_.tolist())
         if (held := self._recent.add(doubts, np.zeros(len(doubts)), np.ones(len(doubts)))) is not None:
-            self._take_residuals(held[:, 0])
+            self._store_residuals(held[:, 0])
 
     def _doubts(self, chunk: Chunk, scores: Array) -> Array:
         """1 - P of the true label of each row."""
