@@ -82,6 +82,7 @@ _learning: dict[int, int] = {}  # by the estimator that is being fitted, the thr
 
 def _guard(fit: Fit) -> Fit:
     """Wraps `fit` or `partial_fit`: checks types of parameters; raises if another thread fits the same estimator."""
+    goes_on = fit.__name__ == "partial_fit"
 
     @functools.wraps(fit)
     def guarded(self: Any, *args: Any, **options: Any) -> Any:
@@ -93,7 +94,7 @@ def _guard(fit: Fit) -> Fit:
                 "for example sklearn.base.clone(estimator)"
             )
         try:
-            if outermost:
+            if outermost and not (goes_on and self.__sklearn_is_fitted__()):  # a row of a stream costs microseconds
                 protocol.check_params(self)
             return fit(self, *args, **options)
         finally:
