@@ -232,7 +232,7 @@ def hasher_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def takes_hasher(source: Source) -> bool:
-    """Whether rows are raw, or were hashed into the cache that is read, whose hasher must be the one wished for."""
+    """Whether rows are raw, or were hashed into the cache that is read, whose hasher must be the requested one."""
     return is_raw(source) or stored_encoder(source) is not None
 
 

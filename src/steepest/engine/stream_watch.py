@@ -3,7 +3,7 @@
 Each is a number in [0, 1] per row, measured before the row is learned, in a window that drops its old part when that
 differs from the new one (drift.py). Errors of numbers are unbounded, so e counts as e / (e + m), m the mean so far.
 Invariant: it depends on the rows and their order, not on how they were cut into calls, except for unseen features,
-which are counted per call. It is saved with the model: a restart goes on as if nothing had happened.
+which are counted per call. It is saved with the model, so a restart continues where it was.
 """
 
 from __future__ import annotations

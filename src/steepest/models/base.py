@@ -288,10 +288,10 @@ class Model:
     ) -> Self:
         """Learns from a source of chunks, `epochs` times over it.
 
-        `validation` is measured after every epoch, and the model of the epoch with the least loss on it is kept;
-        `keep="last"` keeps that of the last epoch. `checkpoint` names a directory in which the state is saved every so
-        often, `checkpoint_every` "30s" or "100000-rows"; `resume=True` goes on from there, to the same bits as if
-        nothing had happened. If the newest checkpoint is damaged, the one before is taken.
+        The loss on `validation` is measured after every epoch, and the model of the epoch where it was lowest is kept;
+        `keep="last"` keeps that of the last epoch. `checkpoint` names a directory in which the state is saved at
+        intervals of `checkpoint_every`, "30s" or "100000-rows"; `resume=True` continues from there, and ends with the
+        bits of an uninterrupted run. If the newest checkpoint is damaged, the previous one is used.
         """
         vars(self).pop("hasher_", None)
         self._plan_for_stream(source)

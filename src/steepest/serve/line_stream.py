@@ -1,4 +1,4 @@
-"""JSON lines in, JSON lines out, as they come: a row a line, an answer a line, in memory for one block of lines.
+"""JSON lines in, JSON lines out, as they come: one row and one answer per line, in memory for one block of lines.
 
 A line that is not a row gets {"error": sentence} in its place, so that line n of the answer belongs to line n of the
 question whatever happens.
