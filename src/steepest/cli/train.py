@@ -302,7 +302,7 @@ def _save(estimator: Model, options: argparse.Namespace, source: Source, validat
 
 
 def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
-    """The same estimator, fitted by a session that lives as long as the fit."""
+    """Fits the estimator on Spark, with a session that lives as long as the fit."""
     from steepest.spark.sessions import read_paths, start
 
     for name in ("holdout", "cache", "limit", "on_bad_line"):

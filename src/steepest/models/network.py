@@ -53,7 +53,7 @@ FEW_ROWS = 1000  # below, a tenth of the rows is too few to choose a start by
 
 
 class NetworkModel(Model):
-    """What classifier and regressor share."""
+    """The base of the network classifier and regressor."""
 
     learner_type = NetworkLearner
     settings_type = NetworkSettings
@@ -115,7 +115,7 @@ class NetworkModel(Model):
         return self._epochs_for(self._n_rows)
 
     def _epochs_for(self, n_rows: int | None) -> int:
-        """Thirty by default, and as many more as make a thousand steps over few rows."""
+        """Thirty epochs by default, and more on few rows, so that there are a thousand steps."""
         if not isinstance(self.epochs, str):
             return whole("epochs", self.epochs, 1)
         choice("epochs", self.epochs, ("auto",))
@@ -124,7 +124,7 @@ class NetworkModel(Model):
         return max(EPOCHS, math.ceil(TINY_STEPS / math.ceil(n_rows / self._batch_size(n_rows))))
 
     def _is_tiny(self, n_rows: int | None) -> bool:
-        """Whether rows are so few that steps are counted, not epochs; epochs that were given are what they say."""
+        """Whether there are so few rows that the default counts steps instead of epochs."""
         return n_rows is not None and 0 < n_rows <= TINY_ROWS and self.epochs == "auto"
 
     def _first_step(self, solver: str, n_rows: int | None) -> float:
@@ -202,7 +202,7 @@ class NetworkModel(Model):
         return penalty.split(check_alpha(number("alpha", params["alpha"])))
 
     def _graph(self) -> Graph:
-        """The network that `hidden` describes; sizes by the rule of thumb wait for the data."""
+        """The network that `hidden` describes; sizes by rule of thumb are set once the data is known."""
         hidden = self._sizes()
         if isinstance(hidden, Graph):
             return hidden.check()
@@ -265,7 +265,7 @@ class NetworkModel(Model):
 
     @classmethod
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        """The model that `save` took apart."""
+        """Builds a fitted model from the header and the arrays of a model file."""
         plain = header["params"]["hidden"]
         if isinstance(plain, Mapping) and "graph" in plain:
             header = {**header, "params": {**header["params"], "hidden": Graph.from_dict(plain["graph"])}}
@@ -416,7 +416,7 @@ class NetworkRegressor(Regressor, NetworkModel):
 
 
 def _share(name: str, value: Any) -> float:
-    """A number in [0, 1)."""
+    """Checks a number in [0, 1)."""
     share = at_least(name, value, 0.0)
     if share >= 1:
         raise ParameterError(f"{name}={value!r} must be below 1")
@@ -424,7 +424,7 @@ def _share(name: str, value: Any) -> float:
 
 
 def _rule_of_thumb(n_rows: int | None, n_features: int | None) -> int:
-    """n/d hidden units: about one example for each weight."""
+    """n/d hidden units: about one row for each weight."""
     if not n_rows or not n_features:
         raise DataError(
             "hidden='auto' needs the numbers of rows and features, which this source does not know; give sizes"

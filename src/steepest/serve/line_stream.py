@@ -32,7 +32,7 @@ class LineStream:
         )
 
     def feed(self, data: bytes) -> bytes:
-        """What can be answered now."""
+        """Adds bytes; returns the answers to all lines that are complete."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > self._app.options.max_body:
@@ -41,7 +41,7 @@ class LineStream:
         return self._take_head() + self._framed(self._answers(lines))
 
     def end(self) -> bytes:
-        """The answer to a last line without an end, and the end."""
+        """The answer to a last line without a newline."""
         lines = [self._rest] if self._rest.strip() else []
         return self._take_head() + self._framed(self._answers(lines)) + (b"0\r\n\r\n" if self.chunked else b"")
 
@@ -77,7 +77,7 @@ class LineStream:
         return b"".join(orjson.dumps(answer) + b"\n" for answer in answers if answer is not None)
 
     def _alone(self, row: Any) -> dict[str, Any]:
-        """One row by itself, after something was wrong with one of its block."""
+        """Answers rows one by one, after a row of their block was refused."""
         try:
             return self._app.predict_rows([row])[0]
         except DataError as error:

@@ -231,7 +231,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, NaT and pandas' NA."""
+    """Whether a value is None, NaN, NaT or pandas' NA."""
     if isinstance(value, str):
         return False
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
@@ -422,7 +422,7 @@ def as_names(names: Iterable[str] | str | None) -> tuple[str, ...]:
 
 
 def arrow(part: str = "") -> ModuleType:
-    """Pyarrow, or a part of it."""
+    """Imports pyarrow, or a module of it."""
     try:
         return import_module(f"pyarrow.{part}" if part else "pyarrow")
     except ImportError:
@@ -516,7 +516,7 @@ def _chunk_texts(chunk: Any, width: np.dtype[Any]) -> Buffers:
 
 
 def _joined_buffers(parts: list[Buffers]) -> Buffers:
-    """One behind the other; places are 64 bits wide, since together they may hold more than 2 GiB."""
+    """The values of several buffers in one; offsets are 64-bit, since together they may exceed 2 GiB."""
     data = np.concatenate([data[bounds[0] : bounds[-1]] for data, bounds, _ in parts])
     bounds, end = [np.zeros(1, np.int64)], 0
     for _, own, _ in parts:
