@@ -1,4 +1,4 @@
-"""A part of the kill matrix, see kills.py; and each checkpoint of a run is a place from which it ends with the same bits."""
+"""A part of the kill matrix, see kills.py; from each checkpoint of a run, training ends with the same bits."""
 
 from __future__ import annotations
 
