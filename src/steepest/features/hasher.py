@@ -70,7 +70,7 @@ from steepest.features.hasher_check import check_buckets, check_columns, check_c
 from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
 from steepest.parameters import did_you_mean
-from steepest.protocol import Estimator, check_input_names, not_fitted, parameter_names, set_output, store
+from steepest.protocol import Estimator, check_input_names, check_params, not_fitted, parameter_names, set_output, store
 
 HASH_ID = kernels.hash_id
 LEARNED = (
@@ -100,6 +100,7 @@ INTEGERS = (
     ("seed", -(1 << 63), (1 << 64) - 1),
 )
 MOST_NAMES = 1 << 26
+MOST_THREADS = 1024  # as of a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,8 +314,8 @@ class Hasher(Estimator):
     @property
     def stop_list(self) -> tuple[str, ...]:
         """The stop words as a sorted list."""
-        named = self.stop_words
-        return tuple(sorted(STOP_LISTS[named] if isinstance(named, str) else named or ()))
+        named = () if self.stop_words is None else self.stop_words
+        return tuple(sorted(STOP_LISTS[named] if isinstance(named, str) else named))
 
     @property
     def used_columns(self) -> tuple[Column, ...]:
@@ -587,7 +588,8 @@ class Hasher(Estimator):
         if "columns_" in self.__dict__:
             bags = len(self.columns_) == 1 and self.columns_[0].is_bag and not self.columns_[0].name
         else:
-            shaped = self.text or self.categorical or self.numeric or self.kinds or self.cross or self.ignore
+            named = (self.text, self.categorical, self.numeric, self.ignore, self.cross)
+            shaped = self.kinds or any(value is not None and len(value) for value in named)
             bags = self.bags is True or (self.bags == "auto" and records and not shaped and looks_like_bags(X))
         if not bags:
             return None
@@ -780,6 +782,7 @@ class Hasher(Estimator):
         """Refuses parameters that cannot work, by name and value. Those that a plan was made from are good."""
         if self._plan is not None:
             return
+        check_params(self)
         for name, low, high in INTEGERS:
             if not _is_whole(value := getattr(self, name), low, high):
                 raise ParameterError(f"{name}={value!r} must be a whole number from {low} to {high}")
@@ -797,6 +800,8 @@ class Hasher(Estimator):
             raise ParameterError(
                 f"stop_words={self.stop_words!r} is one string, and not 'english'; give a collection of words"
             )
+        if self.stop_words is not None and not all(isinstance(word, str) for word in self.stop_words):
+            raise ParameterError(f"stop_words={self.stop_words!r} holds something that is not a text")
         if not isinstance(self.max_share, float | int | np.number) or not 0 < self.max_share <= 1:
             raise ParameterError(f"max_share={self.max_share!r} must be a share of rows above 0 and at most 1")
         if isinstance(self.cross, str) or not all(_is_pair(pair, str) for pair in self.cross):
@@ -1169,5 +1174,5 @@ def _as_csr(chunk: Chunk) -> Any:
 @cache
 def _threads(n_jobs: int | None) -> int:
     if n_jobs is not None and n_jobs > 0:
-        return n_jobs
+        return min(n_jobs, MOST_THREADS)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -430,7 +430,7 @@ def _targets_of(rows: Chunk) -> Array:
 
 def checked_class_weight(weight: Any) -> Any:
     """The parameter `class_weight`, checked: None, "balanced", or a dict of weights by label."""
-    if weight is None or weight == "balanced":
+    if weight is None or (isinstance(weight, str) and weight == "balanced"):
         return weight
     if not isinstance(weight, dict):
         raise ParameterError(f"class_weight={weight!r} is unknown; give None, 'balanced' or a dictionary")

@@ -49,7 +49,7 @@ from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
 from steepest.models.calibration import LEAST_ROWS, Calibration, Recent
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
-from steepest.parameters import at_least, choice, inside, number, whole
+from steepest.parameters import at_least, choice, inside, integer, whole
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
 MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
@@ -80,8 +80,8 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 _learning: dict[int, int] = {}  # by the estimator that is being fitted, the thread that does it
 
 
-def _refuse_concurrent_fits(fit: Fit) -> Fit:
-    """Wraps `fit` or `partial_fit` to raise if another thread is fitting the same estimator at that time."""
+def _guard(fit: Fit) -> Fit:
+    """Wraps `fit` or `partial_fit`: checks types of parameters; raises if another thread fits the same estimator."""
 
     @functools.wraps(fit)
     def guarded(self: Any, *args: Any, **options: Any) -> Any:
@@ -93,6 +93,8 @@ def _refuse_concurrent_fits(fit: Fit) -> Fit:
                 "for example sklearn.base.clone(estimator)"
             )
         try:
+            if outermost:
+                protocol.check_params(self)
             return fit(self, *args, **options)
         finally:
             if outermost:
@@ -133,7 +135,7 @@ class Model:
         super().__init_subclass__(**options)
         for name in ("fit", "partial_fit"):
             if name in vars(cls):
-                setattr(cls, name, _refuse_concurrent_fits(vars(cls)[name]))
+                setattr(cls, name, _guard(vars(cls)[name]))
 
     # ------------------------------------------------------------------------------------------------- parameters
 
@@ -196,13 +198,15 @@ class Model:
         state = self.random_state
         if state is None:
             return int.from_bytes(os.urandom(4)) >> 1
-        if isinstance(state, int | np.integer) and state >= 0:
+        if isinstance(state, int | np.integer) and 0 <= state < 1 << 63:
             return int(state)
         if isinstance(state, np.random.RandomState):
             return int(state.randint(0, 2**31 - 1))
         if isinstance(state, np.random.Generator):
             return int(state.integers(0, 2**31 - 1))
-        raise ParameterError(f"random_state={state!r} is not a seed; give an integer, a generator or None")
+        raise ParameterError(
+            f"random_state={state!r} is not a seed; give an integer from 0 to 2**63 - 1, a generator or None"
+        )
 
     def monitor(self) -> Monitor:
         """The monitor of a fit that was given none: it prints if `verbose` is set, else stays silent."""
@@ -232,7 +236,7 @@ class Model:
 
     # -------------------------------------------------------------------------------------------------- learning
 
-    @_refuse_concurrent_fits
+    @_guard
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, monitor: Monitor | None = None) -> Self:
         """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
 
@@ -269,7 +273,7 @@ class Model:
             source.labels = np.union1d(source.labels, np.unique(targets[held]))
         return source, ArraySource(chunk)
 
-    @_refuse_concurrent_fits
+    @_guard
     def fit_stream(
         self,
         source: Source,
@@ -847,7 +851,7 @@ def from_plain(value: Any) -> Any:
 
 def threads(n_jobs: int | None) -> int:
     """The number of threads that `n_jobs` stands for: one for None, all cores for -1."""
-    n = 1 if n_jobs is None else int(number("n_jobs", n_jobs))
+    n = 1 if n_jobs is None else integer("n_jobs", n_jobs)
     return min(n, MOST_THREADS) if n > 0 else os.cpu_count() or 1
 
 

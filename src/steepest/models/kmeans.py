@@ -229,7 +229,8 @@ class KMeans(Model):
             given = np.asarray(self.init.toarray(), np.float32)
         else:
             try:
-                given = np.asarray(self.init, np.float32)
+                with np.errstate(over="ignore"):  # infinities are refused below
+                    given = np.asarray(self.init, np.float32)
             except (TypeError, ValueError):
                 raise ParameterError(f"init={self.init!r} is not an array; give one, or {', '.join(STARTS)}") from None
         k = int(self.n_clusters)

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from steepest.data.chunk import Array
 from steepest.data.source import Source
 from steepest.engine.history import History
@@ -39,7 +37,7 @@ from steepest.models.options import (
     Restarts,
 )
 from steepest.models.supervised import Classifier, Regressor
-from steepest.parameters import at_least, choice, number, step_size, whole
+from steepest.parameters import at_least, choice, float_type, inside, number, step_size, whole
 
 # First steps that neither crawl nor jump on standardised features; momentum multiplies its own by ten.
 ETA0 = {"sgd": 0.1, "momentum": 0.02, "adagrad": 0.05, "adam": 0.003}
@@ -79,13 +77,14 @@ class NetworkModel(Model):
         """
         given = self.restarts if isinstance(self.restarts, Restarts) else Restarts(self.restarts)
         restarts, run, seed = whole("restarts", given.n, 1), run or Run(self.monitor()), self.seed()
+        fraction = at_least("fraction", given.fraction, 0.0) and inside("fraction", given.fraction, 0.0, 1.0)
         if restarts == 1:
             return super()._fit(source, validation, run)
         all_rows, stopping = source, self._early_stopping()
         few = source.n_rows is not None and source.n_rows < FEW_ROWS
-        held_out = validation is None and at_least("fraction", given.fraction, 0.0) > 0 and not few
+        held_out = validation is None and fraction > 0 and not few
         if held_out and not (stopping is not None and stopping.refits):
-            source, validation = source.holdout(given.fraction, seed)
+            source, validation = source.holdout(fraction, seed)
         gives_back = source is not all_rows and stopping is None
         best: tuple[float, int, NetworkLearner, History] | None = None
         state = self.random_state
@@ -175,7 +174,7 @@ class NetworkModel(Model):
             biases=bool(params["fit_intercept"]),
             init=init,
             seed=self.seed(),
-            dtype=choice("dtype", str(np.dtype(self.dtype)), ("float32", "float64")),
+            dtype=float_type(self.dtype),
             class_weight=checked_class_weight(self.class_weight),
         )
 
@@ -206,7 +205,7 @@ class NetworkModel(Model):
         hidden = self._sizes()
         if isinstance(hidden, Graph):
             return hidden.check()
-        if isinstance(hidden, str):
+        if isinstance(hidden, str | bytes):
             choice("hidden", hidden, ("auto",))
             return Graph.layered([1], self.link)
         sizes = list(hidden) if isinstance(hidden, Iterable) else [hidden]

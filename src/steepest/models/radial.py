@@ -84,19 +84,20 @@ class RBFModel(Model):
         if votes == "fixed" and init == "k-means":
             raise ParameterError("votes='fixed' are targets of rows, which centres of k-means are not; use init='all'")
         alpha, weight = check_alpha(number("alpha", self.alpha)), checked_class_weight(self.class_weight)
+        solver = choice("solver", self.solver, tuple(SOLVERS))
+        epochs, size = self._epochs_for(n_rows), whole("batch_size", self.batch_size, 1)
+        rows = None if n_rows is None else float(n_rows * epochs)
+        schedule = choice("schedule", self.schedule, SCHEDULES)
+        eta0 = 0.01 if self.eta0 == "auto" else step_size("eta0", self.eta0)
         if votes != "backprop":
             return RadialSettings(self.task, votes, alpha, weight)
-        solver = choice("solver", self.solver, tuple(SOLVERS))
-        rows = None if n_rows is None else float(n_rows * self._epochs_for(n_rows))
-        schedule = choice("schedule", self.schedule, SCHEDULES)
-        size = whole("batch_size", self.batch_size, 1)
         return NetworkSettings(
             graph=Graph.radial(1).as_dict(),
             task=self.task,
             loss="softmax" if self.task == "classify" else "squared",
             solver=solver,
             schedule=("constant" if rows is None else "linear") if schedule == "auto" else schedule,
-            eta0=0.01 if self.eta0 == "auto" else step_size("eta0", self.eta0),
+            eta0=eta0,
             planned_rows=math.inf if rows is None else max(rows, 1.0),
             l2=alpha,
             batch_size=size if n_rows is None else max(1, min(size, n_rows)),

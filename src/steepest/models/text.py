@@ -12,6 +12,7 @@ bits.
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ from steepest.models.memory import parse_bytes, shown
 from steepest.models.options import Option, Replicas
 from steepest.models.supervised import Classifier, class_targets
 from steepest.models.vectors import dim_of_vectors, read_vectors, write_vectors
-from steepest.parameters import at_least, choice, inside, whole
+from steepest.parameters import at_least, choice, inside, number, whole
 
 LONGEST_ROW = 4096
 PARALLEL = ("auto", "serial", "replicas", "hogwild")
@@ -350,8 +351,12 @@ class TextClassifier(Classifier):
         choice("parallel", self.flat_params()["parallel"], PARALLEL)
         choice("schedule", self.schedule, SCHEDULES)
         choice("shuffle", self.shuffle, SHUFFLES)
-        if self.calibrate:
+        if number("calibrate", self.calibrate):
             inside("calibrate", self.calibrate, 0.0, 1.0)
+        if not isinstance(self.pretrained, str | os.PathLike | None):
+            raise ParameterError(
+                f"pretrained={self.pretrained!r} is not the path of a file of vectors; give it as a text"
+            )
         replicas = self._replicas()
         for name, value in (("epochs", self.epochs), ("sync_every", replicas.sync_every), ("n_replicas", replicas.n)):
             if value != "auto":
@@ -713,13 +718,15 @@ def text_targets(y: Any, names: list[Any] | None = None) -> tuple[Array, list[An
     if not all(isinstance(label, str) for row in y for label in row):
         return class_targets(y), None
     known = sorted({label for row in y for label in row}) if names is None else names
-    columns = {label: place for place, label in enumerate(known)}
+    columns = {label: column for column, label in enumerate(known)}
     matrix = np.zeros((len(y), len(known)))
-    for number, row in enumerate(y):
+    for row_number, row in enumerate(y):
         for label in row:
             if label not in columns:
-                raise DataError(f"row {number}: the label {label!r} was never seen in training; the labels are fixed")
-            matrix[number, columns[label]] = 1.0
+                raise DataError(
+                    f"row {row_number}: the label {label!r} was never seen in training; the labels are fixed"
+                )
+            matrix[row_number, columns[label]] = 1.0
     return matrix, known
 
 

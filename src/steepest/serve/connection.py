@@ -256,11 +256,6 @@ class Connection(asyncio.Protocol):
 
     # --------------------------------------------------------------------------------------------- from the listener
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether an answer is being made."""
-        return self._busy is not None or bool(self._waiting)
-
     def expire(self, idle: bool) -> None:
         """Called when the client took too long to send a request or to read an answer."""
         if idle or self._writing_paused or (self._request is None and self._head_bytes == 0):

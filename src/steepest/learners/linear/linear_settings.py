@@ -20,7 +20,7 @@ from steepest.learners.penalties import NORMS, Penalty, check_alpha
 from steepest.learners.schedules import schedule_code, typical_eta0
 from steepest.learners.settings import PlainSettings
 from steepest.learners.targets import checked_class_weight
-from steepest.parameters import choice, more_than, number, step_size, whole
+from steepest.parameters import choice, float_type, more_than, number, step_size, whole
 
 FORGETFUL = ("sgd", "asgd", "adagrad")  # solvers that can forget old rows
 STOCHASTIC_SOLVERS = ("sgd", "asgd", "adagrad", "ftrl", "truncated", "coin")
@@ -131,7 +131,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         batch_size=whole("batch_size", params["batch_size"], 1),
         fit_intercept=bool(params["fit_intercept"]),
         multi_class=multi_class,
-        dtype=_dtype(params["dtype"]),
+        dtype=float_type(params["dtype"]),
         class_weight=checked_class_weight(params.get("class_weight")),
         table_bits=_table_bits(params) if multi_class == "hashed" else 0,
         class_hash=kernels.class_hash_id if multi_class == "hashed" else "",
@@ -278,11 +278,3 @@ def _table_bits(params: Mapping[str, Any]) -> int:
     if bits > MOST_TABLE_BITS:
         raise ParameterError(f"table_bits={bits} is too large; give at most {MOST_TABLE_BITS}")
     return bits
-
-
-def _dtype(option: Any) -> str:
-    try:
-        name = str(np.dtype(option))
-    except TypeError:
-        name = str(option)
-    return choice("dtype", name, ("float32", "float64"))
