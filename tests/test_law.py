@@ -94,6 +94,19 @@ def test_the_contract_of_learners_fits_on_two_screens():
     assert len((SOURCE / "learners" / "base.py").read_text(encoding="utf-8").splitlines()) <= 180
 
 
+@pytest.mark.parametrize("place", ["benchmarks", "examples", "tools", "docs"])
+def test_scripts_beside_the_package_import_only_names_that_it_has(place):
+    for path in (SOURCE.parents[1] / place).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "steepest":
+                names = {alias.name for alias in node.names}
+                parts = {
+                    part.name for part in pkgutil.iter_modules([str(SOURCE.joinpath(*node.module.split(".")[1:]))])
+                }
+                missing = names - set(dir(importlib.import_module(node.module))) - parts
+                assert not missing, f"{path.name}:{node.lineno}: {node.module} has no {missing}"
+
+
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 13)

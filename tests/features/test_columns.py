@@ -239,6 +239,28 @@ def test_values_of_a_list_share_the_length_of_a_category():
     assert values == {**expected, "x=<missing>": 1.0}
 
 
+def test_truth_values_are_one_category_however_they_are_written(tmp_path):
+    """A CSV reader makes booleans of them, rows of csv.DictReader and of a server hold the text of the file."""
+    path = tmp_path / "a.csv"
+    path.write_text("open,size,label\n" + "true,1,a\nfalse,2,b\nTRUE,2,a\n,3,b\n" * 50)
+    model = st.LinearClassifier(random_state=0).fit_stream(st.scan(path, label="label"))
+    model.save(tmp_path / "m")
+    hasher = st.load(tmp_path / "m").hasher_
+    for texts, value in ((("true", "True", "TRUE"), True), (("false", "False", "FALSE"), False)):
+        rows = hasher.transform([{"open": value}, *({"open": text} for text in texts)]).toarray()
+        assert (rows == rows[0]).all()
+    asked, written = [{"open": "false"}, {"open": "yes"}], hasher.transform([{"open": "False"}, {"open": "yes"}])
+    np.testing.assert_array_equal(hasher.transform(asked).toarray(), written.toarray())
+    texts = [{"open": "true", "size": k % 7} for k in range(200)] + [
+        {"open": "false", "size": k % 5} for k in range(200)
+    ]
+    learned = st.Hasher(12).fit(texts)  # from texts alone, such as lines of JSON
+    assert [c.boolean for c in learned.columns_] == [True, False]
+    np.testing.assert_array_equal(
+        learned.transform([{"open": True}]).toarray(), learned.transform([{"open": "true"}]).toarray()
+    )
+
+
 @pytest.mark.parametrize("mark", [None, "", "NA", "n/a", "NaN", "null", "None", "?", "-"])
 def test_marks_of_missing_categories_are_one_feature(mark):
     hasher = st.Hasher(20, categorical="c")

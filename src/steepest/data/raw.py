@@ -98,7 +98,7 @@ class RowEncoder:
         if self.heaviness is not None and hasattr(self.hasher, "names_"):
             self.hasher.names_.keep_heaviest(self.heaviness)
             if hasattr(self.hasher, "document_counts_"):  # which show the buckets in use
-                used = np.flatnonzero(self.hasher.document_counts_)
+                used = self.hasher.counted_features
                 self._unnamed = self.hasher.names_.unnamed(used, self.heaviness(used))
 
     def __call__(self, batch: RawBatch) -> Chunk:

@@ -25,6 +25,7 @@ from steepest.engine.stopping import Plan
 from steepest.errors import NotConverged
 
 TOLERANCES = ("auto", "gradient", "objective", "parameters")
+MEASURE = "the gradient's share of its first length"  # what `gradient` is, unless the solver says otherwise
 PATIENCE_ON_TOL = 2  # small steps in a row before the objective or the parameters count as unchanging
 
 
@@ -69,6 +70,8 @@ class Iterations(Executor):
         self._measure = measure
         self._step: Any = None
         self._last, self._small = math.inf, 0
+        self._gradient: float | None = None  # of the last iteration
+        self._measure_name = getattr(solver, "measure", MEASURE)
 
     @property
     def learner(self) -> Weights:
@@ -81,6 +84,7 @@ class Iterations(Executor):
         self.place = place
         for record in history:
             self._unchanging(record["objective"], record["moved"])
+            self._gradient = record["gradient"]
         return f"resumed after iteration {place.epoch}"
 
     def finished(self, plan: Plan) -> bool:
@@ -92,7 +96,7 @@ class Iterations(Executor):
         """Warns that the tolerance was not reached, and returns the sentence for the history."""
         if self.all_steps:
             return None
-        reached = "" if self._step is None else f" ({self._step.measure} is {self._step.gradient:.1e})"
+        reached = "" if self._gradient is None else f" ({self._measure_name} is {self._gradient:.1e})"
         sentence = (
             f"stopped after max_iter={self.max_iter} iterations, before tol={self.tol:g} was reached{reached}; "
             "give a larger max_iter or tol, or scale the columns to about one"
@@ -104,6 +108,7 @@ class Iterations(Executor):
         """Runs one iteration; the record has the same names as that of an epoch."""
         started = time.perf_counter()
         step = self._step = self.solver.step()
+        self._gradient = step.gradient
         seconds = time.perf_counter() - started
         self.place = Place(self.place.epoch + 1)
         objective, w = self.objective, self.solver.w
@@ -144,7 +149,7 @@ class Iterations(Executor):
         unchanging = self._unchanging(step.objective, step.moved)
         if self.tol_on in ("auto", "gradient") and step.gradient <= self.tol:
             self.converged = True
-            return f"converged in {n} iterations: {step.measure} is down to {step.gradient:.1e}"
+            return f"converged in {n} iterations: {self._measure_name} is down to {step.gradient:.1e}"
         if unchanging:
             self.converged = True
             what = "objective" if self.tol_on == "objective" else "parameters"

@@ -68,7 +68,7 @@ class Column:
     scale: float = 1.0
     knots: tuple[float, ...] = ()
     hats: tuple[int, ...] = ()  # what is hashed for each knot
-    format: str = ""  # "marked" for numbers such as $1,234.50; the order of a date's fields
+    format: str = ""  # "marked" for numbers such as $1,234.50; the order of a date's fields; "boolean"
     part: str = ""  # of a date
     strict: bool = False  # the user named its kind, so that other values are refused
     example: str = ""
@@ -330,7 +330,7 @@ def _column(given: TableColumn, hasher: Hasher, seed: int, kept: Any) -> Column:
         scale=float(given.scale),
         knots=tuple(map(float, given.knots)),
         hats=tuple(hash_name(name, seed_key) for name in given.knot_names),
-        format=given.format if given.kind == NUMBER else "",
+        format="boolean" if given.boolean else given.format if given.kind == NUMBER else "",
         part=given.part,
         strict=given.named,
         example=given.example,

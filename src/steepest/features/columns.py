@@ -51,6 +51,9 @@ class Column:
         What else a user should know.
     named : bool
         Whether the user named its kind, so that a value of another kind is refused and not taken for missing.
+    boolean : bool
+        Whether the values of a category are true and false, which "true", "TRUE", True of Python and Arrow's booleans
+        all write.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Column:
     reason: str = ""
     note: str = ""
     named: bool = False
+    boolean: bool = False
 
     @property
     def used(self) -> bool:
@@ -98,7 +102,8 @@ class Column:
     def encoding(self) -> tuple[Any, ...]:
         """All fields that decide how values become features."""
         numbers = (self.centre, self.scale, *self.knots)
-        return self.name, self.kind, self.format, self.source, self.part, numbers
+        found = self.name, self.kind, self.format, self.source, self.part, numbers
+        return (*found, "boolean") if self.boolean else found
 
     def with_knots(self) -> Column:
         """A copy of the column with hat features, if its kind can have them."""

@@ -53,6 +53,7 @@ from steepest.data.tables.columns import (
     plain_numbers,
     python_values,
     read_table,
+    truth_values,
 )
 from steepest.errors import ColumnWarning, DataError, ParameterError
 from steepest.features import dates, words, written_numbers
@@ -703,6 +704,8 @@ class Hasher(Estimator):
                 if misfits and column.named:
                     raise _not_a_number(python_values(values), numbers, column.name)
                 columns.append(numbers)
+            elif column.boolean:
+                columns.append(encode(truth_values(values), CATEGORY, column.name))
             elif column.kind == TEXT and not column.named and column.name:
                 columns.append(as_texts(values, column.name))
             else:
@@ -873,17 +876,35 @@ class Hasher(Estimator):
         """Makes sure that the heaviest features of rows just learned have their names, rare ones, too."""
         if not hasattr(self, "names_"):
             return
-        buckets = np.flatnonzero(self._buckets_in_use(rows))
+        buckets = self._features_in_use(rows)
         if len(wanted := self.names_.unnamed(buckets, heaviness(buckets))):
             self.find_names(X, rows, wanted)
 
-    def _buckets_in_use(self, rows: Chunk) -> Array:
-        """Whether each bucket is used, by any row so far if rows are counted, else by these rows."""
-        if hasattr(self, "document_counts_") and len(self.document_counts_) == self.n_features:
-            return self.document_counts_
+    def rows_with(self, features: Array) -> Array:
+        """For each feature, how many rows had its bucket, where rows are counted; columns share the counts."""
+        return np.asarray(self.document_counts_[np.asarray(features) & ((1 << self.n_bits) - 1)])
+
+    @property
+    def counts_all_features(self) -> bool:
+        """Whether rows are counted for every feature: those of texts are, categories, numbers and crosses are not."""
+        crosses = (*self.cross, *self.crosses_)
+        return hasattr(self, "document_counts_") and not crosses and all(c.kind == TEXT for c in self.used_columns)
+
+    @property
+    def counted_features(self) -> Array:
+        """The features that counted rows may have had, in ascending order."""
+        buckets = np.flatnonzero(self.document_counts_)
+        if self.n_features == 1 << self.n_bits:
+            return buckets
+        return (np.arange(0, self.n_features, 1 << self.n_bits)[:, None] + buckets).ravel()
+
+    def _features_in_use(self, rows: Chunk) -> Array:
+        """The features of any row so far, where all of them are counted, else of these."""
+        if self.counts_all_features:
+            return self.counted_features
         used = np.zeros(self.n_features, bool)
         used[rows.indices] = True
-        return used
+        return np.flatnonzero(used)
 
     def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
         """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
@@ -1021,7 +1042,7 @@ class Hasher(Estimator):
                 check_misfits(header["misfits"])
                 self.misfits_ = dict(header["misfits"])
         if "document_counts" in arrays:
-            check_counts(arrays["document_counts"], header["n_documents"], self.n_features)
+            check_counts(arrays["document_counts"], header["n_documents"], 1 << self.n_bits)
             self.document_counts_ = np.array(arrays["document_counts"], np.uint32)
             self.n_documents_ = int(header["n_documents"])
         kept = {key.removeprefix("words."): array for key, array in arrays.items() if key.startswith("words.")}

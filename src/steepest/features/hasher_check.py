@@ -61,9 +61,9 @@ def _check_column(column: Column) -> None:
             raise ValueError(f"column {column.name!r} has knots that do not ascend"[:200])
 
 
-def check_counts(counts: Any, n_documents: Any, n_features: int) -> None:
-    """Raises unless there is one row count per feature, at most the number of rows."""
-    if not isinstance(counts, np.ndarray) or counts.shape != (n_features,) or counts.dtype.kind not in "iu":
+def check_counts(counts: Any, n_documents: Any, n_buckets: int) -> None:
+    """Raises unless there is one row count per bucket, at most the number of rows."""
+    if not isinstance(counts, np.ndarray) or counts.shape != (n_buckets,) or counts.dtype.kind not in "iu":
         raise ValueError("document_counts do not belong to the features")
     _whole("the number of rows counted", n_documents, 0, MOST_ROWS)
     if len(counts) and not 0 <= int(counts.min()) <= int(counts.max()) <= n_documents:

@@ -341,13 +341,17 @@ class Model:
         `counted`: the hasher has already counted the rows that they are of.
         """
         hasher: Any = getattr(self, "hasher_", None)
+        has_weights = hasattr(self.learner_, "output_weights")
+        if not has_weights and not (hasher is not None and hasher.counts_all_features):
+            return None
+        unseen = np.ones(len(features), bool)
         if hasattr(hasher, "document_counts_"):
             _, places, own = np.unique(features, return_inverse=True, return_counts=True)
-            return int(np.count_nonzero(hasher.document_counts_[features] <= (own[places] if counted else 0)))
-        if not hasattr(self.learner_, "output_weights"):
-            return None
-        weights = [self.learner_.output_weights(k, features) for k in range(min(self.learner_.n_outputs, 4))]
-        return int(np.count_nonzero(~np.any(weights, axis=0)))
+            unseen = hasher.rows_with(features) <= (own[places] if counted else 0)
+        if has_weights and unseen.any() and not (hasher is not None and hasher.counts_all_features):
+            outputs = range(min(self.learner_.n_outputs, 4))
+            unseen[unseen] = ~np.any([self.learner_.output_weights(k, features[unseen]) for k in outputs], axis=0)
+        return int(np.count_nonzero(unseen))
 
     def _unseen_share(self, chunk: Chunk) -> float | None:
         features = chunk.packed().indices

@@ -169,6 +169,8 @@ class App:
 
     def _predict(self, request: Request) -> Answer | asyncio.Future[Answer]:
         body = request.body
+        if request.has_lines:
+            return self._job(lambda: LineStream(self, chunked=False).answer(body))
         if len(body) > SMALL_BYTES:
             return self._job(lambda: self._batch(body))
         rows = self._rows(parse(body), "rows")

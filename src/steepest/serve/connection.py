@@ -34,7 +34,7 @@ KNOWN = frozenset((b"content-type", b"authorization", b"content-length", b"expec
 class Request:
     """What the application needs to know about a request."""
 
-    __slots__ = ("body", "headers", "keep_alive", "method", "path", "query", "route", "start", "stream")
+    __slots__ = ("body", "has_lines", "headers", "keep_alive", "method", "path", "query", "route", "start", "stream")
 
     def __init__(self) -> None:
         self.method = ""
@@ -42,6 +42,7 @@ class Request:
         self.query = ""
         self.headers: dict[bytes, bytes] = {}
         self.body = b""
+        self.has_lines = False  # a body of JSON lines
         self.keep_alive = True
         self.start = 0.0
         self.route = OTHER_ROUTE
@@ -153,14 +154,16 @@ class Connection(asyncio.Protocol):
         self._in_head, self._head_bytes = False, 0
         request.method = self._parser.get_method().decode("latin-1")
         path, _, query = self._url.partition(b"?")
+        if path[:7].lower() == b"http://":  # as requests to a proxy have it, which any server must take
+            path = b"/" + path[7:].partition(b"/")[2]
         request.path, request.query = path.decode("latin-1"), query.decode("latin-1")
         request.keep_alive = self._parser.should_keep_alive()
         length = request.headers.get(b"content-length")
         kind = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        streams = kind in LINE_TYPES and request.path == "/predict"
-        if length is not None and not streams and int(length) > self._app.options.max_body:
+        request.has_lines = kind in LINE_TYPES and request.path == "/predict"
+        if length is not None and not request.has_lines and int(length) > self._app.options.max_body:
             raise self._too_large()
-        if streams and request.method == "POST" and self._busy is None and not self._waiting:
+        if request.has_lines and request.method == "POST" and self._busy is None and not self._waiting:
             request.stream = self._app.open_stream(request, chunked=self._parser.get_http_version() == "1.1")
         if request.headers.get(b"expect", b"").lower() == b"100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")

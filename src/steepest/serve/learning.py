@@ -169,7 +169,11 @@ class OnlineLearner:
                         self._tasks.put(None)
                         break
                     group.append(task)
-            self._learn(group)
+            try:
+                self._learn(group)
+            except Exception as error:  # a fault of ours: nobody may wait for an answer that never comes
+                for task in group:
+                    task.outcome = error if task.outcome is None else task.outcome
             self._resolve(group)
             if self.sequence - self.snapshot_sequence >= self._next_snapshot or self._log.n_bytes > LOG_BYTES:
                 self._snapshot()
@@ -234,7 +238,7 @@ class OnlineLearner:
             for task in tasks:
                 if task.future is None or task.future.done():
                     continue
-                if isinstance(task.outcome, Refusal):
+                if isinstance(task.outcome, Exception):
                     task.future.set_exception(task.outcome)
                 else:
                     task.future.set_result(task.outcome)
@@ -418,7 +422,8 @@ def row_loss(predictor: Predictor, truth: Any, guess: Any, probabilities: Any) -
         wrong = [predictor.classes[k] for k, has in enumerate(truth) if has] != guess
         return float(wrong), wrong
     if not predictor.classes:
-        return min((float(truth) - float(guess)) ** 2, 1e300), False
+        error = float(truth) - float(guess)
+        return min(error * error, 1e300), False  # a power would raise where a product overflows
     wrong = truth != guess
     if probabilities is None:
         return float(wrong), wrong

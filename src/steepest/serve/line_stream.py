@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from steepest.errors import DataError
-from steepest.serve.answers import LINES
+from steepest.serve.answers import LINES, Answer
 
 if TYPE_CHECKING:
     from steepest.serve.app import App
@@ -44,6 +44,10 @@ class LineStream:
         """The answer to a last line without a newline."""
         lines = [self._rest] if self._rest.strip() else []
         return self._take_head() + self._framed(self._answers(lines)) + (b"0\r\n\r\n" if self.chunked else b"")
+
+    def answer(self, body: bytes) -> Answer:
+        """All answers at once, for a request that waited behind another one of its connection."""
+        return Answer(self._answers(body.split(b"\n")), type=LINES)
 
     def _take_head(self) -> bytes:
         head, self._head = self._head, b""

@@ -8,7 +8,7 @@ from typing import Any
 from steepest.serve import inference
 from steepest.serve.options import ServeOptions
 from steepest.serve.predictor import Predictor
-from steepest.serve.rows import COLUMNS, PAIRS, TEXT
+from steepest.serve.rows import BAG, COLUMNS, PAIRS, TEXT
 
 Schema = dict[str, Any]
 ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
@@ -125,8 +125,12 @@ def _row_schema(predictor: Predictor) -> Schema:
         return {"anyOf": [{"type": "string"}, as_object]} if name else {"type": "string"}
     if reader.form == PAIRS:
         return {**_object({"user": ID, "item": ID}), "additionalProperties": False}
+    count = {"type": ["number", "null"], "minimum": -1e30, "maximum": 1e30}
+    if reader.form == BAG:
+        return {"type": "object", "additionalProperties": count}
     if reader.form == COLUMNS:
         kinds: dict[str, Schema] = {
+            BAG: {"type": ["object", "null"], "additionalProperties": count},
             "text": {"type": ["string", "null"]},
             "category": {"type": ["string", "integer", "boolean", "null"]},
             "number": {"type": ["number", "null"]},

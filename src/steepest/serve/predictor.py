@@ -16,7 +16,7 @@ from steepest.data.source import from_arrays
 from steepest.errors import DataError
 from steepest.learners.batch.solvers import BATCH_SOLVERS
 from steepest.models.supervised import Classifier
-from steepest.serve.rows import COLUMNS, PAIRS, SPARSE, TEXT, RowReader
+from steepest.serve.rows import BAG, COLUMNS, PAIRS, SPARSE, TEXT, RowReader
 
 MOST_ITEMS = 1_000  # of one list of recommendations
 
@@ -43,7 +43,7 @@ class Predictor:
 
     def warm_up(self) -> None:
         """Predicts a row of nothing, so that what is made at the first use is there before the first caller."""
-        empty: dict[str, Any] = {TEXT: "", COLUMNS: {}, SPARSE: {"indices": [], "values": []}}
+        empty: dict[str, Any] = {TEXT: "", BAG: {}, COLUMNS: {}, SPARSE: {"indices": [], "values": []}}
         if self.rows.form in empty:
             X = self.rows.read([empty[self.rows.form]])
             self.answer(X)

@@ -26,6 +26,8 @@ TEXT, CATEGORY, NUMBER, LIST = KINDS = ("text", "category", "number", "list")
 BETWEEN_VALUES = "\x1f"  # of a list that is handed to the kernel as one text
 # How people write that a value is missing, in lower case; categories may be "unknown", which is a value then.
 MISSING_MARKS = frozenset(("", "?", "-", "na", "n/a", "nan", "null", "none", "<na>", "#n/a", "unknown"))
+# How files write truth values; Arrow reads a column of them as booleans, whose texts are Python's.
+TRUTH_VALUES = {text: found for found in ("True", "False") for text in (found, found.lower(), found.upper())}
 GUESS_VALUES = 1000
 # A column of strings is prose, not labels, if its values have a space on average.
 TEXT_SPACES = 1.0
@@ -315,6 +317,13 @@ def is_boolean(column: Any) -> bool:
     if _is_arrow(column):
         return str(column.type) == "bool"
     return isinstance(column, np.ndarray) and column.dtype.kind == "b"
+
+
+def truth_values(column: Any) -> Any:
+    """A column of booleans in which a text such as "true" is the boolean that a reader of files makes of it."""
+    if is_boolean(column):
+        return column
+    return [TRUTH_VALUES.get(text, text) if type(text) is str else text for text in _values(column)]
 
 
 def _texts(column: Any, name: str) -> Any:

@@ -64,6 +64,7 @@ class Multipliers(Resumable):
 
     state_arrays = ("w", "smooth_w", "pulls")
     state_numbers = ("mu", "left", "first_norm", "first_value", "bound", "least_gap", "stalled")
+    measure = "the gap's share of the objective"
 
     def __init__(self, objective: Objective, inner: Any) -> None:
         self.objective, self.inner = objective, inner
@@ -109,8 +110,7 @@ class Multipliers(Resumable):
         self.stalled = 0 if gap < self.least_gap else self.stalled + 1
         self.least_gap = min(gap, self.least_gap)
         done = f"the gap stays at {gap:.1e} of the objective" if self.stalled >= PATIENCE else None
-        moved, measure = relative_change(self.w, before), "the gap's share of the objective"
-        step = Step(value, gap, self.mu, moved, done, measure)
+        step = Step(value, gap, self.mu, relative_change(self.w, before), done)
         if reached:
             self.mu = max(self.mu * SHRINK, LEAST_SMOOTHING * self.first_mu)
         self.left = max(1e-9, min(self.left, 0.1) * 0.3)

@@ -48,7 +48,6 @@ class Step:
     eta: float = 1.0  # length of the step, 1 for a full one
     moved: float = math.inf  # change of w as a share of its length
     done: str | None = None  # why there is nothing left to do
-    measure: str = "the gradient's share of its first length"  # what `gradient` is
     norm: float = math.nan  # the length of the gradient itself, where a solver shows it
 
 
