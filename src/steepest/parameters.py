@@ -9,6 +9,14 @@ from typing import Any
 from steepest.errors import ParameterError
 
 SMALLEST_STEP, LARGEST_STEP = 1e-30, 1e30
+MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
+_SHOWN = 60  # letters of a value in a message
+
+
+def shown(value: Any) -> str:
+    """A value from data for a message: one that was read from a damaged file may be as long as the file."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
@@ -41,8 +49,8 @@ def number(name: str, value: Any) -> float:
     """Any number but NaN."""
     try:
         result = float(value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name}={value!r} is not a number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(f"{name}={shown(value)} is not a number") from None
     if math.isnan(result):
         raise ParameterError(f"{name}={value!r} is not a number")
     return result

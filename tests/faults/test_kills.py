@@ -1,4 +1,4 @@
-"""A part of the kill matrix, see kills.py; and each checkpoint of a run is a place from which it ends with the same bits."""
+"""A part of the kill matrix, see kills.py; and runs that go on from each checkpoint of a whole one."""
 
 from __future__ import annotations
 

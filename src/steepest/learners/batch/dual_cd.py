@@ -296,6 +296,7 @@ class DualCD(PerOutputSolver[DualProblem]):
     """The solver: sweeps of every output until its gap is small enough."""
 
     name = "dual_cd"
+    measure = "the duality gap's share of the objective"
     state_numbers = ("target_gap",)
 
     def __init__(self, objective: Objective, options: SolverOptions) -> None:
@@ -320,7 +321,7 @@ class DualCD(PerOutputSolver[DualProblem]):
         if done is None and self.primal is None and left > STALLED * gap_before:
             self.primal = self._make_primal()
         moved = float(np.linalg.norm(self.w - before) / max(float(np.linalg.norm(self.w)), 1e-300))
-        return Step(value, left, 1.0, moved, done, "the duality gap's share of the objective")
+        return Step(value, left, 1.0, moved, done)
 
     def _relative_gap(self) -> float:
         """The sum of all gaps as a share of the sum of the objectives; 1 before there is one."""
