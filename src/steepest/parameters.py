@@ -10,6 +10,14 @@ from steepest.errors import ParameterError
 
 SMALLEST_STEP, LARGEST_STEP = 1e-30, 1e30
 LARGEST_WHOLE = 1 << 53  # beyond which float64 has no exact whole numbers
+MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
+_SHOWN = 60  # letters of a value in a message
+
+
+def shown(value: Any) -> str:
+    """A value from data for a message: one that was read from a damaged file may be as long as the file."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
@@ -45,7 +53,7 @@ def number(name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         result = math.nan
     if math.isnan(result):
-        raise ParameterError(f"{name}={value!r} is not a number")
+        raise ParameterError(f"{name}={shown(value)} is not a number")
     return result
 
 

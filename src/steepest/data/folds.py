@@ -18,6 +18,7 @@ from steepest.data.chunk import Array, Chunk
 from steepest.data.groups import names_of_groups
 from steepest.data.raw import Encoder, RawBatch, encoded, is_raw
 from steepest.data.source import Source, mix
+from steepest.data.tables.columns import plain_values
 from steepest.errors import DataError, ParameterError
 
 
@@ -86,8 +87,7 @@ def _taking_down(name: str, codes: _Codes) -> Encoder:
             raise DataError(
                 f"groups={name!r} is not a column that is read; name it among the columns, or give an array"
             ) from None
-        values = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-        codes.add(np.array([str(value) for value in values]))
+        codes.add(np.array([str(value) for value in plain_values(column)]))
         return _nothing(batch)
 
     return encode

@@ -69,7 +69,7 @@ from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
 from steepest.features.hasher_check import check_buckets, check_columns, check_counts, check_misfits
 from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
-from steepest.parameters import did_you_mean
+from steepest.parameters import MOST_THREADS, did_you_mean
 from steepest.protocol import Estimator, check_input_names, check_params, not_fitted, parameter_names, set_output, store
 
 HASH_ID = kernels.hash_id
@@ -100,7 +100,6 @@ INTEGERS = (
     ("seed", -(1 << 63), (1 << 64) - 1),
 )
 MOST_NAMES = 1 << 26
-MOST_THREADS = 1024  # as of a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -1174,5 +1173,5 @@ def _as_csr(chunk: Chunk) -> Any:
 @cache
 def _threads(n_jobs: int | None) -> int:
     if n_jobs is not None and n_jobs > 0:
-        return min(n_jobs, MOST_THREADS)
+        return min(int(n_jobs), MOST_THREADS)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -29,7 +29,7 @@ from steepest.learners.losses import LOSSES, loss_for
 from steepest.learners.resumable import UNKNOWN, Resumable, is_unknown
 from steepest.learners.snapshot import LastGoodState
 from steepest.learners.waiting import WaitingRows, finished
-from steepest.parameters import at_least
+from steepest.parameters import at_least, shown
 
 
 def distinct(y: Array) -> Array:
@@ -328,7 +328,8 @@ class Targets:
         coded = self._coded(y)
         if coded is None:
             label = y[self.book.codes(y) < 0][:1].tolist()[0]
-            raise DataError(f"the label {label!r} was never seen in training; the classes are {self.book.labels[:10]}")
+            classes = ", ".join(shown(known) for known in self.book.labels[:10])
+            raise DataError(f"the label {shown(label)} was never seen in training; the classes are {classes}")
         return coded
 
     def _coded(self, y: Array) -> Array | None:

@@ -49,10 +49,9 @@ from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
 from steepest.models.calibration import LEAST_ROWS, Calibration, Recent
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
-from steepest.parameters import at_least, choice, inside, integer, whole
+from steepest.parameters import MOST_THREADS, at_least, choice, inside, integer, whole
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
-MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
 PATIENCE = 2  # epochs without improvement before `tol` ends training
 
 

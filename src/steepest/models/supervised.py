@@ -27,6 +27,7 @@ from steepest.models.calibration import (
     calibrate_many,
     calibrate_two,
 )
+from steepest.parameters import shown
 
 COVERAGE = 0.9  # of uncertainty=True
 
@@ -411,8 +412,8 @@ class Classifier(Model):
         """Raises for rows with labels that training has not seen, or counts them if bad lines are skipped."""
         assert chunk.y is not None
         labels = chunk.visited(chunk.y)[unknown].tolist()
-        faults = [f"the label {label!r} was never seen in training" for label in labels]
-        classes = ", ".join(repr(label) for label in self.classes_[:10].tolist())
+        faults = [f"the label {shown(label)} was never seen in training" for label in labels]
+        classes = ", ".join(shown(label) for label in self.classes_[:10].tolist())
         remedy = f'the classes are {classes}; correct the label or pass on_bad_line="skip"'
         source.refuse_rows(chunk.row_ids[unknown].tolist(), faults, remedy)
 

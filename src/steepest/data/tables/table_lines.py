@@ -382,8 +382,11 @@ class CsvSyntax(Syntax):
         body = body[self._header_of(file).n_bytes :].decode("utf-8", "replace").encode()
         if not body.strip():
             return {}
-        while self._ends_open(body) and b"\n" in body[:-1]:
-            body = body[: body.rfind(b"\n", 0, -1) + 1]
+        if self._ends_open(body):
+            *_, (start, _, _) = self._records(body)
+            body = body[:start]
+        if not body.strip():
+            return {}
         try:
             table = self._arrow_table(body, file, used, {}, lambda row: "skip")
         except arrow().ArrowInvalid:
@@ -430,8 +433,8 @@ class CsvSyntax(Syntax):
     def _read_header(self, file: TextFile) -> _Header:
         head = file.head(HEAD_BYTES)
         lines = head.splitlines(keepends=True)
-        reader = csv.reader((line.decode("utf-8", "replace") for line in lines), delimiter=self.options["delimiter"])
-        first = next((record for record in reader if record), [])
+        reader = self._values_of(line.decode("utf-8", "replace") for line in lines)
+        first: list[str] = next((record for record in reader if record), [])
         named = self.options["columns"]
         if self.options["header"]:
             if named and first and not set(first) & set(named):
@@ -547,17 +550,21 @@ class CsvSyntax(Syntax):
         ends = np.minimum(np.cumsum([len(line) + 1 for line in lines]), len(data)).tolist()
         if not lines[-1]:
             lines.pop()
-        # For the whole process and not taken back, since other threads may be reading.
-        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
         texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
         # Arrow takes NUL for a letter like others, csv of older versions does not; nor has it a place for lone returns.
         plain = (text.replace("\0", " ").replace("\r\n", "\n").replace("\r", " ") for text in texts)
-        reader = csv.reader(plain, delimiter=self.options["delimiter"])
+        reader = self._values_of(plain)
         start = 0
         for record in reader:
             stop = ends[reader.line_num - 1]
             yield start, stop, record
             start = stop
+
+    def _values_of(self, lines: Iterator[str]) -> Any:
+        """Python's reader of records, for values of any length."""
+        # For the whole process and not taken back, since other threads may be reading.
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+        return csv.reader(lines, delimiter=self.options["delimiter"])
 
     def _fault(self, record: list[str], n_columns: int, places: list[tuple[int, str, str]]) -> str:
         if len(record) != n_columns:

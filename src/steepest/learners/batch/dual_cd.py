@@ -296,6 +296,7 @@ class DualCD(PerOutputSolver[DualProblem]):
     """The solver: sweeps of every output until its gap is small enough."""
 
     name = "dual_cd"
+    measure = "the duality gap's share of the objective"
     state_numbers = ("target_gap",)
     measure = "the duality gap's share of the objective"
 

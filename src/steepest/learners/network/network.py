@@ -140,6 +140,8 @@ class NetworkLearner(TargetLearner):
         n = check.n_features
         if settings.solver not in SOLVERS:
             raise ValueError(f"the solver is {settings.solver!r}"[:200])
+        if not settings.planned_rows > 0:
+            raise ValueError(f"the planned rows are {settings.planned_rows}")
         k = check.targets(settings.task)
         n_shown = check.arrays({"shift": "f outputs", "scale": "f outputs"})["outputs"]
         if not 0 < n_shown <= k or (state["scale"] <= 0).any():
@@ -168,6 +170,8 @@ class NetworkLearner(TargetLearner):
         check.arrays(
             {f"learned {mark}{name}": f"{kind} {shape}" for name, shape in parts.items() for mark in ("", *moments)}
         )
+        stamps = {f"learned stamp {a}>{b}": f"f8 {sizes[a]}" for a, b in graph.edges if f"stamp {a}>{b}" in learned}
+        check.arrays(stamps, features=next(iter(rows_of_input), n))
         known = {f"{mark}{name}" for name in parts for mark in ("", "first ", "second ", "stamp ")} | {"clock"}
         if learned - known:
             raise ValueError(f"the network has no {sorted(learned - known)[0]}")
