@@ -103,6 +103,7 @@ WRONG = [
     ("explain rows.steepest rows.csv --number 999", "beyond its end"),
     ("inspect rows.steepest --class maybe", "there are ['no', 'yes']"),
     ("inspect rows.steepest --column color", "did you mean 'colour'?"),
+    (f"train rows.csv -m {'a' * 300}", "File name too long"),
     ("recommend rows.steepest --user 1", "recommend needs a MatrixFactorization"),
     ("completion powershell", "choose one of bash, zsh, fish"),
     ("export rows.steepest --to java", "choose one of"),
@@ -223,3 +224,37 @@ def test_what_fails_while_modules_are_imported_is_a_sentence_too(monkeypatch, ca
     if status == 1:
         with pytest.raises(type(failure)):
             main(["train", "rows.svm", "-m", "m", "--debug"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell of Unix")
+@pytest.mark.parametrize(
+    "command", ["predict rows.steepest rows.csv", "inspect rows.steepest", "--help", "train --help"]
+)
+@pytest.mark.parametrize(("stream", "status"), [(">&-", 1), ("<&- >&- 2>&-", 1), ("2>&-", 0), ("| true", 0)])
+def test_streams_that_are_closed_are_no_fault(command, stream, status, place):
+    shell = f"set -o pipefail; {sys.executable} -m steepest {command} {stream}"
+    done = subprocess.run(["bash", "-c", shell], cwd=place, capture_output=True, text=True, timeout=100)
+    assert done.returncode == status
+    said = "steepest: the output cannot be written (Bad file descriptor)\n"
+    assert done.stderr == (said if stream == ">&-" else "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a directory that can go")
+def test_a_directory_that_has_gone_is_refused_before_training(place, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    shell = f"cd {gone}; rmdir {gone}; {sys.executable} -m steepest train {place / 'rows.csv'} -m m"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2
+    assert "m cannot be written" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_pair_is_not_explained_like_a_row(place, tmp_path, capsys):
+    ratings = tmp_path / "ratings.tsv"
+    ratings.write_text("".join(f"u{i % 5}\ti{i % 7}\t{i % 3}\n" for i in range(40)))
+    command = ["train", ratings, "-m", tmp_path / "m", "--task", "rate", "--format", "ratings", "--quiet"]
+    assert main([str(part) for part in command]) == 0
+    capsys.readouterr()
+    assert main(["explain", str(tmp_path / "m"), str(ratings)]) == 2
+    assert "explains a pair and not a row" in capsys.readouterr().err

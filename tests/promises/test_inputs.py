@@ -105,8 +105,10 @@ def test_generators_of_batches_are_learned_as_one_table(reference):
     same(learned((batch for batch in batches), y), reference)
 
 
-def test_what_is_neither_a_path_nor_a_file_is_answered_by_the_way_out():
-    with pytest.raises(st.DataError, match=r"tuple is not a path .*; give rows in memory to fit\(X, y\)"):
+def test_batches_that_are_not_tables_are_refused_with_what_to_do():
+    with pytest.raises(
+        st.DataError, match=r"batch 0 is of type tuple, .*; give tables, or give rows in memory to fit\(X, y\)"
+    ):
         st.scan(iter([(["a text"], ["yes"])]))
 
 

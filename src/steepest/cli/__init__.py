@@ -7,6 +7,7 @@ traceback. Help has two levels: `--help` has the common flags and examples, `--h
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import importlib
 import os
@@ -67,23 +68,21 @@ IN_THE_SHELL = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one verb and returns the exit status."""
+    _open_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     verb = next((a for a in arguments if not a.startswith("-")), None)
     try:
-        if verb is None and (not arguments or not HELP.isdisjoint(arguments)):
-            print(overview())
-            return 0
-        if verb is None and "--version" in arguments:
-            print(version())
-            return 0
-        return _guarded(parse(arguments, verb))
+        status = _run(arguments, verb)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader of our output has gone; that is its right
+        _drop_output()
+        return 0
     except UsageError as error:
         print(f"steepest: {error}", file=sys.stderr)
         return 2
-    except SystemExit as done:  # argparse has shown help
-        return int(done.code or 0)
     except KeyboardInterrupt:
         clean = "\r\x1b[K" if sys.stderr.isatty() else ""
         print(f"{clean}steepest: interrupted; nothing was overwritten", file=sys.stderr)
@@ -91,7 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, MemoryError, ImportError) as error:  # also while modules are imported
         if "--debug" in arguments:
             raise
-        print(f"steepest: {_one_line(error) or 'out of memory'}", file=sys.stderr)
+        print(f"steepest: {_reason(error)}", file=sys.stderr)
+        _drop_output()
         return 1
     except Exception as error:
         if "--debug" in arguments:
@@ -99,6 +99,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = f"{type(error).__name__}: {_one_line(error)}"
         print(f"steepest: {what}; this is a fault of steepest: report it with what --debug shows", file=sys.stderr)
         return 1
+
+
+def _open_streams() -> None:
+    """Streams that were closed before we began: writing to the output fails, messages are lost."""
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _drop_output() -> None:
+    """What is still in a buffer and cannot be written would fail once more when the process ends."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(arguments: list[str], verb: str | None) -> int:
+    if verb is None and (not arguments or not HELP.isdisjoint(arguments)):
+        print(overview())
+        return 0
+    if verb is None and "--version" in arguments:
+        print(version())
+        return 0
+    try:
+        options = parse(arguments, verb)
+    except SystemExit as done:  # argparse has shown help
+        return int(done.code or 0)
+    return _guarded(options)
 
 
 def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
@@ -178,12 +206,7 @@ def _guarded(options: argparse.Namespace) -> int:
         with warnings.catch_warnings():
             _say_warnings()
             warnings.simplefilter("ignore", NotConverged)  # the same sentence is a line on stderr already
-            status = options.run(options)
-        sys.stdout.flush()
-        return int(status or 0)
-    except BrokenPipeError:  # the reader of our output has gone; that is its right
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+            return int(options.run(options) or 0)
     except ValueError as error:
         if options.debug:
             raise
@@ -211,6 +234,13 @@ def _is_full(reason: BaseException | None) -> bool:
     """Whether the system failed, and not the user: a disk that is full or broken."""
     failures = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
     return isinstance(reason, OSError) and reason.errno in failures
+
+
+def _reason(error: BaseException) -> str:
+    """Why the system failed, in words."""
+    if isinstance(error, OSError) and error.strerror and error.filename is None:
+        return f"the output cannot be written ({error.strerror})"
+    return _one_line(error) or "out of memory"
 
 
 def _one_line(error: BaseException) -> str:

@@ -60,7 +60,7 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     add_data_arguments(parser, labels=False)
-    parser.add_argument("out", metavar="OUT", help="its ending tells the format; .gz, .zst and .bz2 behind it pack it")
+    parser.add_argument("out", metavar="OUT", help="its ending sets the format; .gz, .zst and .bz2 behind it pack it")
     parser.add_argument("--to", choices=FORMATS, help="the format, if the ending of OUT does not tell")
     order = "labels in the order of their numbers 0, 1, ..."
     parser.add_argument("--labels", dest="label_order", type=several, metavar="A,B", help=order)

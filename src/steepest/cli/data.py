@@ -232,7 +232,7 @@ def hasher_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def takes_hasher(source: Source) -> bool:
-    """Whether rows are raw, or were hashed into the cache that is read, whose hasher must be the one wished for."""
+    """Whether rows are raw, or were hashed into the cache that is read, whose hasher must be the requested one."""
     return is_raw(source) or stored_encoder(source) is not None
 
 
@@ -249,10 +249,10 @@ def check_writable(file: str | None, data: Iterable[str]) -> None:
     """Refuses, before hours of training and not after, a file that cannot be written or that holds the data."""
     if file is None:
         return
-    directory = Path(file).absolute().parent
-    if not directory.is_dir():
+    directory = os.path.dirname(file)
+    if directory and not os.path.isdir(directory):
         raise st.DataError(f"the directory {directory} for {Path(file).name} does not exist; make it first")
-    if Path(file).is_dir():
+    if os.path.isdir(file):
         raise st.DataError(f"{file} is a directory; give the name of a file")
     if any(os.path.exists(path) and os.path.exists(file) and os.path.samefile(path, file) for path in data):
         raise st.DataError(f"{file} is the data itself; choose another name for the output")

@@ -139,15 +139,15 @@ def _sample(sizes: dict[Path, int]) -> Iterator[Path]:
 
 
 def _packages() -> dict[str, list[Path]]:
-    """Source files by package: folders of the standard library and of the installed packages."""
+    """Source files by package: directories of the standard library and of the installed packages."""
     paths = sysconfig.get_paths()
     homes = dict.fromkeys(Path(paths[name]) for name in ("stdlib", "purelib", "platlib"))
     packages: dict[str, list[Path]] = {}
     for home in homes:
-        for folder in sorted(home.iterdir()) if home.is_dir() else ():
-            if (folder / "__init__.py").is_file() and folder.name.isidentifier() and folder.name != "test":
-                files = folder.rglob("*.py")
-                packages[folder.name] = [file for file in files if not FOREIGN.intersection(file.parts)]
+        for directory in sorted(home.iterdir()) if home.is_dir() else ():
+            if (directory / "__init__.py").is_file() and directory.name.isidentifier() and directory.name != "test":
+                files = directory.rglob("*.py")
+                packages[directory.name] = [file for file in files if not FOREIGN.intersection(file.parts)]
     return packages
 
 

@@ -14,6 +14,7 @@ import steepest as st
 from steepest.cli.data import add_data_arguments, json_row, open_data, rows_from, written_row
 from steepest.data.chunk import Chunk
 from steepest.data.raw import RawBatch, is_raw, raw_batches, rows_of
+from steepest.data.tables.columns import plain_values
 
 COMMON = ("row", "number", "top", "json", "format", "header", "delimiter")
 EXAMPLES = (
@@ -38,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the contributions for what is predicted, or for all classes with --json."""
     model = st.load(options.model)
+    if isinstance(model, st.MatrixFactorization):
+        raise st.DataError(
+            f"{options.model} is a MatrixFactorization, which explains a pair and not a row; "
+            "use recommend, or in Python model.explain(user, item)"
+        )
     if not hasattr(model, "explain"):
         raise st.DataError(
             f"{options.model} is a {type(model).__name__}, whose score is not a sum over features; "
@@ -164,4 +170,4 @@ def _pick(batch: RawBatch | Chunk, place: int) -> Any:
     row = rows_of(batch.columns, place, place + 1)
     if isinstance(row, list):
         return row[0].decode("utf-8", "replace") if isinstance(row[0], bytes) else row[0]
-    return row.to_pylist()[0]
+    return {name: plain_values(row.column(name))[0] for name in row.schema.names}

@@ -73,7 +73,7 @@ def _keep_label(facts: dict[str, Any], label: str) -> None:
 
 
 def describe_model(model: Any, path: str, top: int, column: str | None = None) -> dict[str, Any]:
-    """Everything worth knowing, as plain values; weights of all columns, or of one."""
+    """The description of a model as plain values; `column` restricts the weights to those of one column."""
     if isinstance(model, st.MatrixFactorization):
         return describe_factors(model, path, top)
     clusters = hasattr(model, "cluster_centers_")
@@ -140,7 +140,7 @@ def _crosses(model: Any) -> list[tuple[str, str]]:
 
 
 def _hashing(model: Any) -> dict[str, Any] | None:
-    """How crowded the buckets are, if features were hashed."""
+    """The report on collisions, if features were hashed."""
     hashes = getattr(model, "hasher_", None) is not None or getattr(model, "vw_names_", None) is not None
     return asdict(model.collision_report()) if hashes and hasattr(model, "collision_report") else None
 
@@ -160,7 +160,7 @@ def _weights(model: Any) -> tuple[Any, int]:
 
 
 def as_text(facts: dict[str, Any]) -> str:
-    """The same for a person."""
+    """The description of a model as aligned lines for a person."""
     hashing = facts["hashing"]
     columns = ("feature" if hashing is None else "column") + ("" if facts["features"] == 1 else "s")
     lines = [
@@ -225,7 +225,7 @@ def spark(points: list[tuple[float, float]]) -> str:
 
 
 def describe_factors(model: st.MatrixFactorization, path: str, top: int) -> dict[str, Any]:
-    """The same for a matrix factorization; its heaviest items have the largest biases, or are the most popular."""
+    """The description of a matrix factorization; heaviest items have the largest biases, or are the most popular."""
     nobody = model.recommend([_stranger(model)], top)
     return {
         "model": repr(model),
@@ -250,7 +250,7 @@ def _stranger(model: st.MatrixFactorization) -> Any:
 
 
 def factors_as_text(facts: dict[str, Any]) -> str:
-    """The same for a person."""
+    """The description of a matrix factorization as aligned lines for a person."""
     lines = [
         facts["model"],
         f"{facts['users']:,} users, {facts['items']:,} items, {facts['factors']} factors by {facts['solver']}, "

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def as_lines(predictions: Array) -> str:
-    """One row a line, columns separated by tabs; numbers in the shortest form that reads back the same."""
+    """One row per line, columns separated by tabs; numbers in the shortest form that reads back the same."""
     if predictions.ndim == 1:
         return "".join(f"{value}\n" for value in predictions.tolist())
     return "".join("\t".join(map(repr, row)) + "\n" for row in predictions.tolist())
@@ -66,7 +66,7 @@ def names_of_sets(model: Any) -> list[str] | None:
 
 
 def as_names(predictions: Array, names: list[str]) -> str:
-    """One row a line: its label, or several with tabs between, or none."""
+    """One row per line: its label, or several with tabs between, or none."""
     if predictions.ndim == 1:
         return as_lines(predictions)
     return "".join("\t".join(names[k] for k in row.nonzero()[0]) + "\n" for row in predictions)

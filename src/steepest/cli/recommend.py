@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--user", action="append", default=[], metavar="ID", help="may be given several times")
-    parser.add_argument("--users", metavar="FILE", help="a file of ids, one a line; - for standard input")
+    parser.add_argument("--users", metavar="FILE", help="a file of ids, one per line; - for standard input")
     parser.add_argument("--similar", metavar="ID", help="items like this one, instead of items for users")
     parser.add_argument("-k", type=int, default=10, help="how many items")
     parser.add_argument("--include-seen", action="store_true", help="also items that the user has rated")

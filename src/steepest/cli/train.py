@@ -284,7 +284,7 @@ def _all_cores(estimator: Any, options: argparse.Namespace) -> Iterator[None]:
 
 
 def _save(estimator: Model, options: argparse.Namespace, source: Source, validation: Source | None) -> dict[str, float]:
-    """Saves the model; of a small file, tells what it costs in accuracy: on held-out rows, or else on those learned."""
+    """Saves the model; for a small file, reports the loss of accuracy on held-out rows, or else on those learned."""
     if not (options.quantize or options.size):
         estimator.save(options.model)
         return {}
@@ -302,7 +302,7 @@ def _save(estimator: Model, options: argparse.Namespace, source: Source, validat
 
 
 def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
-    """The same estimator, fitted by a session that lives as long as the fit."""
+    """Fits the estimator on Spark, with a session that lives as long as the fit."""
     from steepest.spark.sessions import read_paths, start
 
     for name in ("holdout", "cache", "limit", "on_bad_line"):

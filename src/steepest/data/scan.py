@@ -24,7 +24,7 @@ from steepest.parameters import did_you_mean, unknown
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a format is detected and read."""
+    """How a format is detected and which function reads it."""
 
     reader: str  # module in this package and function, imported when it is needed
     endings: tuple[str, ...] = ()  # of names
@@ -34,7 +34,7 @@ class Format:
     is_table: bool = False  # has columns with roles, which another table may have, too
 
     def load(self) -> Callable[..., Source]:
-        """The reader."""
+        """Imports and returns the reader."""
         module, _, name = self.reader.rpartition(".")
         reader: Callable[..., Source] = getattr(import_module(f"steepest.data.{module}"), name)
         return reader
@@ -121,7 +121,7 @@ def reader_options() -> dict[str, list[str]]:
 
 
 def adapt_recipe(file: TextFile, recipe: Mapping[str, Any], requested: str = "auto") -> dict[str, Any]:
-    """How a table was read, for another file: its columns mean the same, its format is the file's or as requested."""
+    """The options to read another file with like a known table: same columns; format of the file or as requested."""
     known = recipe.get("format")
     format = ENDINGS.get(_ending(file.path)) if requested == "auto" else requested
     if known == "csv" and format is None and _is_text(file) and file.head(1) == b"{":

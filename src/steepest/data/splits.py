@@ -66,7 +66,7 @@ def split_by_time(source: Source, share: float = 0.1) -> tuple[Source, Source]:
 
 
 def gather(source: Source) -> RatingsChunk:
-    """All ratings of a source in memory."""
+    """Reads all ratings of a source into memory."""
     parts = [chunk.packed() for chunk in source if isinstance(chunk, RatingsChunk)]
     if not parts:
         raise DataError("the source holds no ratings to split; open the file with scan_ratings")

@@ -14,7 +14,6 @@ from steepest import kernels
 from steepest.data.chunk import Array
 from steepest.data.tables.columns import NUMBER, TEXT
 from steepest.errors import DataError
-from steepest.features.columns import DATE
 from steepest.features.columns import Column as TableColumn
 from steepest.features.hasher import Hasher, separators_of
 from steepest.features.names import hash_name
@@ -73,11 +72,6 @@ class Column:
     part: str = ""  # of a date
     strict: bool = False  # the user named its kind, so that other values are refused
     example: str = ""
-
-    @property
-    def input_kind(self) -> str:
-        """The kind of the column of the input."""
-        return DATE if self.part else self.kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,8 @@ from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
 from steepest.features.hasher_check import check_buckets, check_columns, check_counts, check_misfits
 from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
-from steepest.parameters import did_you_mean
-from steepest.protocol import Estimator, check_input_names, not_fitted, parameter_names, set_output, store
+from steepest.parameters import MOST_THREADS, did_you_mean
+from steepest.protocol import Estimator, check_input_names, check_params, not_fitted, parameter_names, set_output, store
 
 HASH_ID = kernels.hash_id
 LEARNED = (
@@ -104,7 +104,7 @@ MOST_NAMES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What the kernel takes besides rows; it follows from the parameters and the columns."""
+    """The kernel's arguments besides the rows, derived from the parameters and the columns."""
 
     columns: tuple[tuple[Column, str, bool], ...]  # that give features, their origins, and whether they hold bags
     recipe: kernels.HashRecipe
@@ -269,7 +269,7 @@ class Hasher(Estimator):
         store(self, locals())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """What followed from the old value goes with it."""
+        """Sets a parameter and drops what was derived from its old value."""
         super().__setattr__(name, value)
         if name in SHAPING:
             self.__dict__.pop("_plan", None)
@@ -278,7 +278,7 @@ class Hasher(Estimator):
 
     @property
     def n_features(self) -> int:
-        """Columns of the rows."""
+        """The number of columns of the hashed rows."""
         if not self.by_column or not hasattr(self, "columns_"):
             return 1 << self.n_bits
         n_ranges = len(self.used_columns) + len(self.cross) + len(self.crosses_)
@@ -289,7 +289,7 @@ class Hasher(Estimator):
 
     @property
     def n_names(self) -> int:
-        """Names that are kept for sure."""
+        """The number of names that are kept for certain."""
         return NAMES if isinstance(self.names, str) else self.names
 
     @property
@@ -312,9 +312,9 @@ class Hasher(Estimator):
 
     @property
     def stop_list(self) -> tuple[str, ...]:
-        """The stop words, one by one."""
-        named = self.stop_words
-        return tuple(sorted(STOP_LISTS[named] if isinstance(named, str) else named or ()))
+        """The stop words as a sorted list."""
+        named = () if self.stop_words is None else self.stop_words
+        return tuple(sorted(STOP_LISTS[named] if isinstance(named, str) else named))
 
     @property
     def used_columns(self) -> tuple[Column, ...]:
@@ -336,11 +336,11 @@ class Hasher(Estimator):
     set_output = set_output
 
     def transform(self, X: Any) -> Any:
-        """Hashed rows as a scipy.sparse.csr_matrix; learns nothing."""
+        """Hashes X to a scipy.sparse.csr_matrix; learns nothing."""
         return self._output(self.to_chunk(X), X)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf."""
+        """`fit` and `transform` in one pass over X; two passes if the weights are tf-idf."""
         table = self._read_anew(X)
         by_all = self.counts_rows
         if by_all:
@@ -348,7 +348,7 @@ class Hasher(Estimator):
         return self._output(self._chunk(table, learn=not by_all), X)
 
     def _output(self, chunk: Chunk, X: Any) -> Any:
-        """The rows as a sparse matrix, or as a frame of pandas with sparse columns if `set_output` asked for it."""
+        """The rows as a sparse matrix, or as a pandas DataFrame if `set_output` asked for it."""
         rows = _as_csr(chunk)
         kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
         if kind == "default":
@@ -394,11 +394,11 @@ class Hasher(Estimator):
         return Chunk(indptr, indices, values, self.n_features, targets, weight)
 
     def score_task(self, X: Any) -> tuple[kernels.HashRecipe, list[Any], Array | None, float, int]:
-        """X as `kernels.score_rows` takes it, for learners that go from raw rows to scores at once."""
+        """The arguments of `kernels.score_rows` for X, for learners that score raw rows in one call."""
         return *self._hash_task(self._read(X)), _threads(self.n_jobs)
 
     def signature(self, *, learn: bool = False) -> str:
-        """What shapes the rows, for a cache; a cache also keeps what is learned while it is built.
+        """A text that changes with everything that shapes the rows; a cache made under another one is not used.
 
         Counts of rows shape tf-idf weights: those learned along with the rows belong to the cache, those learned before
         are part of the signature, and those still to come from other rows make each signature another one.
@@ -412,7 +412,7 @@ class Hasher(Estimator):
         return f"{HASH_ID} {json.dumps(params)} {json.dumps(self._encodings())}{counts}"
 
     def _encodings(self) -> Any:
-        """What the columns, if they are known, make of a row."""
+        """The encodings of the columns, if they are known."""
         if not hasattr(self, "columns_"):
             return None
         columns = [column.encoding for column in self.used_columns]
@@ -438,7 +438,7 @@ class Hasher(Estimator):
         return params
 
     def count_distinct(self, X: Any) -> int:
-        """How many different features the rows have; learns nothing."""
+        """The number of different features in the rows; learns nothing."""
         plain = {"n_bits": 30, "copies": 1, "names": 0, "weighting": "count", "by_column": False}
         plain |= {"min_count": 1, "max_share": 1.0}
         probe = type(self)(**{**self.get_params(deep=False), **plain})
@@ -518,7 +518,7 @@ class Hasher(Estimator):
                 raise ParameterError(f"cross={self.cross!r} names {name!r}, whose dicts of words cannot be crossed")
 
     def forget(self) -> None:
-        """Back to what the constructor made."""
+        """Resets to the state after construction."""
         for name in (*LEARNED, "_plan"):
             self.__dict__.pop(name, None)
 
@@ -558,7 +558,7 @@ class Hasher(Estimator):
         return table
 
     def _read(self, X: Any, *, learn: bool = False) -> Table:
-        """The columns of X; their kinds are decided at the first time."""
+        """Reads X into columns; the first call decides their kinds."""
         plan = self._plan
         if plan is not None and plan.only_text is not None and is_list_of_texts(X):
             return Table({plan.only_text: X}, len(X), "list")  # the usual case, a text at a time, and nothing to decide
@@ -582,12 +582,13 @@ class Hasher(Estimator):
         return table
 
     def _read_bags(self, X: Any) -> Table | None:
-        """X as one column of bags of words, or None if its rows are not such."""
+        """X as one column of bags of words, or None if its rows are not bags."""
         records = type(X) is list and is_bag_column(X)
         if "columns_" in self.__dict__:
             bags = len(self.columns_) == 1 and self.columns_[0].is_bag and not self.columns_[0].name
         else:
-            shaped = self.text or self.categorical or self.numeric or self.kinds or self.cross or self.ignore
+            named = (self.text, self.categorical, self.numeric, self.ignore, self.cross)
+            shaped = self.kinds or any(value is not None and len(value) for value in named)
             bags = self.bags is True or (self.bags == "auto" and records and not shaped and looks_like_bags(X))
         if not bags:
             return None
@@ -599,7 +600,7 @@ class Hasher(Estimator):
         return Table({"": X}, len(X), "list")
 
     def _choose_columns(self, table: Table, learn: bool) -> tuple[Column, ...]:
-        """All columns; only a hasher that learns surveys their values, so that a few rows never decide by accident."""
+        """Decides the columns; values are surveyed only while learning, never on a few rows to predict for."""
         from steepest.features.survey import survey_column
 
         named = [(name, TEXT) for name in as_names(self.text)]
@@ -646,7 +647,7 @@ class Hasher(Estimator):
     def _hash(
         self, table: Table, *, learn: bool, only_names: bool = False, weigh: bool = True
     ) -> tuple[Array, Array, Array]:
-        """A table as (indptr, indices, values); with `only_names`, nothing but names is learned."""
+        """Hashes a table to (indptr, indices, values); with `only_names`, only names are learned."""
         if learn:
             self._make_state(table)
         elif self.counts_words and not hasattr(self, "words_"):
@@ -671,7 +672,7 @@ class Hasher(Estimator):
     def _hash_task(
         self, table: Table, *, weigh: bool = True, count: bool = False
     ) -> tuple[kernels.HashRecipe, list[Any], Array | None, float]:
-        """What the kernels take of rows that were read; with `weigh`, also how many rows have each feature."""
+        """The kernels' arguments for a table; with `weigh`, also the number of rows with each feature (for tf-idf)."""
         plan = self._plan
         assert plan is not None  # made when the table was read
         columns = self._encode(table, plan, count)
@@ -684,7 +685,7 @@ class Hasher(Estimator):
         return plan.recipe, columns, self.document_counts_, float(self.n_documents_)
 
     def _encode(self, table: Table, plan: _Plan, count: bool) -> list[Any]:
-        """The columns as the kernel takes them; values that do not fit their column are counted while learning."""
+        """The columns in the kernel's form; while learning, counts values that do not fit their column."""
         times: dict[str, Array] = {}  # of dates, which several columns are made from
         columns: list[Any] = []
         for column, origin, is_bag in plan.columns:
@@ -772,7 +773,7 @@ class Hasher(Estimator):
         return _Plan(columns, recipe, self._uses_counts, only_text, named, texts)
 
     def _prefix(self, name: str) -> str:
-        """What a column's words are named with: the column where there is more than one text."""
+        """The prefix of a column's words in names: the column's name if there are several text columns."""
         texts = (column for column in getattr(self, "columns_", ()) if column.kind == TEXT)
         return f"{name}:" if len(list(islice(texts, 2))) > 1 else ""
 
@@ -780,6 +781,7 @@ class Hasher(Estimator):
         """Refuses parameters that cannot work, by name and value. Those that a plan was made from are good."""
         if self._plan is not None:
             return
+        check_params(self)
         for name, low, high in INTEGERS:
             if not _is_whole(value := getattr(self, name), low, high):
                 raise ParameterError(f"{name}={value!r} must be a whole number from {low} to {high}")
@@ -797,6 +799,8 @@ class Hasher(Estimator):
             raise ParameterError(
                 f"stop_words={self.stop_words!r} is one string, and not 'english'; give a collection of words"
             )
+        if self.stop_words is not None and not all(isinstance(word, str) for word in self.stop_words):
+            raise ParameterError(f"stop_words={self.stop_words!r} holds something that is not a text")
         if not isinstance(self.max_share, float | int | np.number) or not 0 < self.max_share <= 1:
             raise ParameterError(f"max_share={self.max_share!r} must be a share of rows above 0 and at most 1")
         if isinstance(self.cross, str) or not all(_is_pair(pair, str) for pair in self.cross):
@@ -834,7 +838,7 @@ class Hasher(Estimator):
         return self._feature_hash(name, copy) >> 32 & (1 << self.n_bits) - 1
 
     def sign(self, name: str, copy: int = 0) -> int:
-        """+1 or -1: with which sign the feature of this name is added to its column."""
+        """The sign, +1 or -1, with which the feature of this name is added to its column."""
         return -1 if self.signed and self._feature_hash(name, copy) >> 63 else 1
 
     def sign_in(self, bucket: int, name: str) -> int:
@@ -848,7 +852,7 @@ class Hasher(Estimator):
         return 1
 
     def _name_reader(self) -> Self:
-        """A hasher that makes the same rows and knows the names of the next few alone."""
+        """A hasher that makes the same rows and records only the names of the next few."""
         reader = type(self)(**{**self.get_params(deep=False), "names": NAMES_IN_A_ROW})
         for name in LEARNED:
             if name != "names_" and hasattr(self, name):
@@ -993,7 +997,7 @@ class Hasher(Estimator):
     # ---------------------------------------------------------------------------------------------------------- state
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Everything there is, as plain values and arrays for a model file."""
+        """The complete state as (plain values, arrays) for a model file."""
         columns = [column.as_dict() for column in self.columns_] if hasattr(self, "columns_") else None
         header = {"hash": HASH_ID, "params": self._plain_params(), "columns": columns, "crosses": self.crosses_}
         header |= {
@@ -1011,7 +1015,7 @@ class Hasher(Estimator):
 
     @classmethod
     def from_state(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """The hasher that `state` described."""
+        """Builds the hasher from what `state` gave."""
         if header["hash"] != HASH_ID:
             raise DataError(
                 f"the model was made with the hash {header['hash']!r}, this version has {HASH_ID!r}; use the other one"
@@ -1021,7 +1025,7 @@ class Hasher(Estimator):
         return hasher.restore(header, arrays)
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Forgets all, and takes over what a hasher with the same parameters had learned when `state` described it."""
+        """Replaces what was learned by the state of a hasher with the same parameters."""
         self.forget()
         if header["columns"] is not None:
             self.columns_ = tuple(map(_stored_column, header["columns"]))
@@ -1050,7 +1054,7 @@ class Hasher(Estimator):
         return self
 
     def _is_of_old(self) -> bool:
-        """Whether columns, as versions before 0.2 stored them, made other rows then than they do now."""
+        """Whether columns stored by a version before 0.2 gave other rows then than they do now."""
         return len(self.columns_) > 1 or self.columns_[0].kind != TEXT
 
     def __getstate__(self) -> dict[str, Any]:
@@ -1107,7 +1111,7 @@ def _stored_column(values: Any) -> Column:
 
 
 def separators_of(column: Column) -> str:
-    """What is between the values of a list, or the parts of a category."""
+    """The characters between the values of a list, or the parts of a category."""
     if column.kind == TEXT:
         return ""
     if column.kind == LIST:
@@ -1116,7 +1120,7 @@ def separators_of(column: Column) -> str:
 
 
 def _misfits(values: Any, found: Array) -> int:
-    """How many values are there but were not understood."""
+    """The number of values that are present but could not be converted."""
     marks = (value is not None and str(value).strip().lower() not in MISSING_MARKS for value in python_values(values))
     return sum(there and bool(np.isnan(number)) for there, number in zip(marks, found, strict=True))
 
@@ -1169,5 +1173,5 @@ def _as_csr(chunk: Chunk) -> Any:
 @cache
 def _threads(n_jobs: int | None) -> int:
     if n_jobs is not None and n_jobs > 0:
-        return n_jobs
+        return min(int(n_jobs), MOST_THREADS)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -200,7 +200,7 @@ class MatrixFactorization(Model):
         return self._fit(self.source_of(X, y, sample_weight), None, None if monitor is None else Run(monitor))
 
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
-        """The entries are gathered in memory; a plan, an executor and the loop do the rest."""
+        """Gathers the entries in memory and runs the training loop over them."""
         settings, run, stopping = self.settings_for(None), run or Run(self.monitor()), self._early_stopping()
         if validation is None and stopping is not None:
             source, validation = source.holdout(stopping.fraction, settings.seed)
@@ -237,7 +237,7 @@ class MatrixFactorization(Model):
         return Checkpoints(run.checkpoint, restore, fingerprint, resume=run.resume, every=run.every)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """One more pass over new ratings, in the order given; users and items may be new.
+        """Learns one more pass over new ratings, in the order given; users and items may be new.
 
         With SGD the passes of several calls are one long pass, whatever the cuts: the first 1,000 ratings wait until
         all are there, to fix mean and spread. With als the rows that are touched are solved anew, users first.
@@ -300,7 +300,7 @@ class MatrixFactorization(Model):
         return run
 
     def strata(self, X: Any, y: Any = None, sample_weight: Any = None) -> Strata:
-        """The blocks and the schedule by which `fit` would learn these ratings; for executors of your own."""
+        """The blocks and the schedule by which `fit` would learn these ratings, for your own executors."""
         users, items = IdBook(), IdBook()
         entries = gather(self.source_of(X, y, sample_weight), users, items)
         learner = FactorLearner(self.settings_for(None))
@@ -351,7 +351,7 @@ class MatrixFactorization(Model):
         return mean_loss
 
     def fold_in(self, X: Any, y: Any = None, sample_weight: Any = None, *, side: str = "users") -> Self:
-        """Takes in new users (or items) from their ratings of known items (or by known users), without retraining.
+        """Adds new users (or items) from their ratings of known items (or by known users), without retraining.
 
         Their rows are solved with the other side fixed: by least squares, or by short SGD where the loss asks for it.
         A row that is known already is solved anew from the ratings given.
@@ -388,7 +388,7 @@ class MatrixFactorization(Model):
     def adopt_factors(
         self, learner: FactorLearner, users: IdBook, items: IdBook, entries: Entries, history: History
     ) -> None:
-        """Takes a learner that was fitted, the ids of its rows, and the entries that users have seen.
+        """Makes a trained learner the fitted state, with the ids of its rows and the entries users have seen.
 
         The learner comes last: a model whose fit was interrupted here is not fitted, rather than half of it.
         """
@@ -408,7 +408,7 @@ class MatrixFactorization(Model):
         self.learner_ = learner
 
     def _learns_online(self, settings: FactorSettings) -> bool:
-        """Whether new entries are learned one by one, so that the values of old ones need not be kept."""
+        """Whether `partial_fit` learns entry by entry, so that old values need not be kept."""
         return settings.solver == "sgd" and settings.loss != "full"
 
     def _rounded(self, learner: FactorLearner) -> None:
@@ -417,7 +417,7 @@ class MatrixFactorization(Model):
                 table[:, : learner.padded] = table[:, : learner.padded].astype(np.float16)
 
     def _own_arrays(self) -> None:
-        """Arrays mapped from a file are copied before they change."""
+        """Copies arrays that are mapped from a file, before they change."""
         for name in ("users", "items"):
             table = getattr(self.learner_, name)
             if not table.flags.writeable or table.ctypes.data % 4:
@@ -426,7 +426,7 @@ class MatrixFactorization(Model):
                 setattr(self.learner_, name, room)
 
     def _remember(self, entries: Entries) -> None:
-        """What users have seen; put in order when it is next needed."""
+        """Adds entries to what users have seen, which is sorted when it is next needed."""
         self._new.append(entries)
 
     def _order_seen(self) -> None:
@@ -450,7 +450,7 @@ class MatrixFactorization(Model):
         return self._known_entries()
 
     def _model(self) -> FactorLearner:
-        """The learner to answer with; ratings that wait are learned in a copy, as if no others were to come."""
+        """The learner for predictions, with the waiting ratings learned."""
         self._check_fitted()
         if self.learner_.waiting is None:
             return self.learner_
@@ -464,7 +464,7 @@ class MatrixFactorization(Model):
         self._ready = None
 
     def check_targets(self, values: Array) -> None:
-        """Refuses ratings that the loss cannot learn."""
+        """Raises for ratings that the loss cannot learn."""
         largest = float(np.abs(values).max(initial=0.0))
         if largest > LARGEST_VALUE or (self.loss not in CENTRED and 0 < largest < SMALLEST_VALUE):
             raise DataError(f"the largest value to learn is {largest:g}, where float32 fails; scale the values")
@@ -544,7 +544,7 @@ class MatrixFactorization(Model):
         return np.asarray(getattr(learner, side)[:, learner.padded + BIAS] * np.float32(scale))
 
     def id_of(self, text: str, side: str = "users") -> Any:
-        """The id that a word stands for: a number if the model's ids are numbers."""
+        """The id for a word of the command line: a number if the model's ids are numbers."""
         self._check_fitted()
         return (self._users if choice("side", side, ("users", "items")) == "users" else self._items).id_of(text)
 
@@ -678,7 +678,7 @@ class MatrixFactorization(Model):
         return learner.in_units(scores + user_bias[:, None] + np.float32(learner.offset))
 
     def _popular(self, learner: FactorLearner, k: int, filter: Filter) -> tuple[Array, Array]:
-        """(codes, scores) of the best items for nobody in particular: by bias, else by how often they were seen."""
+        """(codes, scores) of the most popular items: by bias, or else by how often they were seen."""
         counts = learner.item_counts.astype(np.float32)
         worth = self._biases("items") + np.float32(self.mean_) if learner.settings.biases else counts
         worth = allowed_bias(np.asarray(worth, np.float32), self._items, filter)
@@ -760,7 +760,7 @@ class MatrixFactorization(Model):
 
     @classmethod
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        """The model that `save` took apart."""
+        """Builds a fitted model from the header and the arrays of a model file."""
         estimator = cls(**{name: from_plain(value) for name, value in header["params"].items()})
         settings = FactorSettings.from_dict(header["settings"])
         FactorLearner.check_file(settings, arrays)

@@ -32,7 +32,7 @@ ETA0, ALPHA, EPOCHS = 0.1, 5e-3, 5
 
 
 class FMModel(Model):
-    """What classifier and regressor share."""
+    """The base of the factorization machines for classes and for numbers."""
 
     learner_type = FMLearner
     settings_type = FMSettings
@@ -84,8 +84,8 @@ class FMModel(Model):
             raise ParameterError("fields=[...] is for arrays; with a hasher, fields=True makes each column a field")
         return given.astype(np.int64)
 
-    def _planned(self, hasher: Any) -> dict[str, Any]:
-        """With fields, the features of each column have a range of their own."""
+    def _hasher_overrides(self, hasher: Any) -> dict[str, Any]:
+        """With fields, the features of each column get a range of buckets of their own."""
         return {"by_column": True} if self.fields is True else {}
 
     def _learner_for(self, settings: FMSettings, source: Source, labels: Any) -> FMLearner:
@@ -114,7 +114,7 @@ class FMModel(Model):
 
     @property
     def n_fields_(self) -> int:
-        """Fields that were seen; 1 without fields."""
+        """The number of fields; 1 without fields."""
         self._check_fitted()
         return len(self.learner_.table.field_ids)
 
@@ -126,12 +126,12 @@ class FMModel(Model):
 
     @property
     def n_nonzero_(self) -> int:
-        """Weights and factors that are not zero."""
+        """The number of weights and factors that are not zero."""
         self._check_fitted()
         return int(self.learner_.count_nonzero())
 
     def _by_output(self, values: Array) -> Array:
-        """What the learner has by output as this estimator shows it."""
+        """Values per output, in the order in which this estimator shows them."""
         return values
 
     def _outputs(self, values: Array) -> list[tuple[Any, Array]]:

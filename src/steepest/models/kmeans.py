@@ -174,7 +174,7 @@ class KMeans(Model):
         self.labels_ = found.labels
 
     def adopt_clustering(self, learner: KMeansLearner, found: Clustering, source: Source) -> None:
-        """Takes a learner that was made of what Lloyd's algorithm has found."""
+        """Makes a learner built from the result of Lloyd's algorithm the fitted state."""
         history = History([dict(record) for record in found.records])
         if not found.converged:
             history.events.append(f"not converged after {len(found.records)} epochs; give more or a larger tol")
@@ -189,7 +189,7 @@ class KMeans(Model):
         learner.finish()
 
     def _iterate(self, rows: Chunk, settings: KMeansSettings, plan: Plan, monitor: Monitor) -> tuple[Clustering, Array]:
-        """What Lloyd's algorithm finds, and the columns that it speaks of."""
+        """Runs Lloyd's algorithm; returns its result and the columns that it used."""
         given, epochs, tol = self.given_centres(rows.n_features), plan.epochs, plan.tol or 0.0
         if given is not None:
             if rows.n_rows < settings.k:
@@ -215,7 +215,7 @@ class KMeans(Model):
         return KMeansSettings(k, start, n_starts, size, batch, self.seed())
 
     def new_learner(self, settings: KMeansSettings, source: Source, classes: Any = None) -> KMeansLearner:
-        """A learner that has seen nothing yet."""
+        """An untrained learner for rows of this source."""
         given = self.given_centres(source.n_features)
         if given is not None and source.n_rows is not None and source.n_rows < settings.k:
             raise DataError(f"n_samples={source.n_rows} should be >= n_clusters={settings.k}: ask for fewer clusters")
@@ -229,7 +229,8 @@ class KMeans(Model):
             given = np.asarray(self.init.toarray(), np.float32)
         else:
             try:
-                given = np.asarray(self.init, np.float32)
+                with np.errstate(over="ignore"):  # infinities are refused below
+                    given = np.asarray(self.init, np.float32)
             except (TypeError, ValueError):
                 raise ParameterError(f"init={self.init!r} is not an array; give one, or {', '.join(STARTS)}") from None
         k = int(self.n_clusters)
@@ -302,7 +303,7 @@ class KMeans(Model):
         return {"rows": rows, "loss": inertia / weight, "inertia": inertia, "clusters_used": int((sizes > 0).sum())}
 
     def _fitting(self, source: Source) -> Iterator[Chunk]:
-        """Chunks of a source; features that the model has never seen lie outside all centres."""
+        """Yields chunks of a source; features unknown to the model are handled as columns where all centres are 0."""
         self._check_fitted()
         for chunk in self.hashed(source, learn=False):
             if chunk.n_features > self.learner_.n_features:
@@ -381,7 +382,7 @@ class KMeans(Model):
 
 
 def _canonical(X: Any) -> Any:
-    """A scipy matrix in which no cell is given twice: the square of a sum is not the sum of squares."""
+    """A scipy matrix without duplicate entries, since the square of a sum is not the sum of squares."""
     if not hasattr(X, "tocsr"):
         return X
     rows = checked_csr(X)
@@ -392,7 +393,7 @@ def _canonical(X: Any) -> Any:
 
 
 def _gather(source: Source) -> Chunk:
-    """All rows of a source, in memory."""
+    """Reads all rows of a source into memory."""
     if isinstance(source, ArraySource) and source.rows is None:
         return source.block
     chunks = [chunk.packed() for chunk in source]

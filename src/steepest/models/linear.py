@@ -1,4 +1,4 @@
-"""Linear classifiers and regressors: a scikit-learn face on a source, a learner and the training loop.
+"""Linear classifiers and regressors: the scikit-learn interface to a source, a learner and the training loop.
 
 Both minimise the mean loss of w·x + b plus alpha R(w), with R = ½‖w‖² for "l2" and ‖w‖₁ for "l1"; the bias is never
 penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
@@ -84,7 +84,7 @@ STOCHASTIC = {
 
 
 class LinearModel(Model):
-    """What linear classifiers, regressors and rankers share."""
+    """The base of the linear classifier, regressor and ranker."""
 
     learner_type = LinearLearner
     settings_type = LinearSettings
@@ -162,7 +162,7 @@ class LinearModel(Model):
         return settings
 
     def _choices_made(self, solver: str) -> list[str]:
-        """What "auto" chose, in sentences."""
+        """Sentences that say what "auto" chose."""
         made = [] if self._shape is None else list(self._shape.events)
         made += [] if self._choice is None else [self._choice.sentence(solver)]
         if self._row_order() != self.shuffle:
@@ -170,22 +170,22 @@ class LinearModel(Model):
         return made if self._strength is None else [*made, self._strength.sentence()]
 
     def _training_rows(self, source: Source, seed: int) -> Source:
-        """Rows are read before a solver is chosen if there may be few enough to minimise exactly."""
+        """The source; its rows are loaded first if they may be few enough for an exact solver."""
         open_choice = self.solver == "auto" and self._tol() is None and not self._stochastic_option()
         return load_rows(source, FEW_TABLE_ENTRIES) if open_choice else source
 
     def _row_order(self) -> str:
-        """A model that forgets learns rows as they come: the last ones are the newest."""
+        """The shuffle mode; with a half-life rows keep their order, since the last ones must be the newest."""
         return "never" if self.flat_params()["half_life"] < math.inf else super()._row_order()
 
     def _stochastic_option(self) -> str:
-        """A parameter that was given and that only stochastic gradients have."""
+        """The first parameter set by the user that only stochastic solvers have, as "name=value", or ""."""
         params = self.flat_params()
         given = [name for name, default in STOCHASTIC.items() if name in params and params[name] != default]
         return f"{given[0]}={params[given[0]]!r}" if given else ""
 
     def choose_encoding(self, hasher: Any, columns: Any, y: Array | None) -> None:
-        """Which numbers bend and which pairs of columns are crossed, by the targets of a sample of rows."""
+        """Chooses numeric columns to encode with knots and pairs of columns to cross, on a sample of rows."""
         self._shape = None
         if y is None or self.kind not in ("classifier", "regressor"):
             return
@@ -198,7 +198,7 @@ class LinearModel(Model):
         hasher.add_crosses(self._shape.pairs)
 
     def _problem(self, source: Source, rows: ArraySource | None) -> Problem:
-        """What the choice of a solver depends on."""
+        """The properties of the data and the parameters from which a solver is chosen."""
         params = self.flat_params()
         kind, alpha, p = penalty_kind(params, source.n_rows)
         y = None if rows is None else rows.block.y
@@ -231,7 +231,7 @@ class LinearModel(Model):
         )
 
     def _differ_in_size(self, problem: Problem, rows: ArraySource | None) -> bool:
-        """Whether features may differ in size: columns of several kinds, or arrays of values that nobody knows."""
+        """Whether features may differ in scale: columns of several kinds, or arrays of unknown origin."""
         if problem.stochastic_option or problem.penalty != "l2" or problem.multi_class == "hashed":
             return False
         hasher = getattr(self, "hasher_", None)
@@ -240,7 +240,7 @@ class LinearModel(Model):
         return any(column.kind != "text" for column in hasher.used_columns)
 
     def _race(self, source: Source, rows: ArraySource | None) -> Choice | None:
-        """The stochastic solver that does best on some rows; a stream that comes by once gets a step per feature."""
+        """Compares stochastic solvers on a sample of rows; None if there are none. A pipe gets "adagrad" untested."""
         if rows is None and source.root.read_once is not None:
             return Choice("adagrad", "columns are of several kinds, so each feature has a step of its own")
         some = source.limit(RACE_ROWS) if rows is None else rows.sample(RACE_ROWS)
@@ -254,14 +254,14 @@ class LinearModel(Model):
         return race(sample, candidates, labels)
 
     def _is_table(self, rows: ArraySource, n_entries: int) -> bool:
-        """Whether rows have columns of several kinds, or are dense."""
+        """Whether rows are dense or have columns of several kinds."""
         hasher = getattr(self, "hasher_", None)
         if hasher is not None:
             return any(column.kind != "text" for column in hasher.used_columns)
         return n_entries >= DENSE_SHARE * (rows.n_rows or 0) * (rows.n_features or 0)
 
     def _find_strength(self, rows: ArraySource) -> Any:
-        """What alpha="auto" stands for, by rows held back; None if alpha was given, or nothing can be held back."""
+        """The alpha that alpha="auto" resolves to, by held-out rows; None if it was given or cannot be tried."""
         from steepest.learners.batch.strength import choose_strength
 
         params = self.flat_params()
@@ -286,15 +286,15 @@ class LinearModel(Model):
         self.history_.events[place:place] = self._choices_made(self.learner_.settings.solver)
         if self._strength is not None:
             if self.calibration_ is None:
-                self._take_held_back(self._strength.held, self._strength.later)
+                self._calibrate_by_held_back(self._strength.held, self._strength.later)
             self._strength = replace(self._strength, held=None, later=None)  # scores are not needed again
         return self
 
-    def _take_held_back(self, held: Any, later: Any) -> None:
-        """What rows that alpha="auto" held back say of this model: two `learners.batch.strength.HeldBack`."""
+    def _calibrate_by_held_back(self, held: Any, later: Any) -> None:
+        """Hook: calibrates by scores of rows that the search for alpha held out (two `HeldBack`)."""
 
-    def _named(self, source: Source) -> Source:
-        """If the rows are parsed from named features, this model will know their names."""
+    def _record_names(self, source: Source) -> Source:
+        """The source; names of features in Vowpal Wabbit text are recorded while it is read."""
 
         def listener(found: VwSource) -> VwNames:
             self.vw_names_ = VwNames.of(found, NAMES)
@@ -360,14 +360,14 @@ class LinearModel(Model):
         self.voters_ = getattr(executor, "voters", ())
 
     def _show_first_step(self, learner: LinearLearner, history: History) -> None:
-        """The first step of stochastic gradients, given or calibrated, also in the records of shards."""
+        """Adds the first step size to every record of the history that lacks it."""
         for record in history if learner.first_step is not None else ():
             record.setdefault("eta0", learner.first_step)
 
     def _minimise(
         self, settings: LinearSettings, source: Source, validation: Source | None, run: Run, seed: int
     ) -> None:
-        """Minimises over all rows at once by the solver of the table; `run.rounds` limits the iterations, if given."""
+        """Minimises over all rows by a batch solver; `run.rounds` limits the iterations, if given."""
         from steepest.learners.batch.batch_data import BatchData
         from steepest.learners.batch.objective import Objective
 
@@ -418,7 +418,7 @@ class LinearModel(Model):
             warnings.warn(complaint, NotConverged, stacklevel=4)
 
     def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> LinearLearner:
-        """A learner that has seen the rows in one stochastic pass."""
+        """A learner after one stochastic pass over the rows."""
         settings = self.settings_for(source.n_rows, "stochastic")
         settings = replace(settings, class_weight=learner.settings.class_weight)
         first = LinearLearner(settings, learner.n_features, learner.book.labels)
@@ -428,7 +428,7 @@ class LinearModel(Model):
         return first
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
-        """One pass in the order given, from where the learner is."""
+        """Learns one pass over the source in its given order, for `partial_fit`."""
         if self.solver == "auto" and hasattr(self, "learner_") and self.learner_.settings.solver in BATCH_SOLVERS:
             self.learner_ = self.learner_.going_on(self.settings_for(None, "stochastic"))
         solver = self.learner_.settings.solver if hasattr(self, "learner_") else self.flat_params()["solver"]
@@ -460,20 +460,20 @@ class LinearModel(Model):
         return self
 
     def adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
-        """Takes a learner that was fitted; names that follow from it are shown."""
+        """Makes a trained learner the fitted state; attributes of the last solver are removed."""
         for name in FINDINGS:
             vars(self).pop(name, None)
         super().adopt(learner, history, source)
 
     def continue_from(self, learner: LinearLearner | None) -> Self:
-        """The next fit starts at the weights of this learner; None for a fresh start."""
+        """Sets the learner whose weights the next fit starts from; None for a fresh start."""
         self._warm = learner
         return self
 
     # --------------------------------------------------------------------------------------------------- parallel
 
     def _kind_of_parallel(self, settings: LinearSettings, source: Source | None) -> tuple[str, str | None]:
-        """(how to learn in parallel, why if that was chosen here)."""
+        """(mode of parallel learning, the reason if "auto" chose it)."""
         params = self.flat_params()
         kind = choice("parallel", params["parallel"], KINDS)
         if kind == "auto" and settings.forgets:
@@ -502,7 +502,7 @@ class LinearModel(Model):
         return decide(shape, self.n_threads, n_round.n_replicas * n_round.sync_every, seeded=seeded)
 
     def _in_parallel(self, settings: LinearSettings, kind: str) -> LinearSettings:
-        """The settings of a learner that learns in this way."""
+        """The settings, changed for this mode of parallel learning."""
         if kind == "hogwild":
             return replace(settings, hogwild=True)
         if kind != "replicas":
@@ -533,7 +533,7 @@ class LinearModel(Model):
             self.mixing_plan(whole("epochs", self.epochs, 1))
 
     def mixing_plan(self, epochs: int) -> MixingPlan:
-        """How shards are mixed over so many epochs, checked."""
+        """The plan for parallel="mixing" over this many epochs, checked."""
         params = self.flat_params()
         rounds = epochs if params["rounds"] is None else whole("rounds", params["rounds"], 1)
         if rounds > epochs and rounds % epochs:
@@ -558,13 +558,13 @@ class LinearModel(Model):
 
     # ----------------------------------------------------------------------------------------------------- memory
 
-    def _planned(self, hasher: Any) -> dict[str, Any]:
+    def _hasher_overrides(self, hasher: Any) -> dict[str, Any]:
         if self._memory is None:
             return {}
         return {"n_bits": self._memory.n_bits, "names": self._planned_names(hasher, parse_bytes(self.memory_budget))}
 
     def _plan_for_arrays(self, X: Any, y: Any, classes: Any = None, *, more_to_come: bool = False) -> None:
-        """Chooses what fits the memory budget, if there is one, by rows in memory; nothing is learned so far."""
+        """Plans the memory for rows in memory if there is a budget, and surveys raw columns; nothing is learned yet."""
         self.vw_names_ = None
         self._memory = None
         if self.memory_budget is None or y is None:
@@ -584,7 +584,7 @@ class LinearModel(Model):
         self._plan_memory(Survey(n_rows, labels, n_targets, 0, some, 0 if more_to_come else n_some))
 
     def _survey_arrays(self, X: Any, y: Any) -> None:
-        """Kinds of columns and their encoding are decided on rows from all over X, as they are for files."""
+        """Decides the kinds of columns and their encoding on a sample from all over X, as for files."""
         hasher = self.own_hasher()
         if isinstance(X, list) and is_list_of_texts(X):
             return
@@ -592,7 +592,7 @@ class LinearModel(Model):
             self.choose_encoding(hasher.survey(sample[0]), *sample)
 
     def _plan_for_stream(self, source: Source) -> None:
-        """The same by a survey of a source, which is read once for it."""
+        """Plans the memory if there is a budget; the source is read once for it."""
         self._memory = None
         if self.memory_budget is not None:
             parse_bytes(self.memory_budget)
@@ -621,7 +621,7 @@ class LinearModel(Model):
         )
 
     def _planned_names(self, hasher: Any, budget: int) -> int:
-        """Names that were asked for stay; the usual number of them shrinks with the budget."""
+        """How many feature names to keep: as requested, or the default reduced to fit the budget."""
         if hasher.names != "auto":
             return int(hasher.names)
         return max(1, min(NAMES, NAMES * budget // (NAMES_SHARE * NameBook(NAMES).n_bytes)))
@@ -652,7 +652,7 @@ class LinearModel(Model):
         return vote_scores(voters, chunk, link)
 
     def _scores_of(self, X: Any) -> Array:
-        """Raw rows go to scores in one call of a kernel, which halves what a text alone costs."""
+        """Scores of rows in memory; raw rows are hashed and scored in one kernel call, twice as fast for one text."""
         hasher = getattr(self, "hasher_", None)
         if hasher is not None and self.vw_names_ is None and not self.voters_ and hasattr(self, "learner_"):
             scores = self.learner_.scores_of_raw(hasher.score_task(X), self.n_threads)
@@ -661,18 +661,18 @@ class LinearModel(Model):
         return super()._scores_of(X)
 
     def _row_losses(self, coded: Chunk, scores: Array) -> tuple[Array, Array]:
-        """Votes are not scores: the loss is then that of the mixture."""
+        """(loss, weight) of each row; where shards vote, the loss is that of the averaged model."""
         return self.learner_.losses(coded, None if self.voters_ else scores)
 
     # ------------------------------------------------------------------------------------------- what was learned
 
-    def _namer(self) -> Any:
-        """Who knows the names of hashed features: the hasher, or what listened to a text of named features."""
+    def _names_source(self) -> Any:
+        """The object that maps buckets to names: the hasher, or the names recorded from Vowpal Wabbit text."""
         return getattr(self, "hasher_", None) or self.vw_names_
 
     def keep_names(self) -> None:
-        """Names of the heaviest weights stay, whatever is read from now on."""
-        book = getattr(self._namer(), "names_", None)
+        """Keeps the names of the heaviest weights, whatever is read from now on."""
+        book = getattr(self._names_source(), "names_", None)
         if book is not None:
             book.keep_heaviest(self.learner_.heaviness)
 
@@ -698,16 +698,16 @@ class LinearModel(Model):
         return self.learner_.count_nonzero()
 
     def _output_weights(self) -> Array:
-        """One row per output."""
+        """The weights, one row per output."""
         self._check_learner()
         return self._by_output(self.learner_.weight_matrix())
 
     def _by_output(self, values: Array) -> Array:
-        """Weights or biases of the learner's outputs as this estimator shows them."""
+        """Values per output, in the order in which this estimator shows them."""
         return values
 
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
-        """(output, its weights by feature); those in a shared table are read where they are asked for."""
+        """(output, its weights by feature) pairs; weights in a shared table are read on demand."""
         return list(enumerate(self._rows_of_weights()))
 
     def _rows_of_weights(self) -> list[Any]:
@@ -722,31 +722,31 @@ class LinearModel(Model):
         """The k features that speak most for each class (or for a high target), or against it, with their weights."""
         self._check_fitted()
         names = getattr(self, "feature_names_in_", None)
-        return top_features(self._weights_by_output(), k, self._namer(), names, against=against)
+        return top_features(self._weights_by_output(), k, self._names_source(), names, against=against)
 
     def explain(self, x: Any) -> dict[Any, list[Contribution]]:
-        """What each feature of one row adds to the score of each class (or to the target), largest first."""
+        """Returns what each feature of one row adds to the score of each class (or to the target), largest first."""
         self._check_fitted()
-        hasher = self._namer()
+        hasher = self._names_source()
         if hasher is self.vw_names_ and not isinstance(x, str):
             hasher = None
         names = getattr(self, "feature_names_in_", None)
         return explain_row(x, self._weights_by_output(), hasher, self._chunk, names)
 
     def collision_report(self, data: Any = None) -> Any:
-        """How crowded the buckets of the hasher are, and how much of the weight is named or shared.
+        """Reports how full the hasher's buckets are, and how much of the weight is named or shared.
 
         With data (raw rows, or a source of them), features are counted one by one, and the error of the hash kernel is
         measured for several numbers of bits; without, the report is estimated from the buckets in use.
         """
         self._check_fitted()
-        hasher = self._namer()
+        hasher = self._names_source()
         if hasher is None:
             raise DataError("there is no hasher in this model, so no collisions either")
         return hasher.collision_report(self.learner_.total_weights() if self.learner_.shared else self.coef_, data)
 
     def sparsify(self) -> Self:
-        """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""
+        """Makes `coef_` a scipy CSR matrix; prediction does not change."""
         from scipy.sparse import csr_matrix
 
         self._check_fitted()
@@ -760,12 +760,12 @@ class LinearModel(Model):
         return self
 
     def densify(self) -> Self:
-        """Shows `coef_` as an array again."""
+        """Makes `coef_` a NumPy array again."""
         self._sparse_coef = None
         return self
 
     def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean loss on these rows plus alpha R(w): what training minimises."""
+        """Returns the mean loss on these rows plus alpha R(w): what training minimises."""
         self._check_fitted()
         return mean_loss(self.learner_, from_arrays(X, y, sample_weight)) + self.learner_.penalty()
 
@@ -791,7 +791,7 @@ class LinearModel(Model):
 
 
 def _in_memory(source: Source) -> ArraySource | None:
-    """The rows of a source, if they are in memory or few enough to be stored there."""
+    """The rows of a source as arrays if they are in memory or can be stored there, else None."""
     if isinstance(source, StoredSource):
         return source.rows()
     return source if isinstance(source, ArraySource) else None
@@ -803,7 +803,7 @@ def _count_entries(rows: ArraySource) -> int:
 
 
 def _independent_outputs(settings: LinearSettings, source: Source | None) -> int:
-    """Outputs that learn without knowing of each other, as far as the source shows."""
+    """The number of outputs that can be learned independently of each other; 1 if unknown."""
     apart = settings.multi_class == "ovr" and not settings.table_bits
     if source is None or source.labels is None or not apart or (settings.l1 > 0 and settings.solver not in ADAPTIVE):
         return 1
@@ -941,7 +941,7 @@ class LinearClassifier(Classifier, LinearModel):
         self._store(locals())
 
     def adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
-        """Takes a learner that was fitted; names that follow from it are shown."""
+        """Makes a trained learner the fitted state, and notes the loss that "auto" chose."""
         super().adopt(learner, history, source)
         if self.loss == "auto" and learner.loss.name != "log":
             sentence = f"loss='auto' is {learner.loss.name!r} for {learner.n_outputs} outputs; 'log' gives log odds"

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from steepest.data.chunk import Array
 from steepest.data.source import Source
 from steepest.engine.history import History
@@ -39,7 +37,7 @@ from steepest.models.options import (
     Restarts,
 )
 from steepest.models.supervised import Classifier, Regressor
-from steepest.parameters import at_least, choice, number, step_size, whole
+from steepest.parameters import at_least, choice, float_type, inside, number, step_size, whole
 
 # First steps that neither crawl nor jump on standardised features; momentum multiplies its own by ten.
 ETA0 = {"sgd": 0.1, "momentum": 0.02, "adagrad": 0.05, "adam": 0.003}
@@ -53,7 +51,7 @@ FEW_ROWS = 1000  # below, a tenth of the rows is too few to choose a start by
 
 
 class NetworkModel(Model):
-    """What classifier and regressor share."""
+    """The base of the network classifier and regressor."""
 
     learner_type = NetworkLearner
     settings_type = NetworkSettings
@@ -79,13 +77,14 @@ class NetworkModel(Model):
         """
         given = self.restarts if isinstance(self.restarts, Restarts) else Restarts(self.restarts)
         restarts, run, seed = whole("restarts", given.n, 1), run or Run(self.monitor()), self.seed()
+        fraction = at_least("fraction", given.fraction, 0.0) and inside("fraction", given.fraction, 0.0, 1.0)
         if restarts == 1:
             return super()._fit(source, validation, run)
         all_rows, stopping = source, self._early_stopping()
         few = source.n_rows is not None and source.n_rows < FEW_ROWS
-        held_out = validation is None and at_least("fraction", given.fraction, 0.0) > 0 and not few
+        held_out = validation is None and fraction > 0 and not few
         if held_out and not (stopping is not None and stopping.refits):
-            source, validation = source.holdout(given.fraction, seed)
+            source, validation = source.holdout(fraction, seed)
         gives_back = source is not all_rows and stopping is None
         best: tuple[float, int, NetworkLearner, History] | None = None
         state = self.random_state
@@ -115,7 +114,7 @@ class NetworkModel(Model):
         return self._epochs_for(self._n_rows)
 
     def _epochs_for(self, n_rows: int | None) -> int:
-        """Thirty by default, and as many more as make a thousand steps over few rows."""
+        """Thirty epochs by default, and more on few rows, so that there are a thousand steps."""
         if not isinstance(self.epochs, str):
             return whole("epochs", self.epochs, 1)
         choice("epochs", self.epochs, ("auto",))
@@ -124,7 +123,7 @@ class NetworkModel(Model):
         return max(EPOCHS, math.ceil(TINY_STEPS / math.ceil(n_rows / self._batch_size(n_rows))))
 
     def _is_tiny(self, n_rows: int | None) -> bool:
-        """Whether rows are so few that steps are counted, not epochs; epochs that were given are what they say."""
+        """Whether there are so few rows that the default counts steps instead of epochs."""
         return n_rows is not None and 0 < n_rows <= TINY_ROWS and self.epochs == "auto"
 
     def _first_step(self, solver: str, n_rows: int | None) -> float:
@@ -175,7 +174,7 @@ class NetworkModel(Model):
             biases=bool(params["fit_intercept"]),
             init=init,
             seed=self.seed(),
-            dtype=choice("dtype", str(np.dtype(self.dtype)), ("float32", "float64")),
+            dtype=float_type(self.dtype),
             class_weight=checked_class_weight(self.class_weight),
         )
 
@@ -202,11 +201,11 @@ class NetworkModel(Model):
         return penalty.split(check_alpha(number("alpha", params["alpha"])))
 
     def _graph(self) -> Graph:
-        """The network that `hidden` describes; sizes by the rule of thumb wait for the data."""
+        """The network that `hidden` describes; sizes by rule of thumb are set once the data is known."""
         hidden = self._sizes()
         if isinstance(hidden, Graph):
             return hidden.check()
-        if isinstance(hidden, str):
+        if isinstance(hidden, str | bytes):
             choice("hidden", hidden, ("auto",))
             return Graph.layered([1], self.link)
         sizes = list(hidden) if isinstance(hidden, Iterable) else [hidden]
@@ -265,7 +264,7 @@ class NetworkModel(Model):
 
     @classmethod
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        """The model that `save` took apart."""
+        """Builds a fitted model from the header and the arrays of a model file."""
         plain = header["params"]["hidden"]
         if isinstance(plain, Mapping) and "graph" in plain:
             header = {**header, "params": {**header["params"], "hidden": Graph.from_dict(plain["graph"])}}
@@ -416,7 +415,7 @@ class NetworkRegressor(Regressor, NetworkModel):
 
 
 def _share(name: str, value: Any) -> float:
-    """A number in [0, 1)."""
+    """Checks a number in [0, 1)."""
     share = at_least(name, value, 0.0)
     if share >= 1:
         raise ParameterError(f"{name}={value!r} must be below 1")
@@ -424,7 +423,7 @@ def _share(name: str, value: Any) -> float:
 
 
 def _rule_of_thumb(n_rows: int | None, n_features: int | None) -> int:
-    """n/d hidden units: about one example for each weight."""
+    """n/d hidden units: about one row for each weight."""
     if not n_rows or not n_features:
         raise DataError(
             "hidden='auto' needs the numbers of rows and features, which this source does not know; give sizes"

@@ -20,7 +20,7 @@ OPTIONS: dict[str, type[Option]] = {}  # by name: all classes below
 
 
 class Option(Estimator):
-    """A choice and its details, which are the fields of a dataclass; all are entered in OPTIONS."""
+    """The base of value objects: a choice and its details, which are dataclass fields; all are listed in OPTIONS."""
 
     parameter: ClassVar[str]  # of the estimator
     choice: ClassVar[Any]  # the plain value it stands for; None if there is none
@@ -32,12 +32,12 @@ class Option(Estimator):
 
     @classmethod
     def fits(cls, params: Mapping[str, Any]) -> bool:
-        """Whether these flat parameters make this choice."""
+        """Whether flat parameters make this choice."""
         return cls.choice is None or params.get(cls.parameter) == cls.choice
 
     @classmethod
     def flat_names(cls) -> dict[str, str]:
-        """Field by flat name."""
+        """The flat name of each field."""
         known: Any = cls
         return {cls.flat.get(field.name, field.name): field.name for field in fields(known)}
 
@@ -424,7 +424,7 @@ class Layers(Option, parameter="hidden", flat={"sizes": "hidden", "biases": "fit
 
 
 def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters with every choice as its plain value, and the details of all choices under their flat names."""
+    """All parameters with each choice as its plain value and the details of choices under their flat names."""
     flat = dict(params)
     for name, value in params.items():
         if isinstance(value, Option):
@@ -441,7 +441,7 @@ def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_signature(estimator: type) -> dict[str, Any]:
-    """Constructor arguments and the details of their choices, with defaults: what the shell has flags for."""
+    """Constructor arguments and details of choices with defaults; the shell makes its flags from them."""
     found = {name: parameter.default for name, parameter in inspect.signature(estimator).parameters.items()}
     for kind in options_of(estimator):
         for flat_name, field in kind.flat_names().items():
@@ -450,13 +450,13 @@ def flat_signature(estimator: type) -> dict[str, Any]:
 
 
 def options_of(estimator: type) -> list[type[Option]]:
-    """The value objects that an estimator's parameters take."""
+    """The value objects that an estimator's parameters accept."""
     names = parameter_names(estimator)
     return [kind for kind in getattr(estimator, "options", ()) if kind.parameter in names]
 
 
 def from_flat(estimator: type, flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments from flat ones, as the shell has them: details become the value object of their choice."""
+    """Constructor arguments from flat ones, as the shell has them; details become value objects."""
     names = parameter_names(estimator)
     params = {name: value for name, value in flat.items() if name in names}
     details = {name: value for name, value in flat.items() if name not in names}

@@ -45,7 +45,7 @@ Learner = NetworkLearner | RadialLearner
 
 
 class RBFModel(Model):
-    """What classifier and regressor share."""
+    """The base of the radial basis classifier and regressor."""
 
     n_units: int | str
     init: str
@@ -70,7 +70,7 @@ class RBFModel(Model):
         return self._epochs_for(self._n_rows) if self.votes == "backprop" else 1
 
     def _epochs_for(self, n_rows: int | None) -> int:
-        """Twenty by default, and as many more as make a thousand steps."""
+        """Twenty epochs by default, and more on few rows, so that there are a thousand steps."""
         if not isinstance(self.epochs, str):
             return whole("epochs", self.epochs, 1)
         choice("epochs", self.epochs, ("auto",))
@@ -84,19 +84,20 @@ class RBFModel(Model):
         if votes == "fixed" and init == "k-means":
             raise ParameterError("votes='fixed' are targets of rows, which centres of k-means are not; use init='all'")
         alpha, weight = check_alpha(number("alpha", self.alpha)), checked_class_weight(self.class_weight)
+        solver = choice("solver", self.solver, tuple(SOLVERS))
+        epochs, size = self._epochs_for(n_rows), whole("batch_size", self.batch_size, 1)
+        rows = None if n_rows is None else float(n_rows * epochs)
+        schedule = choice("schedule", self.schedule, SCHEDULES)
+        eta0 = 0.01 if self.eta0 == "auto" else step_size("eta0", self.eta0)
         if votes != "backprop":
             return RadialSettings(self.task, votes, alpha, weight)
-        solver = choice("solver", self.solver, tuple(SOLVERS))
-        rows = None if n_rows is None else float(n_rows * self._epochs_for(n_rows))
-        schedule = choice("schedule", self.schedule, SCHEDULES)
-        size = whole("batch_size", self.batch_size, 1)
         return NetworkSettings(
             graph=Graph.radial(1).as_dict(),
             task=self.task,
             loss="softmax" if self.task == "classify" else "squared",
             solver=solver,
             schedule=("constant" if rows is None else "linear") if schedule == "auto" else schedule,
-            eta0=0.01 if self.eta0 == "auto" else step_size("eta0", self.eta0),
+            eta0=eta0,
             planned_rows=math.inf if rows is None else max(rows, 1.0),
             l2=alpha,
             batch_size=size if n_rows is None else max(1, min(size, n_rows)),
@@ -106,7 +107,7 @@ class RBFModel(Model):
         )
 
     def _learner_for(self, settings: Any, source: Source, labels: Any) -> Learner:
-        """A learner around centres that are chosen now, in a pass of their own."""
+        """An untrained learner around centres, which are chosen here in a pass over the rows."""
         centres, targets = self._centres(source)
         gammas = self._gammas(centres)
         if isinstance(settings, RadialSettings):
@@ -138,7 +139,7 @@ class RBFModel(Model):
         return np.concatenate([_dense(part, width) for part in rows]), np.concatenate([_targets(part) for part in rows])
 
     def _count_units(self, source: Source) -> int:
-        """No more than rows; "auto" counts them, and leaves 32 where centres and widths learn, too."""
+        """The number of units: at most that of rows; "auto" depends on the rows, or is 32 where centres are trained."""
         if isinstance(self.n_units, str):
             choice("n_units", self.n_units, ("auto",))
             if self.votes == "backprop":
@@ -188,7 +189,7 @@ class RBFModel(Model):
 
     @property
     def votes_(self) -> Array:
-        """What each unit adds to each output where it is at its height, shape (units, outputs)."""
+        """The weight of each unit for each output, shape (units, outputs)."""
         self._check_fitted()
         if isinstance(self.learner_, RadialLearner):
             return np.asarray(self.learner_.weights()[0])
@@ -196,7 +197,7 @@ class RBFModel(Model):
 
     @property
     def n_nonzero_(self) -> int:
-        """Votes that are not zero."""
+        """The number of votes that are not zero."""
         return int(np.count_nonzero(self.votes_))
 
 
@@ -308,7 +309,7 @@ class RBFRegressor(Regressor, RBFModel):
 
 
 def units_for(n_rows: int) -> int:
-    """How many units n_units="auto" stands for.
+    """The number of units that n_units="auto" resolves to.
 
     >>> [units_for(n) for n in (20, 300, 1500, 10_000, 100_000, 10_000_000)]
     [32, 60, 300, 500, 200, 32]
@@ -325,7 +326,7 @@ def _refuse_huge(n_bytes: int, what: str) -> None:
 
 
 def _sample(source: Source, size: int, seed: int) -> list[Chunk]:
-    """The rows whose stable numbers have the smallest hashes: the same ones whatever the chunks are."""
+    """A sample of rows by hashes of their stable numbers, so that it does not depend on chunks."""
     kept: list[tuple[int, int, Chunk]] = []
     for chunk in source.in_file_order():
         ids = chunk.row_ids

@@ -144,7 +144,7 @@ class LinearRanker(LinearModel):
         return super().settings_for(n_rows, chosen)
 
     def new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
-        """A learner that has seen nothing yet."""
+        """An untrained learner for rows of this source."""
         return LinearLearner(settings, source.n_features or 0, [-1.0, 1.0])
 
     def _finish(self, learner: LinearLearner, history: History, executor: Any) -> None:
@@ -204,7 +204,7 @@ class LinearRanker(LinearModel):
 
 
 def choice_of_pairs(pairs: int | str) -> int | None:
-    """Pairs per row, or None for all."""
+    """The parameter `pairs`, checked: pairs per row, or None for all."""
     if isinstance(pairs, str):
         choice("pairs", pairs, ("all",))
         return None

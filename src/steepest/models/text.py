@@ -12,6 +12,7 @@ bits.
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ from steepest.models.memory import parse_bytes, shown
 from steepest.models.options import Option, Replicas
 from steepest.models.supervised import Classifier, class_targets
 from steepest.models.vectors import dim_of_vectors, read_vectors, write_vectors
-from steepest.parameters import at_least, choice, inside, whole
+from steepest.parameters import at_least, choice, inside, number, whole
 
 LONGEST_ROW = 4096
 PARALLEL = ("auto", "serial", "replicas", "hogwild")
@@ -54,7 +55,7 @@ FEWEST_TEXTS_EACH, MOST_TEXTS_EACH = 2, 16
 
 
 class LabelSurvey:
-    """What one pass over the labels shows before learning."""
+    """What one pass over the labels has found before learning."""
 
     def __init__(self, source: Source | None = None) -> None:
         self.n_rows = 0
@@ -80,17 +81,17 @@ class LabelSurvey:
 
     @property
     def n_labels(self) -> int:
-        """How many labels there are."""
+        """The number of labels."""
         return self.n_columns or len(self.label_counts)
 
     @property
     def labels(self) -> list[Any]:
-        """All labels, sorted; none for columns."""
+        """All labels, sorted; empty for 0/1 columns."""
         return sorted(self.label_counts)
 
     @property
     def counts(self) -> list[float]:
-        """How often each label, or column, was seen."""
+        """How often each label, or 0/1 column, occurs."""
         if self.n_columns:
             return [float(count) for count in self.column_counts]
         return [self.label_counts[label] for label in self.labels]
@@ -288,7 +289,7 @@ class TextClassifier(Classifier):
     def _choose(
         self, settings: EmbeddingSettings, seen: LabelSurvey | None
     ) -> tuple[EmbeddingSettings, int, list[str]]:
-        """(settings, epochs, what "auto" chose) for data of which this was seen; None: they can be read only once."""
+        """(settings, epochs, events) resolved from a survey of the labels; None: rows can be read only once."""
         settings, events = self._choose_by_labels(settings, 0 if seen is None else seen.n_labels)
         n_rows = None if seen is None else seen.n_rows
         epochs, why = choose_epochs(n_rows)
@@ -311,7 +312,7 @@ class TextClassifier(Classifier):
         return settings, epochs, events
 
     def _choose_by_labels(self, settings: EmbeddingSettings, n_labels: int) -> tuple[EmbeddingSettings, list[str]]:
-        """(settings, what "auto" chose) for so many labels; vectors to start from have their own dimension."""
+        """(settings, events) for this many labels; given vectors fix the dimension."""
         events = []
         if self.dim == "auto" and self.pretrained is not None:
             settings = replace(settings, dim=dim_of_vectors(self.pretrained))
@@ -329,7 +330,7 @@ class TextClassifier(Classifier):
         return self.parallel if isinstance(self.parallel, Replicas) else Replicas(sync_every="auto")
 
     def new_learner(self, settings: EmbeddingSettings, source: Source, classes: Any = None) -> EmbeddingLearner:
-        """A learner that has seen nothing yet."""
+        """An untrained learner for texts of this source."""
         seen = self._survey or LabelSurvey()
         several = seen.n_columns > 0
         labels = (self._names_of_targets(source) or list(range(seen.n_columns))) if several else seen.labels
@@ -350,8 +351,12 @@ class TextClassifier(Classifier):
         choice("parallel", self.flat_params()["parallel"], PARALLEL)
         choice("schedule", self.schedule, SCHEDULES)
         choice("shuffle", self.shuffle, SHUFFLES)
-        if self.calibrate:
+        if number("calibrate", self.calibrate):
             inside("calibrate", self.calibrate, 0.0, 1.0)
+        if not isinstance(self.pretrained, str | os.PathLike | None):
+            raise ParameterError(
+                f"pretrained={self.pretrained!r} is not the path of a file of vectors; give it as a text"
+            )
         replicas = self._replicas()
         for name, value in (("epochs", self.epochs), ("sync_every", replicas.sync_every), ("n_replicas", replicas.n)):
             if value != "auto":
@@ -365,7 +370,7 @@ class TextClassifier(Classifier):
         return EmbeddingSettings(dim, loss, eta0, negatives=negatives, seed=self.seed())
 
     def given_hasher(self) -> Hasher:
-        """The hasher that follows from the parameters."""
+        """The hasher that the parameters describe."""
         return Hasher(
             self.n_bits,
             ngrams=self.ngrams,
@@ -382,7 +387,7 @@ class TextClassifier(Classifier):
         return self._array_names or target_names(source)
 
     def adopt(self, learner: EmbeddingLearner, history: History, source: Source) -> None:
-        """Takes a learner that was fitted; names that follow from it are shown."""
+        """Makes a trained learner the fitted state."""
         self.temperature_ = 1.0
         super().adopt(learner, history, source)
 
@@ -395,23 +400,23 @@ class TextClassifier(Classifier):
     # ------------------------------------------------------------------------------------------------ probabilities
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
-        """Divides scores by the temperature under which the labels of these texts, not learned, are most likely."""
-        source = self._rows_apart(X, y, lambda labels: text_targets(labels, self._target_names)[0])
+        """Sets the temperature, which divides scores, to fit the labels of texts that were not learned."""
+        source = self._unlearned_rows(X, y, lambda labels: text_targets(labels, self._target_names)[0])
         self._calibrate(source)
-        self._use_held_out(source)
+        self._calibrate_by(source)
         return self
 
-    def _use_held_out(self, rows: Source) -> None:
-        """How often the model is wrong, for `predict_set`."""
+    def _calibrate_by(self, rows: Source) -> None:
+        """Stores the errors on held-out texts, for `predict_set`."""
         if not self.learner_.several_targets:
             parts = [self._doubts(chunk, scores) for chunk, scores in self._known_rows(rows)]
-            self._take_residuals(np.concatenate(parts) if parts else np.zeros(0))
+            self._store_residuals(np.concatenate(parts) if parts else np.zeros(0))
 
     def _check_numbers(self, learner: EmbeddingLearner) -> None:
         learner.refuse_overflow()
 
     def _add_recent(self, source: ArraySource) -> None:
-        """How sure the model is of the labels of texts that are about to be learned."""
+        """Scores texts before they are learned and stores 1 - P of their labels."""
         chunk = source.block
         if self.learner_.several_targets or chunk.y is None or len(self.classes_) < 2:
             return
@@ -419,9 +424,9 @@ class TextClassifier(Classifier):
         self._recent = self._recent or Recent(1)
         doubts = self._doubts(rows, self._scores(rows)) if rows.n_rows else np.zeros(0)
         labels = self.classes_[self._true_places(rows)].tolist()
-        self.history_.events += self._watching().add(doubts.tolist(), (), labels, self.classes_.tolist())
+        self.history_.events += self._stream_watch().add(doubts.tolist(), (), labels, self.classes_.tolist())
         if (held := self._recent.add(doubts, np.zeros(len(doubts)), np.ones(len(doubts)))) is not None:
-            self._take_residuals(held[:, 0])
+            self._store_residuals(held[:, 0])
 
     def _doubts(self, chunk: Chunk, scores: Array) -> Array:
         """1 - P of the true label of each row."""
@@ -456,7 +461,7 @@ class TextClassifier(Classifier):
         return np.asarray(np.where(total > 0, p / np.where(total > 0, total, 1), 1 / p.shape[1]))
 
     def _exponentials(self, scores: Array) -> Array:
-        """What probabilities are proportional to; that of the best label is one."""
+        """Unnormalised probabilities; that of the best label is 1."""
         best = scores.max(axis=1, keepdims=True)
         return np.asarray(np.exp((scores - best) * np.float32(1 / self.temperature_)))
 
@@ -485,7 +490,7 @@ class TextClassifier(Classifier):
         return self.labels_of(scores) if self.learner_.several_targets else self.classes_.take(self._best(scores))
 
     def _sets_of(self, decisions: Array) -> Array:
-        """Which labels each text has: those more likely than not, or not much less likely than the best one."""
+        """0/1 per label: probability above one half, or not much below that of the best label."""
         if not self._is_softmax():
             return np.asarray(decisions >= 0)
         behind = -self.temperature_ * math.log(SHARE_OF_BEST)
@@ -519,7 +524,7 @@ class TextClassifier(Classifier):
         return float(np.average(targets[np.arange(len(first)), first] > 0, weights=sample_weight))
 
     def predict_stream(self, source: Source, *, proba: bool = False) -> Iterator[Array]:
-        """The most likely label of every text (or all probabilities), chunk by chunk."""
+        """Yields the most likely labels (or all probabilities) chunk by chunk."""
         for _, scores in self._stream_scores(source):
             if proba:
                 yield self.probabilities_of(self._decisions(scores))
@@ -551,7 +556,7 @@ class TextClassifier(Classifier):
 
     @property
     def n_nonzero_(self) -> int:
-        """Numbers that were learned."""
+        """The number of learned parameters."""
         return self.learner_.count_nonzero()
 
     def vector(self, word: str) -> Array:
@@ -677,12 +682,12 @@ class TextClassifier(Classifier):
 
 
 def _header_bytes(header: dict[str, Any]) -> int:
-    """About how long a header is: in steps, since seconds of the history in it have more or fewer digits."""
+    """The approximate length of a header, rounded, since timings in it vary in digits."""
     return -(-len(str(header)) // 4096) * 4096
 
 
 def _smaller(header: dict[str, Any], arrays: dict[str, Array], size: int | str | None) -> dict[str, Array]:
-    """Arrays of a file with rows in 8-bit numbers, no more than fit; names left out go from the header, too."""
+    """Arrays of a file with rows as 8-bit numbers and as many as fit; names left out go from the header, too."""
     arrays = dict(arrays)
     rows, table = arrays.pop("rows"), arrays.pop("table")
     if size is not None:
@@ -713,18 +718,20 @@ def text_targets(y: Any, names: list[Any] | None = None) -> tuple[Array, list[An
     if not all(isinstance(label, str) for row in y for label in row):
         return class_targets(y), None
     known = sorted({label for row in y for label in row}) if names is None else names
-    columns = {label: place for place, label in enumerate(known)}
+    columns = {label: column for column, label in enumerate(known)}
     matrix = np.zeros((len(y), len(known)))
-    for number, row in enumerate(y):
+    for row_number, row in enumerate(y):
         for label in row:
             if label not in columns:
-                raise DataError(f"row {number}: the label {label!r} was never seen in training; the labels are fixed")
-            matrix[number, columns[label]] = 1.0
+                raise DataError(
+                    f"row {row_number}: the label {label!r} was never seen in training; the labels are fixed"
+                )
+            matrix[row_number, columns[label]] = 1.0
     return matrix, known
 
 
 def choose_epochs(n_texts: int | None) -> tuple[int, str]:
-    """Small data are learned more often; None: they can be read only once."""
+    """The number of epochs, larger for small data; None: rows can be read only once."""
     if n_texts is None:
         return 1, "epochs='auto' chose 1: the data can be read only once"
     epochs = min(MOST_EPOCHS, max(FEWEST_EPOCHS, round(TEXTS_TO_LEARN / max(1, n_texts))))
@@ -732,25 +739,25 @@ def choose_epochs(n_texts: int | None) -> tuple[int, str]:
 
 
 def choose_dim(n_labels: int) -> tuple[int, str]:
-    """More labels need more room to lie apart."""
+    """The dimension, larger for more labels."""
     dim = 16 if n_labels < MANY_LABELS else 32 if n_labels < VERY_MANY_LABELS else 64
     return dim, f"dim='auto' chose {dim} for {n_labels:,} labels"
 
 
 def choose_eta0(n_labels: int) -> tuple[float, str]:
-    """The more labels, the smaller is the gradient of each."""
+    """The first step size, larger for more labels, whose gradients are smaller."""
     eta0 = 0.5 if n_labels < MANY_LABELS else 1.0
     return eta0, f"eta0='auto' chose {eta0} for {n_labels:,} labels"
 
 
 def choose_parallel(n_texts: int | None) -> tuple[str, str]:
-    """Replicas, if there is something to share."""
+    """ "replicas" if there is enough work to share, else "serial"."""
     if n_texts is not None and n_texts < LEAST_TEXTS:
         return "serial", f"parallel='auto' learns serially: {n_texts:,} texts are too few to share"
     return "replicas", "parallel='auto' chose replicas: the bits do not depend on n_jobs"
 
 
 def choose_sync_every(length: float | None) -> int:
-    """Texts of a replica's round by their mean length in features: a round of long ones would go too far."""
+    """Texts per round of a replica, fewer if texts are long, so that no round goes too far."""
     texts = MOST_TEXTS_EACH if not length else int(ROUND_FEATURES / length)
     return min(MOST_TEXTS_EACH, max(FEWEST_TEXTS_EACH, texts))

@@ -78,7 +78,7 @@ def measure_sections(measures: Mapping[str, Any], title: str) -> list[Section]:
 
 
 def loss_charts(history: Sequence[Mapping[str, Any]]) -> list[Chart]:
-    """How the losses fell."""
+    """Charts of the losses over the records."""
     lines = []
     for name, title in CURVES.items():
         points = [(n, record[name]) for n, record in enumerate(history, 1) if isinstance(record.get(name), float)]
@@ -116,7 +116,7 @@ def _thresholds(points: Sequence[Mapping[str, float]]) -> Table:
 
 
 def _unit(history: Sequence[Mapping[str, Any]]) -> str:
-    """What a record is of: solvers over the whole data count their passes within an iteration."""
+    """The unit of a record: "iteration" for batch solvers, else "epoch"."""
     return "iteration" if history and "passes" in history[-1] else "epoch"
 
 

@@ -46,7 +46,7 @@ class CrossValidation:
     models: list[Any] = field(default_factory=list, repr=False)
 
     def __getitem__(self, metric: str) -> Array:
-        """One metric over the folds."""
+        """The values of one metric, fold by fold."""
         return np.array([fold[metric] for fold in self.folds])
 
     def mean(self, metric: str) -> float:
@@ -173,7 +173,7 @@ def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: An
 
 
 def copy_of(estimator: Any, random_state: Any = None, **changes: Any) -> Any:
-    """A new estimator with the same parameters, and a seed."""
+    """A new estimator with the same parameters and this seed."""
     copied = type(estimator)(**{**estimator.get_params(deep=False), **changes})
     if copied.random_state is None:
         copied.random_state = random_state
@@ -183,7 +183,7 @@ def copy_of(estimator: Any, random_state: Any = None, **changes: Any) -> Any:
 
 
 def choose_metrics(requested: Sequence[str] | None, found: dict[str, Any]) -> tuple[str, ...]:
-    """The names asked for, if they were measured; else the usual ones."""
+    """The requested metrics, checked; by default the usual ones of the task."""
     if requested is None:
         shown = USUAL if found.keys() & {*USUAL[1:]} else (*USUAL, *RANKING)
         return tuple(name for name in shown if name in found)

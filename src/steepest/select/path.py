@@ -41,7 +41,7 @@ SHOWN = 10  # coefficients in the picture
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One alpha: the model there and what it is worth."""
+    """One alpha of the path: the model there and its measurements."""
 
     alpha: float
     nonzeros: int

@@ -52,7 +52,7 @@ WARM_UP_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a run reached."""
+    """One measured run: its seconds, objective and test error."""
 
     effort: float
     seconds: float
@@ -96,7 +96,7 @@ class Race:
     optimum: Optimum | None = None
 
     def gap(self, point: Point) -> float:
-        """How far above the optimum, as a share of it."""
+        """How far an objective is above the optimum, as a share of it."""
         return (point.objective - self.best) / max(abs(self.best), 1e-300)
 
     def seconds_to(self, name: str, gap: float) -> float | None:
@@ -146,7 +146,7 @@ class Race:
         return "\n".join(lines + self.remarks())
 
     def remarks(self) -> list[str]:
-        """How near to the optimum the reference is for certain."""
+        """Sentences that say how certain the optimum is."""
         return [] if self.optimum is None else [str(self.optimum)]
 
     def as_dict(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def race(
 
 
 def forward_in_time(points: Sequence[Point]) -> list[Point]:
-    """The same points, each with the least seconds of its own run and of all that went further."""
+    """The points with seconds made monotone: each gets the least time of its own run and all longer ones."""
     least = np.minimum.accumulate([point.seconds for point in reversed(points)])[::-1]
     return [replace(point, seconds=float(seconds)) for point, seconds in zip(points, least, strict=True)]
 
@@ -288,7 +288,7 @@ class _Course:
         )
 
     def enter(self, requested: Sequence[str] | None) -> list[str]:
-        """Who runs: all who can; what was asked for by name and cannot run is an error."""
+        """The solvers that run: all that can; one requested by name that cannot run is an error."""
         if requested is None:
             return [*(name for name in USUAL if self.refusal(name) is None), *self.peers]
         names = [name.strip() for name in ([requested] if isinstance(requested, str) else requested)]
@@ -344,7 +344,7 @@ class _Course:
         return copy_of(self.estimator, solver=name, epochs=max(1, int(effort)), tol=None, average=average)
 
     def _warm_up(self, name: str) -> None:
-        """A short run on few rows, not counted: modules are imported and memory is fetched by whoever comes first."""
+        """Runs on a few rows without counting the time, so that imports and first allocations do not distort it."""
         few = hold_rows(self.train.sample(WARM_UP_ROWS, self.seed))
         few.labels = self.train.labels
         problem = replace(self.problem, rows=few.block)

@@ -50,7 +50,7 @@ class Range:
     high: float
 
     def draw(self, generator: np.random.Generator) -> float:
-        """One of them, with two digits: more would promise too much."""
+        """A random value of the range, rounded to two digits."""
         drawn = math.exp(generator.uniform(math.log(self.low), math.log(self.high)))
         return float(f"{drawn:.1e}")
 
@@ -262,7 +262,7 @@ class _Search:
         return Tuning(self.trials, self.metric, best, model, time.perf_counter() - self.started, notes)
 
     def _samples(self, n_trials: int) -> list[int]:
-        """Rows of each rung, the last one all."""
+        """The samples of rows, one per rung; the last is all rows."""
         rungs = 1
         while rungs < MOST_RUNGS and n_trials >= KEEP**rungs and self.n_train >= LEAST_ROWS * KEEP**rungs:
             rungs += 1
@@ -341,7 +341,7 @@ class _Search:
 
 
 def default_space(estimator: Any, raw: bool) -> dict[str, Any]:
-    """What is tried unless something else is asked for."""
+    """The parameters that are searched unless a space is given."""
     space: dict[str, Any] = {"loss": LOSSES[estimator.kind]}
     if getattr(estimator, "C", None) is None and estimator.penalty not in ("none", None):
         space["alpha"] = Range(1e-8, 1e-2)

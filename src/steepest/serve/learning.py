@@ -147,7 +147,7 @@ class OnlineLearner:
         os.close(self._held)
 
     def describe(self) -> dict[str, Any]:
-        """What GET /model says of learning."""
+        """The part of GET /model about learning."""
         rows = self._counters.total("loss_rows")
         return {
             "sequence": self.sequence,
@@ -225,7 +225,7 @@ class OnlineLearner:
         self._counters.add("rows_learned", n)
 
     def _note_classes(self) -> None:
-        """Called while predictions still wait: whoever asks next finds names for all columns."""
+        """Updates the names of columns while predictions still wait, so that the next ones have names for all."""
         if len(getattr(self.model, "classes_", ())) != len(self.predictor.classes):
             self.predictor.refresh()
 
@@ -282,7 +282,7 @@ class OnlineLearner:
         return self._errors.bounded([math.sqrt(loss)])[0]
 
     def _watch_calibration(self, true: Array, probabilities: Array) -> None:
-        """How far probabilities are from what then came: over all rows, and whether that has changed."""
+        """Updates the calibration error over all rows, and detects whether it has changed."""
         known = true >= 0
         true, probabilities = true[known], np.asarray(probabilities)[known]
         if not len(true):
@@ -344,7 +344,7 @@ class OnlineLearner:
         sync_directory(self._directory)
 
     def _recover(self, base: LoadedModel) -> Any:
-        """The model with all that was ever acknowledged."""
+        """Rebuilds the model with every acknowledged row from the log."""
         logs, snapshots = self._files(LOG_NAME), self._files(SNAPSHOT_NAME)
         if not logs:
             if snapshots:
@@ -410,7 +410,7 @@ def learn_rows(
 
 
 def loss_name(predictor: Predictor) -> str:
-    """What the progressive loss is: "log", "zero_one" or "squared"."""
+    """The name of the progressive loss: "log", "zero_one" or "squared"."""
     if predictor.classes:
         return "log" if predictor.has_probabilities and not predictor.several else "zero_one"
     return "squared"

@@ -40,10 +40,10 @@ def describe(predictor: Predictor, options: ServeOptions, version: str) -> Schem
         "/metrics": {"get": _get("Counts for Prometheus.", None)},
         "/openapi.json": {"get": _get("This description.", STATUS)},
         "/healthz": {"get": _get("Whether the process lives.", STATUS)},
-        "/readyz": {"get": _get("Whether requests are welcome.", STATUS)},
+        "/readyz": {"get": _get("Whether requests are accepted.", STATUS)},
         "/v2": {"get": _get("Open Inference: the server.", STATUS)},
         "/v2/health/live": {"get": _get("Open Inference: whether the process lives.", STATUS)},
-        "/v2/health/ready": {"get": _get("Open Inference: whether requests are welcome.", STATUS)},
+        "/v2/health/ready": {"get": _get("Open Inference: whether requests are accepted.", STATUS)},
         f"/v2/models/{predictor.name}": {"get": _get("Open Inference: tensors of the model.", STATUS)},
         f"/v2/models/{predictor.name}/ready": {"get": _get("Open Inference: whether it is loaded.", STATUS)},
         f"/v2/models/{predictor.name}/infer": {

@@ -22,7 +22,7 @@ MOST_ITEMS = 1_000  # of one list of recommendations
 
 
 class Predictor:
-    """A model as the server asks it."""
+    """Wraps the model for the server: JSON rows in, plain answers out."""
 
     def __init__(self, model: Any, name: str, identity: str) -> None:
         self.model, self.name, self.identity = model, name, identity
@@ -31,7 +31,7 @@ class Predictor:
         self.refresh()
 
     def refresh(self) -> None:
-        """Names that follow from the model; learning may add classes."""
+        """Updates the names that follow from the model; learning may add classes."""
         model = self.model
         self.classes: list[Any] = model.classes_.tolist() if hasattr(model, "classes_") else []
         self.class_names = [str(label) for label in self.classes]

@@ -92,7 +92,7 @@ def fit_spark(
 
 
 def _driver_of(estimator: Any) -> Callable[[Any, Any, Any], None]:
-    """Who fits such an estimator."""
+    """The function that fits estimators of this kind."""
     from steepest.models.factorization import MatrixFactorization
     from steepest.models.kmeans import KMeans
     from steepest.models.linear import LinearClassifier, LinearRegressor

@@ -109,11 +109,11 @@ class LibsvmSource(LineSource):
             self._base["zero_based"] = bool((indices == 0).any())
 
     def parse(self, blocks: list[Block]) -> Parsed:
-        """Blocks of lines."""
+        """Parses blocks of lines."""
         return self.parse_texts([block.text for block in blocks])
 
     def parse_texts(self, texts: list[Text]) -> Parsed:
-        """Texts of whole lines."""
+        """Parses texts of whole lines."""
         indptr, indices, values, y, group, n_features, rows, n_bad, bad = parse_libsvm(
             texts,
             zero_based=bool(self._base["zero_based"]),
@@ -135,6 +135,6 @@ def read_lines(text: bytes, zero_based: bool, n_features: int | None) -> Chunk:
 
 
 def _whole_lines(head: bytes) -> bytes:
-    """Without the last line, which may be cut, unless it is all there is: then without its last entry."""
+    """The text without its last line, which may be cut; a single line loses its last entry instead."""
     stop = head.rfind(b"\n") + 1 or head.rfind(b" ") + 1
     return head[:stop] if len(head) >= HEAD_BYTES else head

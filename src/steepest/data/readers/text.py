@@ -81,7 +81,7 @@ def scan_text(
 
 @dataclass(slots=True)
 class _Form:
-    """How lines are built: given, or inferred once and then shared by all copies of a source."""
+    """The layout of the lines: given, or inferred once and shared by all copies of a source."""
 
     style: str
     multi_label: bool | str
@@ -197,7 +197,7 @@ class TextSource(LineSource, RawSource):
             form.multi_label = several or (form.style == "fasttext" and form.labels is not None)
 
     def parse(self, blocks: list[Block]) -> Parsed:
-        """Blocks of lines."""
+        """Parses blocks of lines."""
         texts: list[bytes] = []
         targets: list[Array] = []
         bad: list[BadLine] = []
@@ -217,7 +217,7 @@ class TextSource(LineSource, RawSource):
         return Parsed(RawBatch(texts, len(texts), y), counts, n_bad, bad)
 
     def _split(self, lines: _Lines) -> tuple[Array, Array | None, dict[int, _Fault]]:
-        """Where each line's text starts, the targets if there are any, and what is wrong with which lines."""
+        """(start of each line's text, targets if there are any, faults of bad lines)."""
         if self._form.style == "plain":
             return lines.starts, None, {}
         if self._form.style == "tab":

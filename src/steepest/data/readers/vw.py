@@ -135,11 +135,11 @@ class NameRecorder(Protocol):
         """Takes the names in a sample of these blocks' rows, in the order in which they are learned."""
 
     def start_over(self) -> None:
-        """Forgets all."""
+        """Forgets all names."""
 
 
 def recording_names(source: Source, make: Callable[[VwSource], NameRecorder]) -> Source:
-    """The source with a recorder put in at the bottom, if its rows are parsed from this format in each run."""
+    """The source with a name recorder at its root, if its rows are parsed from this format in each run."""
 
     def listen(base: Source) -> Source:
         if isinstance(base, VwSource):
@@ -199,17 +199,17 @@ class VwSource(LineSource):
         self.cross = ()
 
     def start_over(self) -> None:
-        """Names are recorded anew."""
+        """Forgets the recorded names."""
         if self.recorder is not None:
             self.recorder.start_over()
 
     def record_names(self, names: tuple[list[int], NameLog, int]) -> None:
-        """Passes names on."""
+        """Passes names on to the recorder."""
         if self.recorder is not None:
             self.recorder.record(*names)
 
     def parse(self, blocks: list[Block]) -> Parsed:
-        """Blocks of lines, with the names of those that are new to the recorder."""
+        """Parses blocks of lines, with the names of those that are new to the recorder."""
         texts, recorder = [block.text for block in blocks], self.recorder
         new = [recorder is not None and recorder.is_new(block.first_id) for block in blocks]
         # A sample that gets thinner block by block, whatever the order in which they are read.

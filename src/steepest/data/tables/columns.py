@@ -143,7 +143,7 @@ def _from_pandas(X: Any) -> Table:
 def _from_array(X: Any) -> Table:
     array = X if hasattr(X, "iloc") else np.asarray(X)
     if array.ndim == 1:
-        return _from_list(_values(_plain(array)))
+        return _from_list(plain_values(_plain(array)))
     if array.dtype.kind == "c":
         raise DataError("Complex data not supported: X holds complex numbers; give real ones")
     if array.ndim != 2:
@@ -225,15 +225,24 @@ def _without_na(series: Any) -> list[Any]:
     return values
 
 
-def _values(column: Any) -> list[Any]:
+def plain_values(column: Any) -> list[Any]:
     """A column as a list of Python objects."""
     if isinstance(column, list):
         return column
-    return list(column.to_pylist() if _is_arrow(column) else column.tolist())
+    if not _is_arrow(column):
+        return list(column.tolist())
+    try:
+        return list(column.to_pylist())
+    except (arrow().ArrowException, ImportError, LookupError, OverflowError) as error:  # times of no calendar or zone
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(
+            f"a column of type {column.type} holds a value that cannot be read ({reason}); leave the column out, or "
+            "write it as text"
+        ) from None
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, NaT and pandas' NA."""
+    """Whether a value is None, NaN, NaT or pandas' NA."""
     if isinstance(value, str):
         return False
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
@@ -245,7 +254,9 @@ def guess_kind(column: Any, crossed: bool) -> str:
     """Text, category or number, by the first values; whole numbers that are to be crossed are ids, thus categories."""
     if isinstance(column, np.ndarray):
         return CATEGORY if column.dtype.kind == "b" or (crossed and column.dtype.kind in "iu") else NUMBER
-    sample = column[: 10 * GUESS_VALUES] if isinstance(column, list) else column.slice(0, 10 * GUESS_VALUES).to_pylist()
+    sample = (
+        column[: 10 * GUESS_VALUES] if isinstance(column, list) else plain_values(column.slice(0, 10 * GUESS_VALUES))
+    )
     values = list(islice((value for value in sample if not is_missing(value)), GUESS_VALUES))
     if not values or any(isinstance(value, bool | np.bool_) for value in values):
         return CATEGORY
@@ -272,7 +283,7 @@ def joined_lists(column: Any) -> Any:
     """Each list as one text with a mark between the values; texts stay as they are."""
     if _is_arrow(column) and (found := arrow_texts(column)) is not None:
         return found
-    return [_joined(value) for value in _values(column)]
+    return [_joined(value) for value in plain_values(column)]
 
 
 def _joined(value: Any) -> str | bytes | None:
@@ -289,7 +300,7 @@ def as_texts(column: Any, name: str) -> Any:
     """A column of texts in which values of other types are written out."""
     if (type(column) is list and first_no_text(column) < 0) or (_is_arrow(column) and arrow_texts(column) is not None):
         return _texts(column, name)
-    return [category_text(value) for value in _values(column)]
+    return [category_text(value) for value in plain_values(column)]
 
 
 def plain_numbers(column: Any) -> Array | None:
@@ -309,7 +320,7 @@ def _is_number_type(kind: type) -> bool:
 
 def python_values(column: Any) -> list[Any]:
     """A column as a list of Python objects, None for what is missing."""
-    return [None if is_missing(value) else value for value in _values(column)]
+    return [None if is_missing(value) else value for value in plain_values(column)]
 
 
 def is_boolean(column: Any) -> bool:
@@ -331,7 +342,7 @@ def _texts(column: Any, name: str) -> Any:
         return column
     if _is_arrow(column) and (found := arrow_texts(column)) is not None:
         return found
-    values = [None if is_missing(value) else value for value in _values(column)]
+    values = [None if is_missing(value) else value for value in plain_values(column)]
     row = first_no_text(values)
     if row >= 0:
         place = f"row {row} of column {name!r}" if name else f"row {row} of X"
@@ -352,7 +363,7 @@ def _categories(column: Any) -> Any:
         if whole is not None:
             numbers, valid = whole
             return *write_integers(numbers), valid
-    values = _values(column)
+    values = plain_values(column)
     if first_no_text(values) < 0:
         return values
     if set(map(type, values)) == {int}:
@@ -395,7 +406,7 @@ def _numbers(column: Any, name: str) -> Array:
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         numbers = np.ascontiguousarray(column, np.float64)
     else:
-        values = _values(column)
+        values = plain_values(column)
         if not set(map(type, values)) <= {int, float, bool, type(None)}:
             values = [_number(value, row, name) for row, value in enumerate(values)]
         numbers = np.array(values, np.float64)  # None becomes NaN
@@ -431,10 +442,10 @@ def as_names(names: Iterable[str] | str | None) -> tuple[str, ...]:
 
 
 def arrow(part: str = "") -> ModuleType:
-    """Pyarrow, or a part of it."""
+    """Imports pyarrow, or a module of it."""
     try:
         return import_module(f"pyarrow.{part}" if part else "pyarrow")
-    except ImportError:
+    except ModuleNotFoundError:
         raise DataError("reading tables needs one more module, pyarrow; pip install pyarrow") from None
 
 
@@ -525,7 +536,7 @@ def _chunk_texts(chunk: Any, width: np.dtype[Any]) -> Buffers:
 
 
 def _joined_buffers(parts: list[Buffers]) -> Buffers:
-    """One behind the other; places are 64 bits wide, since together they may hold more than 2 GiB."""
+    """The values of several buffers in one; offsets are 64-bit, since together they may exceed 2 GiB."""
     data = np.concatenate([data[bounds[0] : bounds[-1]] for data, bounds, _ in parts])
     bounds, end = [np.zeros(1, np.int64)], 0
     for _, own, _ in parts:
