@@ -31,7 +31,7 @@ class Flag:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("shell", choices=SHELLS, metavar="{bash,zsh,fish}", help="whose script to print")
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
 
 
 def run(options: argparse.Namespace) -> int:
