@@ -31,7 +31,7 @@ from steepest.data.raw import (
     stored_encoder,
     taken_rows,
 )
-from steepest.data.source import SHUFFLES, ArraySource, Source, csr_arrays, from_arrays
+from steepest.data.source import SHUFFLES, ArraySource, Lenient, Source, csr_arrays, from_arrays
 from steepest.data.store.row_store import store_rows
 from steepest.data.tables.columns import as_arrow, is_raw_rows
 from steepest.engine.checkpoint import EVERY, Checkpoints
@@ -141,7 +141,7 @@ class Model:
     __repr__ = protocol.describe
 
     def set_params(self, **params: Any) -> Self:
-        """Changes constructor arguments; `part__name` reaches into an object among them."""
+        """Sets parameters; `part__name` sets a parameter of the object that is the parameter `part`."""
         protocol.set_params(self, **params)
         return self
 
@@ -236,7 +236,8 @@ class Model:
         """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
 
         X may also be raw: texts, dicts, or a table (pandas, polars, Arrow, a dataset of Hugging Face) with columns that
-        are not numbers. Then it is hashed by `hasher`, or by a plain one if there is none. `monitor` follows the fit.
+        are not numbers. It is then hashed by `hasher`, or by `Hasher()` if there is none. The methods of `monitor`, a
+        `Monitor`, are called during the fit.
         """
         vars(self).pop("hasher_", None)
         X = in_memory(X)
@@ -282,10 +283,11 @@ class Model:
     ) -> Self:
         """Learns from a source of chunks, `epochs` times over it.
 
-        `validation` is measured after every epoch, and the model of the epoch with the least loss on it is kept;
-        `keep="last"` keeps that of the last epoch. `checkpoint` names a directory in which the state is saved every so
-        often, `checkpoint_every` "30s" or "100000-rows"; `resume=True` goes on from there, to the same bits as if
-        nothing had happened. If the newest checkpoint is damaged, the one before is taken.
+        `validation` is measured after every epoch, and the model of the epoch with the lowest loss on it is kept;
+        `keep="last"` keeps that of the last epoch. Its rows whose labels no training row has are left out.
+        `checkpoint` is a directory in which the state is saved, as often as `checkpoint_every` says ("30s" or
+        "100000-rows"); `resume=True` continues from there, to the same bits as an uninterrupted run. If the newest
+        checkpoint is damaged, the one before it is used.
         """
         vars(self).pop("hasher_", None)
         self._plan_for_stream(source)
@@ -313,7 +315,7 @@ class Model:
             source, validation = source.holdout(stopping.fraction, seed)
         self._learn(settings, source, validation, run, seed)
         if validation is not None and validation.read_once is None:
-            self._use_held_out(validation)
+            self._use_held_out(Lenient(validation))
         return self
 
     def _use_held_out(self, rows: Source) -> None:
@@ -672,15 +674,15 @@ class Model:
     def predict_spark(self, df: Any, **options: Any) -> Any:
         """A Spark DataFrame with a column of predictions, and of probabilities if there are any.
 
-        `features` names the columns to read if they are others than in `fit_spark`; `prediction` and `probability`
-        name the new columns.
+        `features` are the columns to read, by default those of `fit_spark`; `prediction` and `probability` are the
+        names of the new columns.
         """
         return importlib.import_module("steepest.spark").predict_spark(self, df, **options)
 
     # ------------------------------------------------------------------------------------------------------ files
 
     def save(self, path: str | Path) -> Any:
-        """Writes the model to one file: complete, checked and free of code; an old file stays if writing fails."""
+        """Writes the model to one file, which contains no code. If writing fails, an old file stays as it was."""
         self._check_fitted()
         self._refuse_overflow(self.learner_)
         header, arrays = self._file_parts()
@@ -762,7 +764,7 @@ class Model:
 
 
 def load(path: str | Path) -> Any:
-    """The estimator that was saved in a file; the file is data only, nothing in it is executed.
+    """Loads the estimator that was saved in a file. The file is data: nothing in it is executed.
 
     Examples
     --------
@@ -843,6 +845,8 @@ def from_plain(value: Any) -> Any:
 def threads(n_jobs: int | None) -> int:
     """How many threads `n_jobs` asks for; None for one, -1 for all cores."""
     n = 1 if n_jobs is None else int(number("n_jobs", n_jobs))
+    if n == 0:
+        raise ParameterError("n_jobs=0 leaves no thread to work; give 1 or more, or -1 for all cores")
     return min(n, MOST_THREADS) if n > 0 else os.cpu_count() or 1
 
 
