@@ -290,9 +290,9 @@ def watched(monitor: Any, options: argparse.Namespace) -> Iterator[None]:
 
 def _end_interrupted(estimator: Any, options: argparse.Namespace) -> int:
     """After Ctrl-C: what was learned so far is saved or discarded, and the line says which; exit status 130."""
-    resume = f"; {options.checkpoint} holds the state, go on with --resume" if options.checkpoint else ""
+    resume = f"; {options.checkpoint} holds the state: continue with --resume" if options.checkpoint else ""
     if (options.on_interrupt or ("save" if options.checkpoint else "discard")) == "discard":
-        way_out = resume or "; --on-interrupt save keeps what was learned, --checkpoint DIR lets you go on"
+        way_out = resume or "; --on-interrupt save keeps what was learned, --checkpoint DIR lets you continue"
         print(f"steepest: interrupted; nothing was saved, nothing was overwritten{way_out}", file=sys.stderr)
         return 130
     estimator.save(options.model)

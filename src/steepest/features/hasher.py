@@ -70,7 +70,7 @@ from steepest.features.hasher_check import check_buckets, check_columns, check_c
 from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
 from steepest.parameters import did_you_mean
-from steepest.protocol import Estimator, check_input_names, not_fitted, parameter_names, set_output, store
+from steepest.protocol import Estimator, check_input_names, index_of, not_fitted, parameter_names, set_output, store
 
 HASH_ID = kernels.hash_id
 LEARNED = (
@@ -365,7 +365,7 @@ class Hasher(Estimator):
             )
         pandas: Any = importlib.import_module(kind)
         names = list(self.get_feature_names_out())
-        return pandas.DataFrame.sparse.from_spmatrix(rows, getattr(X, "index", None), names)
+        return pandas.DataFrame.sparse.from_spmatrix(rows, index_of(X), names)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """A name for each column of the rows: that of its most frequent feature, where it is known, or "hasher17"."""

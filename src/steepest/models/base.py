@@ -33,7 +33,7 @@ from steepest.data.raw import (
 )
 from steepest.data.source import SHUFFLES, ArraySource, Lenient, Source, csr_arrays, from_arrays
 from steepest.data.store.row_store import store_rows
-from steepest.data.tables.columns import as_arrow, is_raw_rows
+from steepest.data.tables.columns import as_arrow, is_raw_rows, without_views
 from steepest.engine.checkpoint import EVERY, Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Epochs, Executor, Monitor, train
@@ -862,6 +862,9 @@ def in_memory(X: Any) -> Any:
         return joined_rows([in_memory(part) for part in parts]) if parts and _is_batch(parts[0]) else parts
     if isinstance(X, list | np.ndarray) or hasattr(X, "iloc") or hasattr(X, "tocsr"):
         return X
+    column = X.to_arrow() if hasattr(X, "to_arrow") and hasattr(X, "dtype") else X  # a column of polars
+    if hasattr(column, "type") and hasattr(column, "cast"):
+        return without_views(column)
     table = as_arrow(X)
     return X if table is None else table
 

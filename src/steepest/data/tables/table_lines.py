@@ -462,7 +462,7 @@ class CsvSyntax(Syntax):
         data = bytes(block.text[offset:])
         if not self.options["newlines_in_values"] and self._ends_open(data):
             raise DataError(
-                f"{block.file.name}: a quoted value goes on in the next line, near byte {block.start + len(data)}; "
+                f"{block.file.name}: a quoted value continues in the next line, near byte {block.start + len(data)}; "
                 "pass newlines_in_values=True"
             )
         return data, offset

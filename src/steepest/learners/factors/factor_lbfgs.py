@@ -39,7 +39,7 @@ class LbfgsRun(FactorRun):
 
     def resume(self, learner: FactorLearner) -> None:
         """Not possible: the pairs of the past are gone."""
-        raise DataError("solver='lbfgs' cannot go on from a checkpoint")
+        raise DataError("solver='lbfgs' cannot continue from a checkpoint")
 
     def _flat(self) -> Array:
         rank, padded = self.learner.rank, self.learner.padded
