@@ -481,9 +481,10 @@ LARGEST_WEIGHT = 1e30  # of all rows; it, or one over it, times a gradient is st
 def as_weights(sample_weight: Any, n_rows: int) -> Array:
     """Row weights as float64, checked."""
     try:
-        if np.iscomplexobj(sample_weight):
+        given = np.asarray(sample_weight)
+        if given.dtype.kind == "c":
             raise TypeError("complex numbers")
-        weight = np.ascontiguousarray(np.asarray(sample_weight), np.float64)
+        weight = np.ascontiguousarray(given, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise DataError(
             f"sample_weight={shown(sample_weight)} is not a list of numbers; give one weight per row"
