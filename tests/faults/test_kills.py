@@ -1,4 +1,4 @@
-"""A part of the kill matrix, see kills.py; and runs that go on from each checkpoint of a whole one."""
+"""A part of the kill matrix, see kills.py; from each checkpoint of a run, training ends with the same bits."""
 
 from __future__ import annotations
 

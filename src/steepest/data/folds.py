@@ -65,7 +65,7 @@ def survey_rows(source: Source, *, classes: bool = False, group: str | None = No
 
 
 def refuse_reading_once(source: Source) -> None:
-    """Splits need several passes, which a pipe cannot give."""
+    """Raises for a pipe, since splits need several passes."""
     if source.read_once:
         raise DataError(
             f"{source.read_once} can be read only once, but this needs several passes; save it in a file first"
@@ -78,7 +78,7 @@ def _nothing(batch: RawBatch) -> Chunk:
 
 
 def _taking_down(name: str, codes: _Codes) -> Encoder:
-    """Takes down a column of the batches as they come by."""
+    """Wraps batches so that one of their columns is recorded as they are read."""
 
     def encode(batch: RawBatch) -> Chunk:
         try:
@@ -126,11 +126,11 @@ class Folds:
         return np.where(self._ids[place] == ids, self._fold[place].astype(np.int64), -1)
 
     def sizes(self) -> Array:
-        """How many rows each fold has."""
+        """The number of rows in each fold."""
         return np.bincount(self._fold, minlength=self.n_folds)
 
     def split(self, source: Source, fold: int) -> tuple[Source, Source]:
-        """All other folds to learn from, and this one to measure on."""
+        """(the rows of all other folds to learn from, the rows of this one to measure on)."""
         name = f"fold {fold} of {self.n_folds}"
         return (
             source.select(lambda ids: self._others(ids, fold), f"all but {name}"),

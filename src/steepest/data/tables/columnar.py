@@ -50,9 +50,9 @@ def scan_parquet(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> ColumnarSource:
-    """Rows of Parquet files, to be hashed while they are read; parameters as in `scan_jsonl`.
+    """Opens Parquet files as a source of raw rows, hashed while they are read; parameters as in `scan_jsonl`.
 
-    Files of sparse rows that `steepest convert` wrote are detected by a mark in them, and need no hasher.
+    Files of sparse rows, written by `steepest convert`, are detected and need no hasher.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def scan_arrow(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> ColumnarSource:
-    """Rows of Arrow IPC or Feather files, to be hashed while they are read; parameters as in `scan_jsonl`.
+    """Opens Arrow IPC or Feather files as a source of raw rows, hashed as they are read; parameters as in `scan_jsonl`.
 
     Examples
     --------
@@ -107,27 +107,27 @@ class ParquetFiles:
     format = "parquet"
 
     def open(self, file: TextFile) -> Any:
-        """Arrow's reader."""
+        """Opens a file with Arrow's reader."""
         return arrow("parquet").ParquetFile(open_bytes(file.path) if file.is_remote else file.path)
 
     def schema_of(self, reader: Any) -> Any:
-        """In Arrow's types."""
+        """The columns as an Arrow schema."""
         return reader.schema_arrow
 
     def pieces(self, file: TextFile, reader: Any) -> list[Piece]:
-        """Row groups."""
+        """The row groups of a file."""
         metadata = reader.metadata
         counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         starts = np.cumsum([0, *counts]).tolist()
         return [Piece(file, group, (file.position << _FILE_BITS) + starts[group]) for group in range(len(counts))]
 
     def read_piece(self, reader: Any, piece: Piece, columns: list[str]) -> Iterator[Any]:
-        """Decodes as it goes on."""
+        """Yields a row group batch by batch as it is decoded."""
         batches = reader.iter_batches(BATCH_ROWS, row_groups=[piece.number], columns=columns, use_threads=False)
         return (batch.select(columns) for batch in batches)
 
     def row_name(self, piece: Piece, row: int) -> str:
-        """A row's place in words, counted from 0."""
+        """The position of a row in words, counted from 0."""
         return f"row {(piece.first_id + row) & ((1 << _FILE_BITS) - 1)}"
 
 
@@ -137,7 +137,7 @@ class ArrowFiles:
     format = "arrow"
 
     def open(self, file: TextFile) -> Any:
-        """Arrow's reader of files, or else of streams."""
+        """Opens a file with Arrow's reader of files, or else of streams."""
         pa, ipc = arrow(), arrow("ipc")
         try:
             return ipc.open_file(_input(file))
@@ -145,22 +145,22 @@ class ArrowFiles:
             return ipc.open_stream(_input(file))
 
     def schema_of(self, reader: Any) -> Any:
-        """The columns."""
+        """The columns as an Arrow schema."""
         return reader.schema
 
     def pieces(self, file: TextFile, reader: Any) -> list[Piece]:
-        """Record batches; a stream is one piece."""
+        """The record batches of a file; a stream is one piece."""
         n_pieces = getattr(reader, "num_record_batches", 1)
         first_id = file.position << _FILE_BITS
         return [Piece(file, number, first_id + (number << _PIECE_BITS)) for number in range(n_pieces)]
 
     def read_piece(self, reader: Any, piece: Piece, columns: list[str]) -> Iterator[Any]:
-        """One batch, or all of a stream."""
+        """Yields one record batch, or all of a stream."""
         found = [reader.get_batch(piece.number)] if hasattr(reader, "get_batch") else reader
         return (batch.select(columns) for batch in found)
 
     def row_name(self, piece: Piece, row: int) -> str:
-        """A row's place in words, counted from 0."""
+        """The position of a row in words, counted from 0."""
         return f"row {row} of record batch {piece.number}"
 
 
@@ -253,7 +253,7 @@ class ColumnarSource(RawSource):
         self.schema.types.update({name: found.field(name).type for name in used})
 
     def _check(self, file: TextFile) -> None:
-        """Refuses a file with other columns than the first."""
+        """Raises if a file has other columns than the first."""
         found = self._schema_of(file)
         require(self.schema.types, found.names, file.name)
         for name, expected in self.schema.types.items():
@@ -307,7 +307,7 @@ class ColumnarSource(RawSource):
                 yield batch
 
     def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
-        """The pieces' rows, up to BATCH_ROWS at a time."""
+        """Yields the rows of all pieces, up to BATCH_ROWS at a time."""
         self._prepare()
         pieces = self._all_pieces()
         visits = np.arange(len(pieces))
@@ -325,7 +325,7 @@ class ColumnarSource(RawSource):
             raise DataError(f"{self.describe()}: there is no row in it{because}; give a file with data")
 
     def _cut(self, piece: Piece) -> Iterator[tuple[int, Any]]:
-        """(number of the first one in the piece, rows), up to BATCH_ROWS at a time."""
+        """Yields (position of the first row in the piece, rows), up to BATCH_ROWS at a time."""
         start = 0
         for large in self._piece(piece, list(self.schema.types)):
             for first in range(0, large.num_rows, BATCH_ROWS):
@@ -333,7 +333,7 @@ class ColumnarSource(RawSource):
             start += large.num_rows
 
     def sample_batches(self) -> list[RawBatch]:
-        """The first rows of pieces from all over the files; of few pieces, also later rows."""
+        """Yields the first rows of pieces from all over the files; of few pieces, also later rows."""
         self._prepare()
         pieces = self._all_pieces()
         found = []
@@ -387,7 +387,7 @@ class ColumnarSource(RawSource):
         return any_fault(found, table)
 
     def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
-        """Rows that were read well but cannot be used: an error, or counted if bad lines are skipped."""
+        """Raises for rows that cannot be used, or counts them as skipped lines."""
         for row_id, fault in zip(row_ids, faults, strict=True):
             position, row = divmod(row_id, 1 << _FILE_BITS)
             name = next(file.name for file in self.files if file.position == position)

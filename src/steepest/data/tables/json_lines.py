@@ -39,16 +39,16 @@ def scan_jsonl(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> TableSource:
-    """Rows of JSON lines, one object each, to be hashed while they are read.
+    """Opens files of JSON lines, one object per line, as a source of raw rows, which are hashed while they are read.
 
-    Keys that are seen in the first megabyte are columns; a key that a line lacks is missing, and so is NaN. Lists of
-    strings or of numbers are columns of several values; nested objects are not features.
+    The keys in the first megabyte are the columns. A key that a line lacks is a missing value, and so is NaN. Lists of
+    strings or numbers are columns of kind list; nested objects are not used.
 
     Parameters
     ----------
     path, label, text, categorical, numeric, weight, on_bad_line, with_labels : as in `scan_csv`
     labels : collection of labels, optional
-        If the label is a list of several: all there are. Without them a first pass over the data collects them.
+        All labels, if rows have lists of labels. Without them a first pass over the data collects them.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def scan_jsonl(
 
 
 class JsonSyntax(Syntax):
-    """One JSON object per line."""
+    """Parses JSON lines, one object per row."""
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class JsonSyntax(Syntax):
         return {"format": "jsonl", **self.schema.describe(), "labels": self.schema.labels}
 
     def infer(self, head: bytes, file: TextFile) -> None:
-        """Keys and types."""
+        """Infers keys and types from the first rows."""
         if head.lstrip().startswith(b"["):
             raise DataError(f"{file.name} is one JSON array; write one object per line")
         lines = head.split(b"\n") if len(head) < HEAD_BYTES else head.split(b"\n")[:-1] or [head]
@@ -90,7 +90,7 @@ class JsonSyntax(Syntax):
         self.schema.types = {name: self.fixed_type(name, types[name].replace("<>", "<string>")) for name in used}
 
     def fixed_type(self, name: str, guessed: str) -> str:
-        """As the values are written, since they have types; a role decides only what null leaves open."""
+        """The type as written, since JSON values have types; a role decides only where the first rows hold null."""
         if guessed and name != self.schema.weight:
             return (
                 "double" if guessed == "int64" and name in (*self.schema.roles.numeric, self.schema.label) else guessed
@@ -98,7 +98,7 @@ class JsonSyntax(Syntax):
         return super().fixed_type(name, guessed or "string")
 
     def parse(self, data: bytes, file: TextFile, whole: bool) -> Any:
-        """By Arrow's reader."""
+        """Parses a block with Arrow's JSON reader."""
         pa, reader = arrow(), arrow("json")
         if not is_utf8(data):  # which Arrow does not check
             raise pa.ArrowInvalid("a line is not UTF-8")
@@ -111,7 +111,7 @@ class JsonSyntax(Syntax):
         )
 
     def parse_loosely(self, data: bytes, file: TextFile) -> tuple[Any, dict[str, int]]:
-        """Line by line in Python, which also reads NaN; values of another type are missing where that was guessed."""
+        """Parses a block in Python, which also reads NaN; values of another type than a guessed one are missing."""
         pa, guessed = arrow(), set(self.guessed_numbers)
         rows = [_json_object(line) for line in data.split(b"\n") if line.strip()]
         if any(row is None for row in rows):
@@ -133,7 +133,7 @@ class JsonSyntax(Syntax):
         return pa.table({name: pa.array(values, types[name]) for name, values in columns.items()}), misfits
 
     def check(self, data: bytes, file: TextFile) -> Iterator[Line]:
-        """Line by line."""
+        """Checks a block line by line."""
         start = 0
         while start < len(data):
             stop = data.find(b"\n", start) + 1 or len(data)

@@ -42,15 +42,15 @@ class SmoothOneNorm:
     multiplier: Array
 
     def nearest(self, weights: Array) -> Array:
-        """The sparse weights next to these."""
+        """The sparse weights that are nearest to these."""
         return soft_threshold(weights + self.width * self.multiplier, self.width * self.l1)
 
     def gradient(self, weights: Array) -> Array:
-        """Within -l1 and l1; the next multiplier."""
+        """The gradient, between -l1 and l1; it is also the next multiplier."""
         return np.asarray(np.clip(self.multiplier + weights / self.width, -self.l1, self.l1))
 
     def curvature(self, weights: Array) -> Array:
-        """1 / width where the nearest weight is zero."""
+        """The second derivative: 1 / width where the nearest weight is zero."""
         return np.where(self.nearest(weights) == 0, 1.0 / self.width, 0.0)
 
     def value(self, weights: Array) -> float:
@@ -155,7 +155,7 @@ class Multipliers(Resumable):
         return super().state | {"multipliers": np.concatenate(self.multipliers)}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on from there."""
+        """Restores the solver from a state."""
         super().restore(state)
         edges = np.cumsum([len(u) for u in self.multipliers])[:-1]
         self.multipliers = [np.ascontiguousarray(part) for part in np.split(np.array(state["multipliers"]), edges)]
