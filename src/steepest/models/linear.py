@@ -708,7 +708,7 @@ class LinearModel(Model):
         return [SparseWeights(features, row, self.learner_.n_features) for row in rows]
 
     def top_features(self, k: int = 20, *, against: bool = False) -> dict[Any, list[tuple[str, float]]]:
-        """The k features that speak most for each class (or for a high target), or against it, with their weights."""
+        """Returns the k features with the largest weights for each class (or target), or the lowest (`against`)."""
         self._check_fitted()
         names = getattr(self, "feature_names_in_", None)
         return top_features(self._weights_by_output(), k, self._names_source(), names, against=against)

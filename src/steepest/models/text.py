@@ -511,7 +511,7 @@ class TextClassifier(Classifier):
         return np.asarray(self.classes_.take(best)), p
 
     def embed(self, X: Any) -> Array:
-        """The texts as points, shape (n, dim): the mean of the rows of their n-grams."""
+        """Returns the vectors of texts, shape (n, dim): the means of the rows of their n-grams."""
         self._check_fitted()
         return self.learner_.hidden(self._chunk(X), self.n_threads)
 
@@ -585,7 +585,7 @@ class TextClassifier(Classifier):
         return sorted(name for name in found if name.isprintable() and not set(name) & set(" '=:#<"))
 
     def nearest(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """The k known words whose vectors point most in the same direction, with the cosines."""
+        """Returns the k known words whose vectors have the largest cosine with the word's, with the cosines."""
         words = [other for other in self.words() if other != word]
         here = self.vector(word).astype(np.float64)
         if not here.any():
@@ -616,7 +616,7 @@ class TextClassifier(Classifier):
         learner.put_rows(buckets, vectors[[rows[bucket] for bucket in buckets.tolist()]])
 
     def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
-        """The k known words that speak most for each label, with the score of a text that holds nothing else."""
+        """Returns the k known words with the highest scores for each label, each scored as a text of its own."""
         words = self.words()
         scores = self._decisions(self.learner_.scores(self.hasher_.to_chunk(words))) if words else np.zeros((0, 1))
         scores = scores - scores.mean(axis=1, keepdims=True)

@@ -334,7 +334,7 @@ def truth_values(column: Any) -> Any:
     """A column of booleans in which a text such as "true" is the boolean that a reader of files makes of it."""
     if is_boolean(column):
         return column
-    return [TRUTH_VALUES.get(text, text) if type(text) is str else text for text in _values(column)]
+    return [TRUTH_VALUES.get(text, text) if type(text) is str else text for text in plain_values(column)]
 
 
 def _texts(column: Any, name: str) -> Any:

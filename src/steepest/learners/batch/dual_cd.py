@@ -298,7 +298,6 @@ class DualCD(PerOutputSolver[DualProblem]):
     name = "dual_cd"
     measure = "the duality gap's share of the objective"
     state_numbers = ("target_gap",)
-    measure = "the duality gap's share of the objective"
 
     def __init__(self, objective: Objective, options: SolverOptions) -> None:
         super().__init__(objective, options)
