@@ -12,6 +12,12 @@ SMALLEST_STEP, LARGEST_STEP = 1e-30, 1e30
 LARGEST_WHOLE = 1 << 53  # beyond which float64 has no exact whole numbers
 MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
 _SHOWN = 60  # letters of a value in a message
+# Names that other packages have for some of our choices.
+ALSO_CALLED = {
+    **dict.fromkeys(("logistic", "log_loss", "logloss", "cross_entropy", "sigmoid"), "log"),
+    **dict.fromkeys(("squared_error", "squared_loss", "mse", "l2_loss"), "squared"),
+    **dict.fromkeys(("svm", "linear_svm"), "hinge"),
+}
 
 
 def shown(value: Any) -> str:
@@ -41,7 +47,8 @@ def did_you_mean(word: Any, known: Iterable[Any], least: float = 0.6) -> str:
 
     given = str(word)[:100].lower()
     by_lower = {str(other).lower(): str(other) for other in known if len(str(other)) <= 200}
-    near = get_close_matches(given, by_lower, n=1, cutoff=least)
+    near = [other for other in (ALSO_CALLED.get(given),) if other in by_lower]
+    near = near or get_close_matches(given, by_lower, n=1, cutoff=least)
     near = near or [other for other in by_lower if len(given) > 2 and (other.startswith(given) or given in other)][:1]
     return f"did you mean {by_lower[near[0]]!r}? " if near and by_lower[near[0]] != str(word) else ""
 

@@ -170,7 +170,13 @@ def as_output(self: Any, rows: Any, X: Any) -> Any:
     names = list(self.get_feature_names_out())
     if kind == "polars":
         return frames.DataFrame(rows, schema=names, orient="row")
-    return frames.DataFrame(rows, columns=names, index=getattr(X, "index", None), copy=False)
+    return frames.DataFrame(rows, columns=names, index=index_of(X), copy=False)
+
+
+def index_of(X: Any) -> Any:
+    """The index of a frame of pandas; a list has a method of this name."""
+    index = getattr(X, "index", None)
+    return None if callable(index) else index
 
 
 def check_input_names(self: Any, names: Any) -> None:

@@ -21,6 +21,8 @@ def place(tmp_path_factory):
     (folder / "rows.csv").write_text(ROWS)
     (folder / "headerless.csv").write_text(ROWS.partition("\n")[2])
     (folder / "texts.tsv").write_text("label\ttext\n" + "a\tfine day\nb\tbad day\n" * 30)
+    (folder / "measured.csv").write_text("colour,label\n" + "".join(f"red,{i + 0.5}\n" for i in range(150)))
+    (folder / "unlabelled.csv").write_text("colour,size\nred,1.5\n")
     (folder / "empty.csv").write_text("")
     (folder / "header.csv").write_text("colour,size,label\n")
     (folder / "broken.csv").write_text(ROWS + "red\n")
@@ -53,8 +55,20 @@ WRONG = [
     ("train https://example.org/rows.csv -m m", "download the file first"),
     ("train rows.csv -m m --labels label", "did you mean 'label'?"),
     ("train rows.csv -m m --ignore colur", "did you mean 'colour'?"),
-    ("train rows.csv -m m --jobs two", "n_jobs='two' is not a number"),
+    ("train rows.csv -m m --jobs two", "--jobs two is not a number"),
     ("train rows.csv -m m --holdout 10%", "'10%' is not a number"),
+    ("train rows.csv -m m --jobs 0", "--jobs 0 leaves no thread to work; give 1 or more"),
+    ("train rows.csv -m m --label label --label colour", "--label is given 2 times, as label and colour; give it once"),
+    ("train rows.csv -m m --label=label --label colour", "give it once"),
+    ("train rows.csv -m m --loss log_loss", "--loss log_loss is unknown; did you mean 'log'?"),
+    ("train rows.csv -m m --ngrams two", "--ngrams two must be LOW,HIGH, such as 1,2"),
+    ("train rows.csv -m m --kind size=numbr", "did you mean 'number'?"),
+    ("train rows.csv -m m --kind szie=number", "--kind names the column 'szie'"),
+    ("train rows.csv -m m --penalty l1 --average true", "set --average false or --solver ftrl"),
+    ("train measured.csv -m m --task classify", "give --task regress"),
+    ("train rows.steepest -m m", "rows.steepest is a model file, not data"),
+    ("train rows.svm -m m --label label", "--label has no meaning for the format libsvm; leave it out"),
+    ("evaluate rows.steepest unlabelled.csv", "rows without labels can be predicted, but not learned or measured"),
     ("train rows.csv -m m --task regress", "choose another label, or classify"),
     ("evaluate rows.csv rows.steepest", "MODEL comes before DATA"),
     ("explain rows.steepest 'red and large'", "write the row as JSON"),
@@ -86,7 +100,7 @@ WRONG = [
     ("train rows.csv -m .", "give the name of a file"),
     ("train rows.csv -m m --report nowhere/page.html", "make it first"),
     ("train rows.csv -m m --holdout 2", "must lie between 0 and 1"),
-    ("train rows.csv -m m --epochs many", "epochs='many' is not a number"),
+    ("train rows.csv -m m --epochs many", "--epochs many is not a number"),
     ("train rows.csv -m m --char-ngrams 3", "write --char-ngrams 1,3 or --char-ngrams 3,3"),
     ("train rows.csv -m m --resume", "--resume needs --checkpoint DIR"),
     ("train rows.svm -m m --ngrams 2", "leave it out"),

@@ -144,7 +144,7 @@ def test_words_joined_by_underscores_count_joined_and_split():
 
 def test_an_id_is_left_out_and_named(table):
     hasher = st.Hasher(20)
-    with pytest.warns(st.ColumnWarning, match="column 'key' is different in almost every row, so it was left out"):
+    with pytest.warns(st.ColumnWarning, match="column 'key' differs in almost every row, so it was left out"):
         hasher.survey([{**row, "key": i} for i, row in enumerate(table)])
     assert hasher.columns_[-1].kind == "id"
 
@@ -164,7 +164,7 @@ def test_kinds_are_overridden_one_by_one_and_columns_ignored(table):
     kinds = {column.name: column.kind for column in hasher.columns_}
     expected = ["text", "number", "category", "text", "list", "ignored"]
     assert kinds == dict(zip(["text", "size", "hour", "colour", "tags", "when"], expected, strict=True))
-    with pytest.raises(st.ParameterError, match=r"'colour': 'words'.*text, category, number, list, date"):
+    with pytest.raises(st.ParameterError, match="the kind 'words' of column 'colour' is unknown"):
         st.Hasher(kinds={"colour": "words"}).fit(table)
     with pytest.raises(st.DataError, match=r"row 0 of column 'colour' is 'red', not a number"):
         st.Hasher(kinds={"colour": "number"}).fit_transform(table)

@@ -63,7 +63,11 @@ IN_THE_SHELL = {
     "give a file that steepest saved": "give a file that steepest saved; MODEL comes before DATA",
     ", or with_labels=False": "",
     ", or pass with_labels=False": "",
+    "as in cross=[('text', 'user')]": "as in --cross text,user",
+    "(low, high), such as (1, 2), with 1 <= low": "LOW,HIGH, such as 1,2, with 1 <= low",
 }
+# A parameter and its value in a message, as in loss='logit'; not inside of quoted data.
+PARAMETER = re.compile(r"(?<![\w'\"(])([a-zA-Z]\w*)=('[^']*'|[\w.+-]*\w)?(?![\w(\[{'])")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,9 +147,9 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
         raise UsageError(f"{verb!r} is not a verb; {near}the verbs are {', '.join(VERBS)}")
     rest = list(arguments)
     rest.remove(verb)
-    helps = not HELP.isdisjoint(rest)
+    parser = parser_of(verb, rest, every_flag=not HELP.isdisjoint(rest))
     try:
-        options, unknown = parser_of(verb, rest, every_flag=helps).parse_known_args(rest)
+        options, unknown = parser.parse_known_args(rest)
     except UsageError as error:  # a misspelt flag is the likeliest reason why something is missing
         whole = parser_of(verb, rest, every_flag=True)
         flags = {name for action in whole.arguments for name in action.option_strings}
@@ -156,6 +160,7 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
         options, unknown = whole.parse_known_args(rest)
         if unknown:
             raise whole.unknown_argument(unknown[0])
+    parser.refuse_repeated(rest)
     return options
 
 
@@ -213,7 +218,7 @@ def _guarded(options: argparse.Namespace) -> int:
         from steepest import DataError, ParameterError
 
         known = isinstance(error, DataError | ParameterError) and not _is_full(error.__cause__)
-        print(f"steepest: {_one_line(error)}", file=sys.stderr)
+        print(f"steepest: {_as_flags(_one_line(error), options)}", file=sys.stderr)
         return 2 if known else 1
 
 
@@ -249,3 +254,21 @@ def _one_line(error: BaseException) -> str:
     for python, shell in IN_THE_SHELL.items():
         text = text.replace(python, shell)
     return text
+
+
+def _as_flags(message: str, options: argparse.Namespace) -> str:
+    """Parameters and their values as flags: --loss logit for loss='logit'; others stay as they are."""
+    parser = parser_of(options.command[1], options.command[2:], every_flag=False)
+    switches = {action.dest: action for action in parser.arguments if action.option_strings}
+
+    def as_flag(found: re.Match[str]) -> str:
+        action, value = switches.get(found[1]), (found[2] or "").strip("'")
+        if action is None:
+            return found[0]
+        names = [name for name in action.option_strings if name.startswith("--") and not name.startswith("--no-")]
+        flag = (names or action.option_strings)[-1]
+        if action.nargs == 0 and value in ("True", "False"):
+            return flag if value == "True" else f"--no-{flag[2:]}"
+        return f"{flag} {value.lower() if value in ('True', 'False', 'None') else value}".strip()
+
+    return PARAMETER.sub(as_flag, message)

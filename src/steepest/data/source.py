@@ -85,20 +85,20 @@ class Order:
 
 
 class Source(ABC):
-    """A re-iterable stream of chunks. Subclasses implement `read`; everything else is built on it.
+    """A stream of chunks that can be iterated in every epoch. Subclasses implement `read` and `_copy`.
 
     Attributes
     ----------
     n_rows, n_features : int or None
-        How many there are, if that is known without reading.
+        Numbers of rows and features, if they are known without reading.
     labels : array or None
         The distinct targets, if they are known without reading.
     recipe : dict
-        How the source was read (format and options); a model keeps it, so that new data is read alike.
+        Format and options. A model stores them, so that new data is read in the same way.
     signature : str
-        Whatever else shapes the rows, in any words; a cache made under another signature is not used.
+        Text that describes everything else that changes the rows; a cache with another signature is not used.
     skipped : Skipped
-        Bad lines or rows passed over so far under on_bad_line="skip": their number `n` and three `examples`.
+        Bad lines skipped so far with on_bad_line="skip": their number `n` and three `examples`.
 
     Examples
     --------
@@ -295,6 +295,24 @@ class Derived(Source):
         self.parent.start_over()
 
 
+class Lenient(Derived):
+    """The same rows, of which those that cannot be used are collected in `faults` instead of raised."""
+
+    is_part = True
+
+    def __init__(self, parent: Source) -> None:
+        super().__init__(parent)
+        self.faults: list[str] = []
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """The parent's chunks."""
+        return self.parent.read(order, epoch)
+
+    def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
+        """Collects what is wrong with each row."""
+        self.faults += faults
+
+
 class Limited(Derived):
     """The first n rows of another source in file order, or in one random order: files are not read to their end.
 
@@ -420,7 +438,7 @@ class ArraySource(Source):
 
 
 def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows: int = CHUNK_ROWS) -> ArraySource:
-    """A source over arrays in memory; a float32 CSR matrix is used without a copy.
+    """Makes a source of arrays in memory; a float32 CSR matrix is used without a copy.
 
     Parameters
     ----------

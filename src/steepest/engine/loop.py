@@ -25,7 +25,7 @@ CLEAR_RISE = 0.01  # of the least loss on held-out rows, beyond which a rise is 
 
 
 class Monitor:
-    """Follows a training run; the base class stays silent. Subclass it and pass `monitor=` to `fit_stream`.
+    """Callbacks of training, which do nothing here: override some in a subclass, and pass `monitor=` to `fit`.
 
     Examples
     --------
@@ -209,8 +209,7 @@ def _rise(history: History, unit: str) -> str | None:
     best = losses.index(least) + 1
     return (
         f"the loss on held-out rows rose from {least:.5g} after {unit} {best} to {last:.5g} after {len(losses)}; "
-        f"the model of {unit} {best} is kept: give fewer epochs, a larger alpha or shuffled rows, or keep the last one "
-        'by keep="last" (--keep last)'
+        f'the model of {unit} {best} is kept (keep="last", or --keep last in the shell, keeps that of the last one)'
     )
 
 

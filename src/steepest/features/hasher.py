@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shlex
 import uuid
 import warnings
 from collections import Counter
@@ -70,7 +71,16 @@ from steepest.features.hasher_check import check_buckets, check_columns, check_c
 from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
 from steepest.parameters import MOST_THREADS, did_you_mean
-from steepest.protocol import Estimator, check_input_names, check_params, not_fitted, parameter_names, set_output, store
+from steepest.protocol import (
+    Estimator,
+    check_input_names,
+    check_params,
+    index_of,
+    not_fitted,
+    parameter_names,
+    set_output,
+    store,
+)
 
 HASH_ID = kernels.hash_id
 LEARNED = (
@@ -115,76 +125,80 @@ class _Plan:
 
 
 class Hasher(Estimator):
-    """Texts, dicts or a table to hashed sparse rows; a scikit-learn transformer.
+    """Turns texts, dicts or tables into sparse rows of hashed features; a scikit-learn transformer.
 
     Parameters
     ----------
     n_bits : int, 10 to 30
-        Rows have 2**n_bits columns.
+        Size of the hash table: 2**n_bits buckets, which are the columns of the rows. Raise it if `collision_report`
+        shows that many features share a bucket.
     ngrams : (low, high) or None
-        Word n-grams. A word is a run of letters, marks, numbers and "_"; a Han ideograph is a word by itself.
+        Lengths of word n-grams: (1, 2) gives words and pairs of words. A word is a run of letters, marks, numbers and
+        "_"; a Han ideograph is a word by itself.
     char_ngrams : (low, high), optional
-        Character n-grams inside words, with marks at both ends: <word>. (1, L) gives all substrings up to length L,
-        which forgives misspellings.
+        Lengths of character n-grams inside words, with marks at both ends: <word>. (1, L) gives all substrings up to
+        length L. Misspelt words then share most features with the correct ones.
     signed : bool
-        Add with a random sign, so that collisions cancel on average.
+        Give each feature a random sign, so that collisions cancel on average.
     copies : int
-        Hash each feature that many times, x#1, x#2, ..., each worth 1/sqrt(copies): a collision spoils only a part.
+        Number of buckets per feature, each with 1/sqrt(copies) of its value. With more, a collision in one bucket
+        matters less.
     cross : pairs of column names
-        For each pair of features of the two columns, their conjunction as a feature too, token#user, worth the product.
-        Whole numbers in a crossed column are taken for ids, that is, categories; other numbers take part by their hats.
+        Columns to cross: each pair of their features becomes a feature, such as token#user, with the product of their
+        values. Whole numbers in a crossed column are treated as categories; other numbers are crossed by their knots.
     names : int or "auto"
-        Keep the names of features while learning, in fixed memory, with room for at least this many; 0 keeps none.
-        "auto" keeps 10,000, in 5 MB, or fewer under the `memory_budget` of a model. Names change no weight.
+        Number of feature names to record while learning, in fixed memory; 0 records none. "auto" is 10,000, in 5 MB, or
+        fewer under the `memory_budget` of a model. Weights are bit-identical with and without names.
     seed : int
-        Another seed, other collisions.
+        Seed of the hash function; another seed gives other collisions.
     lowercase : bool
-        Fold letters of all alphabets to lower case.
+        Convert letters of all alphabets to lower case.
     stop_words : collection of str, or "english", optional
-        Words to leave out; "english" is a list of function words, which the model file then holds.
+        Words to leave out. "english" is a list of function words, which is saved in the model file.
     min_count : int
-        Leave out words that fewer rows have, before n-grams are built; 5, say, for long texts. Rows are counted by
-        `fit` (of a file, in a pass before learning) or by the first `partial_fit`, exactly for the first 1.5 million
-        different words and by a sketch beyond; then the decision holds, also for words that come later.
+        Leave out words that occur in fewer rows than this, before n-grams are built. Try 5 for long texts. Rows are
+        counted by `fit` (for a file, in a pass before learning) or by the first `partial_fit`, exactly for the first
+        1.5 million different words and by a sketch beyond; the decision also holds for later rows.
     max_share : float, above 0 and at most 1
-        Leave out words that more than this share of rows have, counted alike.
+        Leave out words that occur in more than this share of the rows, counted in the same way.
     weighting : "auto", "count", "binary", "log" or "tfidf"
-        How often a feature occurs in a row, whether it does, 1 + log of how often, or that times
-        log((1 + rows) / (1 + rows with it)) + 1, with rows counted by `fit` or `partial_fit` for each bucket. "auto"
-        is "tfidf" once a hasher has learned from rows with texts (by itself or in a model), and "count" else.
+        Value of a feature in a row: how often it occurs, whether it occurs, 1 + log of how often, or tf-idf. The last
+        is the "log" value times log((1 + rows) / (1 + rows with the feature)) + 1, with rows counted by `fit` or
+        `partial_fit` for each bucket. "auto" is "tfidf" for a hasher that has learned from rows with texts (by itself
+        or in a model), and otherwise "count".
     norm : "l2" or None
-        Scale the words of each text column of a row to length 1, each column by itself. A category counts 1, and each
-        of the n values of a list 1/sqrt(n), whatever the norm.
+        Scale the words of each text column of a row to length 1. Whatever the norm, a category counts 1, and each of
+        the n values of a list 1/sqrt(n).
     min_token : int
-        Shorter words are left out, except ideographs.
+        Shortest word that is used, in characters; ideographs are always used.
     text, categorical, numeric : names of columns, optional
-        What to take each for. If any is given, these columns are used and no others. Else all are used; `fit`, or the
-        model that the hasher belongs to, decides their kinds on a sample of rows and then keeps them. A hasher that
-        never learned takes numbers as they are, strings with spaces for text, and all else for categories.
+        Columns to use as texts, categories and numbers. If any is given, no other columns are used. Otherwise all are
+        used; `fit`, or the model that the hasher belongs to, detects their kinds on a sample of rows. A hasher that
+        never learned uses numbers as they are, strings with spaces as texts, and everything else as categories.
     kinds : dict of column names to kinds, optional
-        Overrides single columns: "text", "category", "number", "list" or "date".
+        Kinds of single columns: "text", "category", "number", "list" or "date"; the others are detected.
     ignore : names of columns, optional
         Columns to leave out.
     knots : bool or "auto"
-        Whether numbers also bend at knots, beside their line. "auto" leaves it to the model that the hasher is part of:
-        a linear one decides on rows held back.
+        Let numbers follow curves, with knots, instead of straight lines. "auto" lets a linear model decide for each
+        column, by the loss on held-out rows.
     pairs : int or "auto"
-        How many pairs of columns a linear model may cross by itself, those that help most on rows held back; "auto" is
-        10. Neither `knots` nor `pairs` has a meaning without a model, which knows the targets.
+        Largest number of pairs of columns that a linear model may cross by itself; "auto" is 10. It takes those that
+        lower the loss on held-out rows most. Neither `knots` nor `pairs` has an effect without a model.
     bags : bool or "auto"
-        Whether dicts, one per row, are bags of words with their counts, {"free": 2, "cash": 1}, and not rows of a
-        table: words that a row lacks then give no feature. "auto" decides at the first rows: bags have 32 keys or more
-        in all, of which a row has less than a quarter on average, and numbers as values.
+        Whether dicts are bags of words with their counts, {"free": 2, "cash": 1}, instead of rows of a table. Words
+        that a bag lacks give no feature. "auto" decides by the first rows: bags have numbers as values and 32 keys or
+        more in all, of which a row has less than a quarter on average.
     n_jobs : int, optional
-        Threads; all by default, with the same bits for any number.
+        Number of threads; all cores by default. Results are bit-identical for any number.
     by_column : bool
-        Give the features of each column, and of each cross, 2**n_bits columns of their own. Field-aware models set it:
+        Give the features of each column, and of each cross, 2**n_bits buckets of their own. Field-aware models set it:
         the field of a feature is its number without the last n_bits bits.
 
     Attributes
     ----------
     columns_ : tuple of Column
-        All columns, with kinds and encoding; those that give no features say why.
+        All columns, with their kinds and encoding, and why a column is left out.
     crosses_ : tuple of pairs
         Crosses added by `add_crosses`.
     names_ : NameBook, if names > 0
@@ -326,7 +340,7 @@ class Hasher(Estimator):
         return self.weighting == "tfidf" or (self.weighting == "auto" and hasattr(self, "document_counts_"))
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Forgets everything, then reads X."""
+        """Learns columns, names and counts from X, and forgets what was learned before."""
         return self._learn(self._read_anew(X))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -336,7 +350,7 @@ class Hasher(Estimator):
     set_output = set_output
 
     def transform(self, X: Any) -> Any:
-        """Hashes X to a scipy.sparse.csr_matrix; learns nothing."""
+        """Returns the hashed rows as a scipy.sparse.csr_matrix; learns nothing."""
         return self._output(self.to_chunk(X), X)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
@@ -361,7 +375,7 @@ class Hasher(Estimator):
             )
         pandas: Any = importlib.import_module(kind)
         names = list(self.get_feature_names_out())
-        return pandas.DataFrame.sparse.from_spmatrix(rows, getattr(X, "index", None), names)
+        return pandas.DataFrame.sparse.from_spmatrix(rows, index_of(X), names)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """A name for each column of the rows: that of its most frequent feature, where it is known, or "hasher17"."""
@@ -462,9 +476,9 @@ class Hasher(Estimator):
         found = {column.name: f"{column.reason}, so it was left out" for column in self.columns_ if column.kind == ID}
         found |= dict.fromkeys(self._leaks(table, y), LEAK)
         for name, what in found.items():
-            hint = f"to use it, name its kind (kinds= in Python, --kind {name}=category in the shell)"
+            hint = f"to use it, name its kind (kinds= in Python, --kind {shlex.quote(f'{name}=category')} in the shell)"
             if what == LEAK:
-                hint = f"if it is not known when you predict, leave it out (ignore= in Python, --ignore {name})"
+                hint = f"if it is not known when you predict, leave it out (ignore=, or --ignore {shlex.quote(name)})"
             warnings.warn(f"column {name!r} {what}: {hint}", ColumnWarning, stacklevel=3)
         leaks = {name for name, what in found.items() if what == LEAK}
         self.columns_ = tuple(replace(c, note=c.note or LEAK) if c.name in leaks else c for c in self.columns_)
@@ -618,7 +632,8 @@ class Hasher(Estimator):
             if name not in table.columns and table.origin != "records":
                 listed = ", ".join(map(repr, list(table.columns)[:20]))
                 near = did_you_mean(name, table.columns) or "name one of these"
-                raise ParameterError(f"kinds= or ignore= names the column {name!r}, but X has {listed}; {near.strip()}")
+                given_by = "ignore" if name in ignored else "kinds"
+                raise ParameterError(f"{given_by}= names the column {name!r}, but X has {listed}; {near.strip()}")
         crossed = {name for pair in self.cross for name in pair}
         sample = _sample(table, names) if learn else {}
         chosen: list[Column] = []
@@ -793,7 +808,7 @@ class Hasher(Estimator):
         for name in ("ngrams", "char_ngrams"):
             pair = getattr(self, name)
             if pair is not None and not (_is_pair(pair, int) and 1 <= pair[0] <= pair[1] <= LONGEST_GRAM):
-                bounds = f"(low, high) with 1 <= low <= high <= {LONGEST_GRAM}"
+                bounds = f"(low, high), such as (1, 2), with 1 <= low <= high <= {LONGEST_GRAM}"
                 raise ParameterError(f"{name}={pair!r} must be {bounds}, or None")
         if isinstance(self.stop_words, str) and self.stop_words not in STOP_LISTS:
             raise ParameterError(
@@ -809,7 +824,10 @@ class Hasher(Estimator):
             )
         for column, kind in (self.kinds or {}).items():
             if kind not in KINDS:
-                raise ParameterError(f"kinds={{{column!r}: {kind!r}}} is unknown; choose one of {', '.join(KINDS)}")
+                near = did_you_mean(kind, KINDS)
+                raise ParameterError(
+                    f"the kind {kind!r} of column {column!r} is unknown; {near}choose one of {', '.join(KINDS)}"
+                )
         for name in ("knots", "bags"):
             if getattr(self, name) != "auto" and not isinstance(getattr(self, name), bool):
                 raise ParameterError(f"{name}={getattr(self, name)!r} is unknown; give True, False or 'auto'")
@@ -1020,7 +1038,11 @@ class Hasher(Estimator):
             raise DataError(
                 f"the model was made with the hash {header['hash']!r}, this version has {HASH_ID!r}; use the other one"
             )
-        hasher = cls(**header["params"])
+        params = dict(header["params"])
+        for name in {"ngrams", "char_ngrams", "cross"} & params.keys():  # JSON has no tuples
+            if isinstance(params[name], list):
+                params[name] = tuple(tuple(v) if isinstance(v, list) else v for v in params[name])
+        hasher = cls(**params)
         hasher._check()
         return hasher.restore(header, arrays)
 

@@ -155,7 +155,7 @@ def _is_constant(column: Column, n_rows: int) -> bool:
 
 def _left_out(column: Column, kind: str) -> Column:
     value = f"only {column.example!r}" if column.example else "no value at all"
-    reason = f"has {value} in the sample" if kind == CONSTANT else "is different in almost every row"
+    reason = f"has {value} in the sample" if kind == CONSTANT else "differs in almost every row"
     return replace(column, kind=kind, reason=reason)
 
 

@@ -260,13 +260,20 @@ class Targets:
         return rows.with_targets(coded, weight)
 
     def code_for_scoring(self, rows: Chunk) -> Chunk:
-        """Codes targets for measuring: unknown classes raise, class weights are not applied."""
-        coded = self._known(rows)
+        """Rows with coded targets, for measuring only: unknown classes weigh 0, class weights are not applied."""
+        y, weight = rows.visited(_targets_of(rows)), rows.weight
+        coded = self._coded(y)
+        if coded is None:
+            codes = self.book.codes(y)
+            weight = np.ones(len(rows.indptr) - 1) if weight is None else weight.copy()
+            weight[rows.row_numbers[codes < 0]] = 0.0
+            codes = np.maximum(codes, 0.0)
+            coded = 2.0 * codes - 1.0 if self.n_outputs == 1 else codes
         if rows.order is not None:
             block = np.zeros((len(rows.indptr) - 1, *coded.shape[1:]))
             block[rows.order] = coded
             coded = block
-        return rows.with_targets(coded, rows.weight)
+        return rows.with_targets(coded, weight)
 
     def _numbers(self, y: Array) -> Array:
         if y.dtype.kind not in "biuf":
@@ -615,5 +622,5 @@ class TargetLearner(Resumable):
         return self.targets.row_losses(self.scores(coded) if scores is None else scores, coded)
 
     def code_for_scoring(self, rows: Chunk) -> Chunk:
-        """Codes targets for measuring: unknown classes raise, class weights are not applied."""
+        """Rows with coded targets, for measuring only: unknown classes weigh 0, class weights are not applied."""
         return self.targets.code_for_scoring(rows)

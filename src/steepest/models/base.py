@@ -32,9 +32,9 @@ from steepest.data.raw import (
     stored_encoder,
     taken_rows,
 )
-from steepest.data.source import SHUFFLES, ArraySource, Source, csr_arrays, from_arrays
+from steepest.data.source import SHUFFLES, ArraySource, Lenient, Source, csr_arrays, from_arrays
 from steepest.data.store.row_store import store_rows
-from steepest.data.tables.columns import as_arrow, is_raw_rows
+from steepest.data.tables.columns import as_arrow, is_raw_rows, without_views
 from steepest.engine.checkpoint import EVERY, Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Epochs, Executor, Monitor, train
@@ -144,7 +144,7 @@ class Model:
     __repr__ = protocol.describe
 
     def set_params(self, **params: Any) -> Self:
-        """Changes constructor arguments; `part__name` reaches into an object among them."""
+        """Sets parameters; `part__name` sets a parameter of the object that is the parameter `part`."""
         protocol.set_params(self, **params)
         return self
 
@@ -241,7 +241,8 @@ class Model:
         """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
 
         X may also be raw: texts, dicts, or a table (pandas, polars, Arrow, a dataset of Hugging Face) with columns that
-        are not numbers. Then it is hashed by `hasher`, or by a plain one if there is none. `monitor` follows the fit.
+        are not numbers. It is then hashed by `hasher`, or by `Hasher()` if there is none. The methods of `monitor`, a
+        `Monitor`, are called during the fit.
         """
         vars(self).pop("hasher_", None)
         X = in_memory(X)
@@ -287,10 +288,11 @@ class Model:
     ) -> Self:
         """Learns from a source of chunks, `epochs` times over it.
 
-        The loss on `validation` is measured after every epoch, and the model of the epoch where it was lowest is kept;
-        `keep="last"` keeps that of the last epoch. `checkpoint` names a directory in which the state is saved at
-        intervals of `checkpoint_every`, "30s" or "100000-rows"; `resume=True` continues from there, and ends with the
-        bits of an uninterrupted run. If the newest checkpoint is damaged, the previous one is used.
+        `validation` is measured after every epoch, and the model of the epoch with the lowest loss on it is kept;
+        `keep="last"` keeps that of the last epoch. Its rows whose labels no training row has are left out.
+        `checkpoint` is a directory in which the state is saved, as often as `checkpoint_every` says ("30s" or
+        "100000-rows"); `resume=True` continues from there, to the same bits as an uninterrupted run. If the newest
+        checkpoint is damaged, the one before it is used.
         """
         vars(self).pop("hasher_", None)
         self._plan_for_stream(source)
@@ -318,7 +320,7 @@ class Model:
             source, validation = source.holdout(stopping.fraction, seed)
         self._learn(settings, source, validation, run, seed)
         if validation is not None and validation.read_once is None:
-            self._calibrate_by(validation)
+            self._calibrate_by(Lenient(validation))
         return self
 
     def _calibrate_by(self, rows: Source) -> None:
@@ -681,15 +683,15 @@ class Model:
     def predict_spark(self, df: Any, **options: Any) -> Any:
         """Returns the Spark DataFrame with a column of predictions, and of probabilities if the model has them.
 
-        `features` names the columns to read if they are others than in `fit_spark`; `prediction` and `probability`
-        name the new columns.
+        `features` are the columns to read, by default those of `fit_spark`; `prediction` and `probability` are the
+        names of the new columns.
         """
         return importlib.import_module("steepest.spark").predict_spark(self, df, **options)
 
     # ------------------------------------------------------------------------------------------------------ files
 
     def save(self, path: str | Path) -> Any:
-        """Writes the model to one checksummed file without code; if writing fails, an old file stays as it was."""
+        """Writes the model to one file, which contains no code. If writing fails, an old file stays as it was."""
         self._check_fitted()
         self._refuse_overflow(self.learner_)
         header, arrays = self._file_parts()
@@ -771,7 +773,7 @@ class Model:
 
 
 def load(path: str | Path) -> Any:
-    """Loads a fitted estimator from a model file; the file holds data only, nothing in it is executed.
+    """Loads the estimator that was saved in a file. The file is data: nothing in it is executed.
 
     Examples
     --------
@@ -852,6 +854,8 @@ def from_plain(value: Any) -> Any:
 def threads(n_jobs: int | None) -> int:
     """The number of threads that `n_jobs` stands for: one for None, all cores for -1."""
     n = 1 if n_jobs is None else integer("n_jobs", n_jobs)
+    if n == 0:
+        raise ParameterError("n_jobs=0 leaves no thread to work; give 1 or more, or -1 for all cores")
     return min(n, MOST_THREADS) if n > 0 else os.cpu_count() or 1
 
 
@@ -867,6 +871,9 @@ def in_memory(X: Any) -> Any:
         return joined_rows([in_memory(part) for part in parts]) if parts and _is_batch(parts[0]) else parts
     if isinstance(X, list | np.ndarray) or hasattr(X, "iloc") or hasattr(X, "tocsr"):
         return X
+    column = X.to_arrow() if hasattr(X, "to_arrow") and hasattr(X, "dtype") else X  # a column of polars
+    if hasattr(column, "type") and hasattr(column, "cast"):
+        return without_views(column)
     table = as_arrow(X)
     return X if table is None else table
 

@@ -62,60 +62,65 @@ SMALLEST_VALUE, LARGEST_VALUE = 1e-30, 1e30
 
 
 class MatrixFactorization(Model):
-    """Factors of users and items: score(u, i) = mean + b_u + b_i + p_u·q_i.
+    """Matrix factorization: learns vectors of users and items with score(u, i) = mean + b_u + b_i + p_u·q_i.
 
-    Minimises, over the known entries (or all cells for `implicit`, `kl` and `full`), the sum of the losses plus
-    ½ Σ ridge |p|² over the rows of both sides. Ratings are measured in units of their standard deviation, so that
-    `alpha` and `eta0` need no tuning to their scale.
+    Minimises the sum of the losses over the known entries (or over all cells for `implicit`, `kl` and `full`) plus
+    ½ Σ ridge |p|² over the vectors of both sides. Ratings are divided by their standard deviation internally, so that
+    `alpha` and `eta0` do not depend on their scale.
 
     Parameters
     ----------
     n_factors : int
-        Numbers that describe each user and each item.
+        Length of the vector of each user and item.
     loss : {"squared", "absolute", "logistic", "hinge", "bpr", "implicit", "kl", "full"}
-        `squared` and `absolute` fit ratings; `logistic` and `hinge` two kinds of entries (0 or -1, and 1); `bpr` ranks
-        known pairs above others; `implicit` takes every missing cell for a weak zero; `kl` is for counts, non-negative;
-        `full` is the squared loss over all cells of a sparse matrix, whose missing cells are zeros.
+        Loss function. "squared" and "absolute" fit ratings; "logistic" and "hinge" fit two kinds of entries (0 or -1,
+        and 1); "bpr" ranks known pairs above others; "implicit" treats every missing cell as a weak zero; "kl" is for
+        counts and non-negative factors; "full" is the squared loss over all cells of a sparse matrix, missing ones as
+        0.
     solver : {"sgd", "als", "lbfgs"}
-        Losses over all cells cannot be sampled entry by entry: for `implicit` and `kl`, "sgd" means "als", and
-        `solver_` says so. For `full`, "sgd" visits known cells and zeros drawn for every epoch.
+        Algorithm: stochastic gradients, alternating least squares, or L-BFGS for small problems. For "implicit" and
+        "kl", "sgd" means "als", and `solver_` shows it; for "full" it visits known cells and random zeros.
     alpha : float or "auto"
-        Strength of the 2-norm. "auto": 0.04 (0.11 by count, 0.1 by none); for implicit 0.002 (0.01 by count or
-        none); 0.01 for bpr and full, 0 for kl.
+        Strength of the 2-norm. "auto" is 0.04 (0.11 with weighting="count", 0.1 with "none"); for implicit 0.002 (0.01
+        with "count" or "none"); 0.01 for bpr and full, 0 for kl.
     l1 : float
         Strength of the 1-norm.
     weighting : {"mixed", "count", "none"}
-        The ridge of a row with n entries: alpha (n + 100), alpha n, or alpha times the mean of n. For implicit, with c
-        the confidence of a row's known cells and m its cells: alpha (20 c + m), alpha (c + m), or alpha.
+        How the penalty of a row grows with its number n of entries: alpha (n + 100), alpha n, or alpha times the mean
+        of n. For implicit, with c the confidence of a row's known cells and m its cells: alpha (20 c + m), alpha (c +
+        m), or alpha.
     biases : bool
-        Learn biases of users and items around the global mean; False leaves out both. Never with implicit, kl, full
-        or nonnegative.
+        Learn biases of users and items around the global mean. They are not used with implicit, kl, full or
+        nonnegative.
     nonnegative : bool
-        Factors are not below zero.
+        Keep factors at or above zero.
     confidence : float or "auto"
-        implicit: a known cell weighs 1 + confidence · value, the others 1. "auto": such that known cells add 6 % to the
-        weight of all cells.
+        Weight of known cells, with loss="implicit": 1 + confidence · value, where others weigh 1. "auto" lets known
+        cells add 6 % to the weight of all cells.
     schedule : {"adagrad", "bold"}
-        A step for each row that falls with its gradients; or one for all, raised while the loss falls and halved when
-        it rises.
+        Step sizes: one per row that falls with its gradients ("adagrad"), or one for all, which rises while the loss
+        falls and is halved when it rises ("bold").
     eta0 : float or "auto"
+        First step size.
     epochs : int
+        Passes over the entries.
     n_blocks : int or "auto"
-        The matrix is learned in n_blocks x n_blocks blocks; part of the model, unlike `n_jobs`.
+        The matrix is learned in n_blocks x n_blocks blocks. This is part of the model, unlike `n_jobs`.
     early_stopping : bool or EarlyStopping
-        Holds out a tenth, stops after two epochs without progress on it, and keeps the best.
+        Hold out a tenth of the entries, stop after two epochs without improvement on them, and keep the best model.
     clip : bool
-        Keep predictions of squared and absolute loss, and the scores of recommendations, inside the range of the
-        ratings.
+        Keep predictions and recommendations of squared and absolute loss inside the range of the ratings.
     parallel : {"strata", "hogwild"}
-        How threads share the work of `sgd`: blocks that have no row in common, with the same bits for any `n_jobs`; or
-        all threads write to all rows without locks, with results that differ from run to run.
+        How threads share the work of "sgd": blocks that share no row, with the same bits for any `n_jobs`, or all rows
+        without locks, with results that differ from run to run.
     n_jobs : int
-        Threads; they never change the result, except under parallel="hogwild".
+        Number of threads. Results do not depend on it, except under "hogwild".
     dtype : {"float32", "float16"}
-        How factors are stored in files; float16 rounds them when training ends.
+        How factors are stored in files; "float16" rounds them when training ends.
     random_state : int or None
+        Seed: the same number gives bit-identical results.
     verbose : int
+        1 prints one line per epoch to stderr.
 
     Attributes
     ----------

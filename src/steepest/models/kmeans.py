@@ -35,37 +35,37 @@ EPOCHS = {"minibatch": 3, "lloyd": 300}
 
 
 class KMeans(Model):
-    """k-means: minimises Σ w |x - c(x)|², c(x) being the nearest of `n_clusters` centres.
+    """k-means clustering: minimises Σ w |x - c(x)|², where c(x) is the nearest of `n_clusters` centres.
 
     Parameters
     ----------
     n_clusters : int
-        How many centres.
+        Number of centres.
     init : {"k-means++", "k-means||", "random"} or array of shape (n_clusters, d)
-        Where the search begins: rows far apart (greedy k-means++), the same in five passes for large n_clusters
-        ("k-means||"), any rows, or centres that you give.
+        How the first centres are chosen: rows far apart (greedy k-means++), the same in five passes for hundreds of
+        clusters ("k-means||"), random rows, or centres that you give.
     solver : {"minibatch", "lloyd"}
-        "minibatch" learns from a stream in constant memory: stochastic gradients with a step of one over the weight a
-        centre has seen. "lloyd" holds the rows in memory and iterates until nothing moves.
+        Algorithm. "minibatch" reads a stream in constant memory: each centre takes steps of one over the weight it has
+        seen. "lloyd" holds the rows in memory and iterates until no label changes.
     restarts : int
-        Starts, of which the best counts.
+        Number of starts, of which the best counts.
     epochs : int or "auto"
-        Passes over the data, at most: 3 for "minibatch", 300 for "lloyd".
+        Largest number of passes over the data; "auto" is 3 for "minibatch" and 300 for "lloyd".
     batch_size : int
         Rows that "minibatch" labels before centres move.
     tol : float or None
-        Training stops when the loss improves by less than this share ("minibatch": for two epochs).
+        Training stops when the loss improves by less than this share ("minibatch": in two epochs).
     init_size : int or "auto"
-        Rows among which the start is sought: by default three batches, or 30 rows per cluster if that is more.
-        "minibatch" takes the first ones and clusters them by "lloyd" before it goes on.
+        Rows among which the first centres are chosen; "auto" is three batches, or 30 rows per cluster if that is more.
+        "minibatch" first clusters these rows by "lloyd".
     shuffle : {"blocks", "rows", "once", "never"}
         Order of the rows in every epoch of "minibatch".
     n_jobs : int
-        Threads; -1 for all. The result does not depend on it.
+        Number of threads; -1 uses all cores. Results do not depend on it.
     hasher : Hasher or None
-        With it, X may be raw: texts, dicts, a DataFrame or an Arrow table.
+        Turns raw X (texts, dicts, a DataFrame or an Arrow table) into features.
     random_state : int, generator or None
-        A number gives the same bits every time.
+        Seed: the same number gives bit-identical results.
     verbose : int
         1 prints one line per epoch to stderr.
 
@@ -76,7 +76,7 @@ class KMeans(Model):
     inertia_ : float
         Σ w |x - c(x)|²; after `fit_stream` with "minibatch" the last epoch's mean loss times the number of rows.
     counts_ : array of n_clusters
-        Weight of the rows that each centre is the mean of.
+        Total weight of the rows of each centre.
     n_iter_, n_features_in_, history_
 
     Examples
@@ -255,7 +255,7 @@ class KMeans(Model):
         return shown
 
     def predict(self, X: Any) -> Array:
-        """The number of the nearest centre for each row."""
+        """Returns the number of the nearest centre for each row."""
         return self._centres().nearest(self._rows(X), self.n_threads)[0]
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:

@@ -153,7 +153,7 @@ class LinearModel(Model):
                 self._choice = self._race(source, rows) or self._choice
             if rows is not None and self._choice.solver in BATCH_SOLVERS and problem.tol is None:
                 self._softmax = problem.multi_class == "softmax"
-                self._strength = self._find_strength(rows)
+                self._strength = self._find_strength(rows, source.labels)
         settings = self.settings_for(source.n_rows)
         if self._memory is not None:
             run.monitor.event(self._memory.reason)
@@ -260,7 +260,7 @@ class LinearModel(Model):
             return any(column.kind != "text" for column in hasher.used_columns)
         return n_entries >= DENSE_SHARE * (rows.n_rows or 0) * (rows.n_features or 0)
 
-    def _find_strength(self, rows: ArraySource) -> Any:
+    def _find_strength(self, rows: ArraySource, known: Array | None) -> Any:
         """The alpha that alpha="auto" resolves to, by held-out rows; None if it was given or cannot be tried."""
         from steepest.learners.batch.strength import choose_strength
 
@@ -268,9 +268,12 @@ class LinearModel(Model):
         if params["alpha"] != "auto" or params["C"] is not None or params["penalty"] in (None, "none"):
             return None
         settings = self.settings_for(rows.n_rows)
-        labels = distinct(rows.block.y).tolist() if self.task == "classify" and rows.block.y is not None else []
-        if self.task == "classify" and len(labels) < 2:
-            return None
+        labels: list[Any] = []
+        if self.task == "classify" and rows.block.y is not None:
+            labels = distinct(rows.block.y).tolist()
+            if len(labels) < 2:
+                return None
+            labels = labels if known is None else sorted(known.tolist())
 
         def new_learner(part: ArraySource) -> LinearLearner:
             return LinearLearner(settings, part.n_features or 0, labels)
@@ -466,7 +469,7 @@ class LinearModel(Model):
         super().adopt(learner, history, source)
 
     def continue_from(self, learner: LinearLearner | None) -> Self:
-        """Sets the learner whose weights the next fit starts from; None for a fresh start."""
+        """Starts the next fit at the weights of this learner; None for a fresh start."""
         self._warm = learner
         return self
 
@@ -683,7 +686,7 @@ class LinearModel(Model):
 
     @property
     def n_nonzero_(self) -> int:
-        """Weights that are not zero."""
+        """Number of weights that are not zero."""
         return self.learner_.count_nonzero()
 
     def _output_weights(self) -> Array:
@@ -708,7 +711,7 @@ class LinearModel(Model):
         return [SparseWeights(features, row, self.learner_.n_features) for row in rows]
 
     def top_features(self, k: int = 20, *, against: bool = False) -> dict[Any, list[tuple[str, float]]]:
-        """Returns the k features with the largest weights for each class (or target), or the lowest (`against`)."""
+        """The k features with the largest weights for each class (or for a high target), or `against` it."""
         self._check_fitted()
         names = getattr(self, "feature_names_in_", None)
         return top_features(self._weights_by_output(), k, self._names_source(), names, against=against)
@@ -723,7 +726,7 @@ class LinearModel(Model):
         return explain_row(x, self._weights_by_output(), hasher, self._chunk, names)
 
     def collision_report(self, data: Any = None) -> Any:
-        """Reports how full the hasher's buckets are, and how much of the weight is named or shared.
+        """How many features share a bucket of the hasher, and how much of the weight is named or shared.
 
         With data (raw rows, or a source of them), features are counted one by one, and the error of the hash kernel is
         measured for several numbers of bits; without, the report is estimated from the buckets in use.
@@ -735,7 +738,7 @@ class LinearModel(Model):
         return hasher.collision_report(self.learner_.total_weights() if self.learner_.shared else self.coef_, data)
 
     def sparsify(self) -> Self:
-        """Makes `coef_` a scipy CSR matrix; prediction does not change."""
+        """Makes `coef_` a scipy CSR matrix, which saves memory if most weights are zero."""
         from scipy.sparse import csr_matrix
 
         self._check_fitted()
@@ -749,14 +752,16 @@ class LinearModel(Model):
         return self
 
     def densify(self) -> Self:
-        """Makes `coef_` a NumPy array again."""
+        """Makes `coef_` an array again."""
         self._sparse_coef = None
         return self
 
     def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Returns the mean loss on these rows plus alpha R(w): what training minimises."""
         self._check_fitted()
-        return mean_loss(self.learner_, from_arrays(X, y, sample_weight)) + self.learner_.penalty()
+        source = from_arrays(X, y, sample_weight)
+        self.learner_.targets.code(source.block)  # refuses classes that were never seen
+        return mean_loss(self.learner_, source) + self.learner_.penalty()
 
     # ------------------------------------------------------------------------------------------------------ files
 
@@ -800,88 +805,97 @@ def _independent_outputs(settings: LinearSettings, source: Source | None) -> int
 
 
 class LinearClassifier(Classifier, LinearModel):
-    """A linear classifier: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
+    """Linear classifier: minimises the mean loss plus a penalty, (1/n) Σ loss(w·x + b, y) + alpha R(w).
 
     Parameters
     ----------
     loss : {"auto", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron", "squared"}
-        "hinge" is the support vector machine, "log" logistic regression; "perceptron" with average=True is the
-        averaged perceptron; "squared" is least squares on -1 and +1, and has no probabilities. "auto" is "log" for
-        two classes and for multi_class="softmax", and "squared_hinge" for more classes or several labels, where it is
-        more often right; `history_.events` says so.
+        Loss function: "log" is logistic regression, "hinge" the support vector machine. "perceptron" with average=True
+        is the averaged perceptron; "squared" is least squares on -1 and +1. "auto" is "log" for two classes and for
+        multi_class="softmax", and "squared_hinge" for more classes or several labels per row, where it is more often
+        right; `history_.events` reports the choice. Set "log" if you need probabilities for many classes.
     penalty : {"l2", "l1", "elasticnet", "lp", "norm2", "max", "none"}
-        R(w), or an object with details: `ElasticNet(l1_ratio=0.15)`, `LP(p=1.5)`. "l2" is ½‖w‖²; "norm2" is ‖w‖
-        itself and "max" the largest |w|, both by solver="gd".
+        Penalty R(w) on the weights: "l2" is ½‖w‖², "l1" is ‖w‖₁ and sets useless weights to zero. "norm2" is ‖w‖ and
+        "max" the largest |w|, both with solver="gd" only. `ElasticNet(l1_ratio=0.15)` and `LP(p=1.5)` set details.
     alpha : float or "auto"
-        Strength of the penalty. "auto" is chosen by the loss on held-out rows where the solver is exact, and 1e-6 for
-        stochastic gradients; `history_.events` says what was tried. Dense rows are then learned, and penalised, in
-        units of their features (centred, divided by their standard deviation); a number leaves rows as they are.
+        Strength of the penalty. "auto" chooses it by the loss on held-out rows if the solver is exact, and takes 1e-6
+        for stochastic gradients; `history_.events` lists what was tried. With "auto", dense columns are standardised
+        internally (centred, divided by their standard deviation); with a number, rows are used as they are. Raise it
+        if the model overfits.
     C : float, optional
-        The view of support vector machines, instead of alpha: alpha = 1 / (n C).
+        Inverse strength of the penalty, instead of alpha: alpha = 1 / (C n) for n rows, as in support vector machines.
     solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "coin", "truncated", "gd", "closed_form", "cg", "lbfgs", ...}
-        How to minimise; "auto" chooses. "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate;
-        "truncated" is the truncated gradient; "coin" needs no step size. "gd", "closed_form", "cg", "lbfgs",
-        "newton_cg", "dual_cd", "saga" and "cd" minimise over all rows at once. "auto" finds the minimum itself if the
-        rows are few and the loss has no kinks, or if `tol` is below 1e-4, and is stochastic otherwise ("stochastic"
-        always is); `history_.events` says what it chose and why; see the page on solvers. `Truncated(every=10)` is
-        "truncated" with its details.
+        Algorithm that minimises the objective. One row at a time: "sgd", "asgd" (which averages the iterates),
+        "adagrad" and "ftrl" (one step size per feature), "truncated" (the truncated gradient) and "coin" (no step
+        size). Over all rows at once: "gd", "closed_form", "cg", "lbfgs", "newton_cg", "dual_cd", "saga" and "cd".
+        "auto" computes the exact minimum if the rows are few and the loss is smooth, or if `tol` is below 1e-4;
+        otherwise it is stochastic, as "stochastic" always is. `history_.events` reports the choice and the reason.
+        `Truncated(every=10)` sets the details of "truncated".
     schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
-        How the step size falls from `eta0`; see the guide. `Forgetting(half_life=10_000)` also lets old rows count
-        less, for streams that change.
+        How the step size falls from `eta0`. `Forgetting(half_life=10_000)` also gives old rows less weight, for streams
+        that change.
     eta0 : float or "auto"
-        First step size; "auto" tries some on the first thousand rows.
+        First step size; "auto" calibrates it on the first thousand rows.
     epochs : int
         Passes over the data.
     batch_size : int
-        Rows whose gradients are taken at the same weights and added up.
+        Rows per step. Their gradients are computed at the same weights and added.
     tol : float, Tolerance or None
-        Training stops when the objective improves by less than this share for two epochs; a batch solver when its
-        gradient falls to this share of its first length, 1e-6 if None. `Tolerance(1e-8, on="objective")` names another
-        quantity.
+        Improvement below which training stops. Stochastic solvers stop if the objective improves by less than this
+        share in two epochs; batch solvers when the gradient has fallen to this share of its first length, 1e-6 if None.
+        `Tolerance(1e-8, on="objective")` compares another quantity.
     max_iter : int
-        Most iterations of a batch solver.
+        Largest number of iterations of a batch solver.
     early_stopping : bool or EarlyStopping
-        Holds out a tenth of the rows, stops after two epochs without improvement on them, and keeps the best model;
-        `EarlyStopping(fraction=0.1, patience=2, refit=True)` then learns from all rows for as many epochs as were best.
+        Hold out a tenth of the rows, stop after two epochs without improvement on them, and keep the best model.
+        `EarlyStopping(fraction=0.1, patience=2, refit=True)` changes these numbers, and with refit=True trains on all
+        rows afterwards, for the best number of epochs.
     average : {"auto", False, True, "uniform", "eta", "poly"}
-        Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size. With solver="gd" and a
-        given `eta0` or `schedule`, False is gradient descent as taught: `max_iter` plain steps, and the last iterate.
+        Average of the iterates that is returned. "uniform" weights all equally, "poly" or True late ones more, "eta" by
+        their step size; False returns the last iterate. "auto" averages with solver="asgd" only. With solver="gd" and a
+        given `eta0` or `schedule`, False is textbook gradient descent: `max_iter` plain steps, and the last iterate.
     multi_class : {"auto", "ovr", "softmax", "hashed"}
-        More than two classes: one against the rest, or one soft maximum. "auto" is "softmax" where few rows are
-        minimised exactly under the log loss, and else "ovr". "hashed" is one against the rest in one
-        table of weights that all classes share, however many there are; `Hashed(bits=22)` gives its size. A y with
-        several 0/1 columns is multi-label; if no row to learn from was without a label, none is predicted without one.
+        How more than two classes are learned: each against the rest ("ovr"), or all together ("softmax"). "hashed" is
+        "ovr" in one table of weights that all classes share, for thousands of classes; `Hashed(bits=22)` sets its size.
+        "auto" is "softmax" if few rows are minimised exactly under the log loss, and otherwise "ovr". A y with several
+        0/1 columns is multi-label; if every training row has at least one label, so has every prediction.
     fit_intercept : bool
-        Whether there is a bias b.
+        Learn a bias b.
     class_weight : None, "balanced" or {label: weight}
+        Factors for the weights of the rows of each class. "balanced" gives all classes the same total weight; set it if
+        rare classes matter as much as frequent ones.
     shuffle : {"blocks", "rows", "once", "never"}
-        Order of the rows in every epoch.
+        Order of the rows in every epoch. "blocks" shuffles runs of up to 128 rows, "rows" single rows, "once" single
+        rows in the same order in all epochs; "never" keeps the order of the data.
     parallel : {"serial", "replicas", "hogwild", "mixing", "auto"}
-        Who learns: one, replicas that add up what they have learned, threads that share the weights without locks (for
-        large tables; not the same bits every time), or shards that are averaged. "auto" chooses, and says so in
-        `history_.events`. `Replicas(n=2, sync_every=2048)` and `Mixing(n_shards=8, ...)` have the details.
+        How several learners share the rows. "serial" is one learner; "replicas" add up what they have learned; under
+        "hogwild" threads write to the same weights without locks (for large tables; results differ from run to run);
+        "mixing" averages shards that learn separately. "auto" chooses, and reports the choice in `history_.events`.
+        `Replicas(n=2, sync_every=2048)` and `Mixing(n_shards=8, ...)` set the details.
     n_jobs : int
-        Threads that predict, learn in parallel, and of batch solvers; -1 for all. Results are bit-identical for any
-        number, except by hogwild.
+        Number of threads; -1 uses all cores. Results are bit-identical for any number, except under "hogwild".
     dtype : {"float32", "float64"}
         Type of the weights.
     random_state : int, generator or None
-        A number gives the same bits every time.
+        Seed: the same number gives bit-identical results.
     verbose : int
         1 prints one line per epoch to stderr.
     hasher : Hasher, optional
-        X may then be raw: texts, dicts, a DataFrame or an Arrow table; it travels in the model file.
+        Turns raw X (texts, dicts, a DataFrame or an Arrow table) into features, and is saved in the model file. Without
+        one, raw X gets `Hasher()`.
     memory_budget : int or str, optional
-        Bytes, or "512MB": chooses the hasher's bits, the width of weights and whether they are averaged, so that all
-        that training holds fits, and says why in `history_.events`. An n_bits that is not the default, and copies,
-        averages and names that were asked for, are kept.
+        Limit of the memory for training, such as "512MB". The hasher's bits, the width of the weights and averaging are
+        chosen to fit, and `history_.events` says why. What you set yourself is kept: copies, averages, names, and an
+        n_bits other than the default.
 
     Attributes
     ----------
     coef_, intercept_, classes_, n_iter_, n_features_in_, history_, n_nonzero_
-    margin_ : float, 1/‖w‖ (two classes)
-    dual_coef_, dual_gap_, slacks_, support_ : with solver="dual_cd" only: the dual variables, a bound on the distance
-        of the objective from its optimum, the loss of each row, and the rows that hold the weights
+    margin_ : float
+        1/‖w‖, half the width of the band between two classes.
+    dual_coef_, dual_gap_, slacks_, support_ : with solver="dual_cd" only
+        The dual variables, a bound on the distance of the objective from its optimum, the hinge loss of each row, and
+        the support vectors: the rows whose dual variables are not zero.
 
     Examples
     --------
@@ -968,7 +982,7 @@ class LinearClassifier(Classifier, LinearModel):
 
     @property
     def margin_(self) -> float:
-        """Half the width of the band between the classes, 1/‖w‖ (two classes)."""
+        """Half the width of the band between two classes, 1/‖w‖."""
         self._check_learner()
         if self.learner_.n_outputs != 1:
             raise AttributeError("margin_ is defined for two classes")
@@ -977,16 +991,17 @@ class LinearClassifier(Classifier, LinearModel):
 
 
 class LinearRegressor(Regressor, LinearModel):
-    """A linear regressor: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
+    """Linear regressor: minimises the mean loss plus a penalty, (1/n) Σ loss(w·x + b, y) + alpha R(w).
 
-    Parameters that are not listed are those of LinearClassifier.
+    The other parameters are those of LinearClassifier.
 
     Parameters
     ----------
     loss : {"squared", "huber", "epsilon_insensitive", "quantile", "poisson"}
-        Of the residual r: ½ r², ½ r² up to epsilon and straight beyond, |r| beyond epsilon, the loss whose minimum is a
-        quantile; "poisson" is for counts, and predicts exp(w·x + b). `Huber(epsilon=0.1)`,
-        `EpsilonInsensitive(epsilon=0.1)` and `Quantile(0.9)` have the details.
+        Loss function of the residual r. "squared" is ½ r² and predicts the mean; "huber" is ½ r² up to epsilon and
+        linear beyond, for targets with outliers; "epsilon_insensitive" is |r| beyond epsilon; "quantile" predicts a
+        quantile; "poisson" is for counts and predicts exp(w·x + b). `Huber(epsilon=0.1)`,
+        `EpsilonInsensitive(epsilon=0.1)` and `Quantile(0.9)` set the details.
 
     Examples
     --------

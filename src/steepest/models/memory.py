@@ -104,7 +104,7 @@ def plan_hashing(
         choices += [replace(n, settings=replace(n.settings, dtype="float32")) for n in choices]
     if n_bits is not None:
         chosen = _with_bits(budget, choices, n_bits)
-        bits, why = n_bits, "as asked for"
+        bits, why = n_bits, "as requested"
     else:
         chosen, bits, why = _choose_bits(budget, choices, n_distinct)
     return _plan(budget, chosen, need, bits, why)

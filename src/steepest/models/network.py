@@ -249,7 +249,9 @@ class NetworkModel(Model):
     def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean loss on these rows plus alpha R(W)."""
         self._check_fitted()
-        return mean_loss(self.learner_, self.source_of(X, y, sample_weight)) + float(self.learner_.penalty())
+        source = self.source_of(X, y, sample_weight)
+        self.learner_.targets.code(source.block)  # refuses classes that were never seen
+        return mean_loss(self.learner_, source) + float(self.learner_.penalty())
 
     # ------------------------------------------------------------------------------------------------------ files
 
@@ -274,46 +276,50 @@ class NetworkModel(Model):
 
 
 class NetworkClassifier(Classifier, NetworkModel):
-    """A network classifier: minimises (1/n) Σ loss(network(x), y) + alpha R(W) by back-propagation.
+    """Network classifier: minimises (1/n) Σ loss(network(x), y) + alpha R(W) by back-propagation.
 
     Parameters
     ----------
     hidden : tuple of int, int, "auto", Layers or Graph
-        Sizes of the hidden layers, one after the other; "auto" is one layer of n/d units (at least 2, at most 512), a
-        rule of thumb that gives each weight about one example; `Layers(sizes, init="auto", biases=True)` has the
+        Sizes of the hidden layers: (64, 32) is two layers. "auto" is one layer of n/d units (at least 2, at most 512)
+        for n rows of d features, which is about one row per weight. `Layers(sizes, init="auto", biases=True)` sets
         details; a `Graph` is any directed acyclic graph.
     link : {"tanh", "sigmoid", "relu", "sign", "identity"}
-        What a hidden unit does with its sum. "sign" learns with the gradient of clip(z, -1, 1), "straight through".
+        Activation function of the hidden units. "sign" is trained with the gradient of clip(z, -1, 1), "straight
+        through".
     loss : {"softmax", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron"}
-        "softmax" is one loss over all classes (log for two of them, or for several labels); the others put one class
-        against the rest.
+        Loss function. "softmax" is one loss over all classes (the log loss for two classes, or for several labels per
+        row); the others learn each class against the rest.
     penalty, alpha
-        R(W) and its strength, as in LinearClassifier, for the weights of all edges; applied apart from the gradient, so
-        that adaptive solvers do not rescale it.
+        Penalty R(W) on the weights of all edges and its strength, as in LinearClassifier. It is applied apart from the
+        gradient, so that adaptive solvers do not rescale it (decoupled weight decay).
     solver : {"adam", "sgd", "momentum", "adagrad"}
-        The update; `Momentum(0.9)` and `Adam(momentum=0.9)` say how much of the last step, or of the mean gradient, is
-        kept. A weight of the input moves in the batches in which its feature occurs.
+        Update rule; `Momentum(0.9)` and `Adam(momentum=0.9)` set the share of the last step, or of the mean gradient,
+        that is kept. A weight of the input layer changes only in batches in which its feature occurs.
     schedule : {"auto", "constant", "linear", "invsqrt", "adaptive"}
-        How the step falls from `eta0`: "linear" to a twentieth over all epochs (the default where the number of rows is
-        known), "adaptive" by halves when the loss stalls.
+        How the step size falls from `eta0`. "linear" falls to a twentieth over all epochs (the default if the number of
+        rows is known); "adaptive" halves it when the loss no longer improves.
     epochs : int or "auto"
-        Passes over the data; "auto" is 30, and 1000 for 64 rows or fewer, which are learned in steps over all of them.
+        Passes over the data. "auto" is 30, and 1000 for 64 rows or fewer, which are learned in steps over all rows.
     batch_size : int or "auto"
-        Rows whose mean gradient makes a step, all rows if there are fewer; "auto" is n/100, at least 4, at most 128,
-        and all rows where epochs="auto" counts steps.
+        Rows per step, whose gradients are averaged. "auto" is n/100, at least 4 and at most 128, and all rows if there
+        are 64 or fewer.
     tol, early_stopping
         As in LinearClassifier.
     restarts : int or Restarts
-        Trains from so many seeds and keeps the one with the least loss on a held-out tenth of the rows, which then
-        learns from all rows; of fewer than 1000 rows none are held out, and the loss on the rows learned decides.
-        `Restarts(5, fraction=0)` always chooses so. The first seed is the one that a single start would have.
+        Number of seeds to train from, of which the best is kept. The loss on a held-out tenth of the rows decides, and
+        the best seed then learns from all rows; with fewer than 1000 rows, or with `Restarts(5, fraction=0)`, the
+        training loss decides. The first seed is that of a single start.
     class_weight : None, "balanced" or {label: weight}
+        Factors for the weights of the rows of each class, as in LinearClassifier.
     shuffle : {"rows", "blocks", "once", "never"}
+        Order of the rows in every epoch.
     n_jobs : int
-        Threads that share the work on a batch; results never depend on it.
+        Number of threads that share the work on a batch. Results do not depend on it.
     dtype : {"float32", "float64"}
+        Type of the weights.
     hasher : Hasher or None
-        With it, X may be raw: texts, dicts, a DataFrame or an Arrow table.
+        Turns raw X (texts, dicts, a DataFrame or an Arrow table) into features.
     random_state, verbose
         As in LinearClassifier.
 
@@ -371,11 +377,11 @@ class NetworkClassifier(Classifier, NetworkModel):
 
 
 class NetworkRegressor(Regressor, NetworkModel):
-    """A network regressor: minimises (1/n) Σ loss(network(x), y) + alpha R(W) by back-propagation.
+    """Network regressor: minimises (1/n) Σ loss(network(x), y) + alpha R(W) by back-propagation.
 
-    Losses: "squared" (½ r²), "huber", "epsilon_insensitive", "quantile" (or the objects with their details) and
-    "poisson" (counts; predicts exp of the output). Targets are learned in units of their spread over the first thousand
-    rows, and so is the penalty. The other parameters are those of NetworkClassifier.
+    Losses are "squared" (½ r²), "huber", "epsilon_insensitive", "quantile" (or their objects, which set details) and
+    "poisson" (for counts; predicts exp of the output). Targets are divided by their spread over the first thousand rows
+    internally, and the penalty applies in these units. The other parameters are those of NetworkClassifier.
 
     Examples
     --------

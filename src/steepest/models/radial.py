@@ -202,27 +202,28 @@ class RBFModel(Model):
 
 
 class RBFClassifier(Classifier, RBFModel):
-    """A radial basis classifier: votes of units that answer near their centres, h_k = exp(-gamma_k |w_k - x|²).
+    """Radial basis classifier: adds up votes of units that respond near their centres, h_k = exp(-gamma_k |w_k - x|²).
 
     Parameters
     ----------
     n_units : int or "auto"
-        How many, unless init="all". "auto" is a fifth of the rows, at least 32 and at most 500, fewer beyond 16,000
-        rows so that solving stays affordable, and 32 for votes="backprop".
+        Number of units, unless init="all". "auto" is a fifth of the rows, at least 32 and at most 500; fewer from
+        16,000 rows on, so that solving stays affordable; and 32 with votes="backprop".
     init : {"k-means", "sample", "all"}
-        Centres: of clusters, rows drawn by chance, or every row.
+        Centres of the units: those of clusters, random rows, or every row.
     votes : {"closed_form", "backprop", "fixed"}
-        "closed_form" solves the least squares of the classes as -1 and +1 with the ridge `alpha`. "backprop" learns
-        votes, centres and widths under the soft maximum (and has probabilities). "fixed" lets each centre's row vote
-        for its own class, Σ v h / Σ h: with init="all", nearest neighbours weighed by distance.
+        How the votes v are learned. "closed_form" solves least squares on classes as -1 and +1, with the ridge `alpha`.
+        "backprop" learns votes, centres and widths under the soft maximum, and has probabilities. With "fixed", the row
+        of each centre votes for its own class, Σ v h / Σ h; with init="all" these are nearest neighbours weighted by
+        distance.
     gamma : float or "auto"
-        The width of all units; "auto" chooses by the leave-one-out error among widths around one over the median
-        squared distance of two centres, or starts from the middle one under "backprop".
+        Width of all units: h = exp(-gamma |w - x|²). "auto" chooses by the leave-one-out error among values around one
+        over the median squared distance between two centres; "backprop" starts from the middle one.
     alpha : float
-        Penalty ½ alpha |v|² of the votes.
+        Strength of the penalty ½ alpha |v|² on the votes.
     solver, schedule, eta0, epochs, batch_size, tol, early_stopping, shuffle
-        Of votes="backprop", as in NetworkClassifier, with early stopping a must for init="all"; others need one pass.
-        epochs="auto" is 20, and more where rows are so few that these would be fewer than 1000 steps.
+        Training with votes="backprop", as in NetworkClassifier; the other kinds of votes need one pass. init="all"
+        requires early stopping. epochs="auto" is 20, and more for few rows, up to 1000 steps.
     class_weight, n_jobs, hasher, random_state, verbose
         As in NetworkClassifier.
 
@@ -270,10 +271,10 @@ class RBFClassifier(Classifier, RBFModel):
 
 
 class RBFRegressor(Regressor, RBFModel):
-    """A radial basis regressor: Σ v_k exp(-gamma_k |w_k - x|²) + b by least squares.
+    """Radial basis regressor: Σ v_k exp(-gamma_k |w_k - x|²) + b, by least squares.
 
-    The parameters are those of RBFClassifier. votes="fixed" is the mean of the centres' targets weighed by h, the
-    kernel regression of Nadaraya and Watson.
+    The parameters are those of RBFClassifier. votes="fixed" is the mean of the targets of the centres, weighted by h:
+    the kernel regression of Nadaraya and Watson.
 
     Examples
     --------

@@ -32,7 +32,7 @@ class Recommendations:
 
     Attributes
     ----------
-    users : array of ids, as asked for
+    users : array of the requested ids
     codes : (n, k) codes of items, best first; -1 where there are no more
     scores : (n, k)
     cold : array of bool

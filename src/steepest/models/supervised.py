@@ -34,7 +34,7 @@ COVERAGE = 0.9  # of uncertainty=True
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A decision threshold on the probability (or score) of a class, with the precision and recall it gives."""
+    """The probability (or score, for a model without probabilities) from which a class is predicted, and the result."""
 
     value: float
     precision: float
@@ -93,9 +93,9 @@ class Classifier(Model):
         """Learns these rows once, in order, from where the model is.
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
-        `calibrate=True` scores the rows of the call before it learns them; the last 4,000 rows so scored calibrate
-        `predict_proba` and `predict_set`, which then depend on how a stream is cut into calls. Scores never do. Changes
-        of loss, calibration, labels and unseen features are noted in `history_.events`.
+        `calibrate=True` scores the rows of the call before it learns them; the last 4,000 such rows calibrate
+        `predict_proba` and `predict_set`, which then depend on how a stream is split into calls, while scores do not.
+        Changes of the loss, calibration, labels and unseen features are reported in `history_.events`.
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, classes, more_to_come=True)
@@ -203,8 +203,8 @@ class Classifier(Model):
     def predict(self, X: Any, *, uncertainty: bool | float = False) -> Any:
         """Predicts the most likely class of every row, or 0/1 columns for multi-label.
 
-        `uncertainty`: also the sets of classes that hold the true one with this coverage (True: 0.9), as
-        (classes, sets); see `predict_set`.
+        With `uncertainty` (a coverage; True is 0.9) returns (classes, sets), where a set contains the true class with
+        this probability; see `predict_set`.
         """
         if uncertainty is not False:
             return self.predict(X), self.predict_set(X, COVERAGE if uncertainty is True else uncertainty)
@@ -214,9 +214,9 @@ class Classifier(Model):
     def predict_proba(self) -> Callable[..., Array]:
         """Probabilities of the classes, shape (n, classes); exists only if loss or calibration gives probabilities.
 
-        They are calibrated once rows were held back (by alpha="auto" of an exact solver, early stopping, a validation
-        source, `calibrate_on`, or `partial_fit(..., calibrate=True)`) and showed that this helps;
-        `predict_proba(X, calibrated=False)` gives the model's own. A calibrated hinge loss has probabilities, too.
+        They are calibrated if rows were held out (by alpha="auto" of an exact solver, early stopping, a validation
+        source, `calibrate_on`, or `partial_fit(..., calibrate=True)`) and calibration lowered the loss on them;
+        `calibrated=False` returns the model's own. A calibrated hinge loss has probabilities, too.
         """
         if not self._has_link() and not self._is_mapped():
             raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'squared_hinge'")
@@ -241,10 +241,10 @@ class Classifier(Model):
         return logarithms
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
-        """Calibrates probabilities and prediction sets on rows that the model was not trained on.
+        """Calibrates probabilities and sets on rows that the model was not trained on.
 
-        X and y as for `fit`, or a source of labelled rows. `predict_proba` is calibrated from then on if that lowers
-        the log loss by more than noise, and `predict_set` knows how often the model is wrong. Both are saved with it.
+        X and y are as for `fit`, or X is a source of labelled rows. `predict_proba` is calibrated from then on if that
+        lowers the log loss by more than noise, and `predict_set` can be used. Both are saved with the model.
         """
         self._calibrate_by(self._unlearned_rows(X, y, class_targets))
         return self
@@ -298,12 +298,12 @@ class Classifier(Model):
         return np.argsort(self._label_order)[codes], np.asarray(weight, np.float64)
 
     def predict_set(self, X: Any, coverage: float = COVERAGE, *, later: bool = False) -> Array:
-        """Which classes each row may have: the true one is among them with this probability, shape (n, classes).
+        """Returns a set of classes per row that contains the true one with this probability, shape (n, classes).
 
         Split conformal sets from held-out rows (`calibrate_on`, early stopping, a validation source or alpha="auto"):
-        all classes whose probability reaches the one that held-out rows of this coverage reach. A set may be empty
-        where every class is unlikely, and holds several where the model cannot decide. `later=True` is for rows that
-        come later than those of a file in the order of time: whole stretches of it were held back to measure that.
+        all classes whose probability is at least a threshold, which the true classes of the share `coverage` of these
+        rows reach. A set may be empty, or hold several classes if the model cannot decide. `later=True` is for rows
+        that come later than those of a file in order of time; stretches of the file were held out to measure that.
         """
         self._check_fitted()
         if self.calibration_ is None:
@@ -313,10 +313,10 @@ class Classifier(Model):
     def threshold_for(
         self, X: Any, y: Any, *, precision: float | None = None, recall: float | None = None, label: Any = None
     ) -> Threshold:
-        """The probability from which on to predict `label` (default: the last class) for a given precision or recall.
+        """Returns the probability from which to predict `label` (default: the last class) for a precision or recall.
 
-        Of all thresholds that give the precision on these rows, the one with the highest recall; of all that give the
-        recall, the one with the highest precision. Models without probabilities get a threshold of the score.
+        Of all thresholds with this precision on these rows it is the one with the highest recall, and of all with this
+        recall the one with the highest precision. For models without probabilities it is a threshold of the score.
         """
         if (precision is None) == (recall is None):
             raise ParameterError(f"precision={precision!r} and recall={recall!r}: give one of them")
@@ -372,7 +372,7 @@ class Classifier(Model):
     def evaluate_stream(self, source: Source, *, curves: bool = False) -> dict[str, Any]:
         """Computes loss, accuracy and other metrics over a source of labelled rows.
 
-        `curves` adds what can be drawn of them: the confusion matrix, bins of probabilities, and what thresholds give.
+        `curves` adds what a chart needs: the confusion matrix, bins of probabilities, and measures per threshold.
         """
         if getattr(self, "learner_", None) is not None and self.learner_.several_targets:
             return self._evaluate_labels(source)
@@ -443,7 +443,7 @@ class Regressor(Model):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, calibrate: bool = False) -> Self:
         """Learns these rows once, in order, from where the model is; two calls learn the same as one.
 
-        `calibrate=True` predicts the rows of the call before it learns them: the last 4,000 errors give the intervals.
+        `calibrate=True` predicts the rows of the call before it learns them; the last 4,000 errors set the intervals.
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, more_to_come=True)
@@ -460,15 +460,15 @@ class Regressor(Model):
     def predict(self, X: Any, *, uncertainty: bool | float = False) -> Any:
         """Predicts the target of every row.
 
-        `uncertainty`: also the intervals that hold the true target with this coverage (True: 0.9), as
-        (predictions, intervals); see `predict_interval`.
+        With `uncertainty` (a coverage; True is 0.9) returns (predictions, intervals), where an interval contains the
+        true target with this probability; see `predict_interval`.
         """
         if uncertainty is not False:
             return self.predict(X), self.predict_interval(X, COVERAGE if uncertainty is True else uncertainty)
         return self._means(self._scores_of(X))
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
-        """Stores the errors on rows that the model was not trained on, for `predict_interval`.
+        """Measures errors on rows that the model was not trained on, for `predict_interval`.
 
         X and y as for `fit`, or a source of rows with targets. What is learned is saved with the model.
         """
@@ -506,11 +506,11 @@ class Regressor(Model):
             self._store_residuals(*(np.abs(self._means(rows.scores) - rows.y.reshape(-1)) for rows in parts))
 
     def predict_interval(self, X: Any, coverage: float = COVERAGE, *, later: bool = False) -> Array:
-        """Prediction intervals (lower, upper) that hold the true target with this probability, shape (n, 2).
+        """Returns an interval per row that contains the true target with this probability, shape (n, 2).
 
         Split conformal intervals from held-out rows (`calibrate_on`, early stopping, a validation source or
-        alpha="auto"): as wide to both sides as the share `coverage` of their absolute residuals; infinite where there
-        were too few rows. `later=True` is for rows that come later than those learned, as in `predict_set`.
+        alpha="auto"): the prediction plus and minus the quantile `coverage` of their absolute residuals; infinite if
+        there were too few rows. `later=True` is for rows that come later than those learned, as in `predict_set`.
         """
         self._check_fitted()
         if self.calibration_ is None:

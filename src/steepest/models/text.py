@@ -98,51 +98,52 @@ class LabelSurvey:
 
 
 class TextClassifier(Classifier):
-    """A text classifier with learned embeddings: P = softmax(W h), h the mean of the rows of a text's n-grams.
+    """Text classifier with learned vectors: P = softmax(W h), where h is the mean of the vectors of a text's n-grams.
 
     Parameters
     ----------
     dim : int or "auto"
-        Numbers in a row; "auto" takes 16, with 32 labels or more 32, with 256 or more 64.
+        Length of the vectors. "auto" is 16, 32 from 32 labels on, and 64 from 256 labels on.
     ngrams : (low, high) or None
-        Word n-grams.
+        Lengths of word n-grams: (1, 2) gives words and pairs of words.
     char_ngrams : (low, high), optional
-        Character n-grams inside words; (2, 4) tells languages apart and forgives misspellings.
+        Lengths of character n-grams inside words. (2, 4) helps to tell languages apart and forgives misspellings.
     loss : {"softmax", "ova", "ns", "hs"}
-        One soft maximum; one against all, for several labels per text; the same with `negatives` labels drawn by
-        chance; or a soft maximum along Huffman's tree of the labels. The last two do not slow down with thousands of
-        labels.
+        Loss function: one soft maximum over all labels ("softmax"), or one logistic loss per label ("ova"), for several
+        labels per text. "ns" is "ova" with `negatives` random labels per text, "hs" a soft maximum along a Huffman tree
+        of the labels; both stay fast with thousands of labels.
     n_bits : int
-        The table has 2**n_bits rows; those never seen take no room in files.
+        Size of the table: 2**n_bits vectors. Vectors that are never used take no space in files.
     epochs : int or "auto"
-        Passes over the data; "auto" learns 250,000 texts in all, in 5 to 50 passes, and a pipe once.
+        Passes over the data. "auto" learns 250,000 texts in all, in 5 to 50 passes, and a pipe once.
     eta0 : float or "auto"
-        Step size at the start; "auto" takes 0.5, with 32 labels or more 1.
+        First step size. "auto" is 0.5, and 1 from 32 labels on.
     schedule : {"auto", "linear", "invsqrt"}
-        "linear" falls to zero at the end of the data; "invsqrt" needs no end. "auto" is linear where the number of rows
-        can be known.
+        How the step size falls: linearly to zero at the end of training, or by "invsqrt", which needs no end. "auto" is
+        "linear" if the number of rows can be known.
     negatives : int
-        Labels drawn for each text under loss="ns".
+        Number of random labels per text, with loss="ns".
     calibrate : float
-        Share of the rows to hold out; after training, probabilities are softened or sharpened to fit them.
+        Share of the rows to hold out for calibrating the probabilities after training.
     pretrained : path, optional
-        A `.vec` file of word vectors to start from.
+        File of word vectors (`.vec`) to start from.
     lowercase : bool
-        Fold letters of all alphabets to lower case.
+        Convert letters of all alphabets to lower case.
     min_count : int
-        Leave out words that fewer texts have, as `Hasher(min_count=...)` does.
+        Leave out words that occur in fewer texts than this.
     names : int
-        Words to keep by name, for `nearest` and `save_vectors`.
+        Number of words to store by name, for `nearest` and `save_vectors`.
     shuffle : {"rows", "blocks", "once", "never"}
         Order of the rows in every epoch.
     parallel : {"auto", "serial", "replicas", "hogwild"}
-        "replicas" learn some texts each and then add up what they have learned, with the same bits for any `n_jobs`;
-        `Replicas(n=2, sync_every="auto")` has the details. "hogwild" lets `n_jobs` threads write without locks, never
-        twice the same. "auto" takes replicas from 10,000 texts on. `partial_fit` learns serially.
+        How several learners share the texts. "replicas" learn some texts each and then add up their changes, with the
+        same bits for any `n_jobs`; `Replicas(n=2, sync_every="auto")` sets the details. Under "hogwild" `n_jobs`
+        threads write without locks, and results differ from run to run. "auto" is "replicas" from 10,000 texts on.
+        `partial_fit` is serial.
     n_jobs : int
-        Threads; -1 for all. The result does not depend on it, except under "hogwild".
+        Number of threads; -1 uses all cores. Results do not depend on it, except under "hogwild".
     random_state : int, generator or None
-        A number gives the same bits every time.
+        Seed: the same number gives bit-identical results.
     verbose : int
         1 prints one line per epoch to stderr.
 
@@ -150,7 +151,7 @@ class TextClassifier(Classifier):
     ----------
     classes_ : array of labels
     temperature_ : float
-        What scores are divided by before they become probabilities.
+        Number that scores are divided by before they become probabilities.
     n_iter_, n_features_in_, history_
 
     Examples
@@ -400,7 +401,7 @@ class TextClassifier(Classifier):
     # ------------------------------------------------------------------------------------------------ probabilities
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
-        """Sets the temperature, which divides scores, to fit the labels of texts that were not learned."""
+        """Calibrates probabilities on texts that were not learned: scores are divided by the best temperature."""
         source = self._unlearned_rows(X, y, lambda labels: text_targets(labels, self._target_names)[0])
         self._calibrate(source)
         self._calibrate_by(source)
@@ -511,7 +512,7 @@ class TextClassifier(Classifier):
         return np.asarray(self.classes_.take(best)), p
 
     def embed(self, X: Any) -> Array:
-        """Returns the vectors of texts, shape (n, dim): the means of the rows of their n-grams."""
+        """Returns a vector per text, shape (n, dim): the mean of the vectors of its n-grams."""
         self._check_fitted()
         return self.learner_.hidden(self._chunk(X), self.n_threads)
 
@@ -556,11 +557,11 @@ class TextClassifier(Classifier):
 
     @property
     def n_nonzero_(self) -> int:
-        """The number of learned parameters."""
+        """Number of weights that were learned."""
         return self.learner_.count_nonzero()
 
     def vector(self, word: str) -> Array:
-        """The mean of the rows of a word and its character n-grams; zeros if none was ever seen."""
+        """Returns the mean of the vectors of a word and its character n-grams; zeros if none was ever seen."""
         return np.asarray(self._word_vectors([word])[0])
 
     def _word_vectors(self, words: Sequence[str]) -> Array:
@@ -585,7 +586,7 @@ class TextClassifier(Classifier):
         return sorted(name for name in found if name.isprintable() and not set(name) & set(" '=:#<"))
 
     def nearest(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """Returns the k known words whose vectors have the largest cosine with the word's, with the cosines."""
+        """Returns the k known words with the most similar vectors, and their cosines."""
         words = [other for other in self.words() if other != word]
         here = self.vector(word).astype(np.float64)
         if not here.any():
@@ -616,7 +617,7 @@ class TextClassifier(Classifier):
         learner.put_rows(buckets, vectors[[rows[bucket] for bucket in buckets.tolist()]])
 
     def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
-        """Returns the k known words with the highest scores for each label, each scored as a text of its own."""
+        """Returns the k known words with the highest score for each label, each as a text of its own."""
         words = self.words()
         scores = self._decisions(self.learner_.scores(self.hasher_.to_chunk(words))) if words else np.zeros((0, 1))
         scores = scores - scores.mean(axis=1, keepdims=True)
@@ -639,10 +640,9 @@ class TextClassifier(Classifier):
     ) -> dict[str, Any]:
         """Writes the model to one file and returns its `bytes` and `rows`.
 
-        `quantize` stores each row in 8-bit numbers with a scale; such a file predicts and goes on learning as any
-        other. `size`, "5MB" for example, keeps the rows that weigh most within so many bytes, as 8-bit numbers.
-        `check`, a source or (X, y): rows to measure the cost on; `accuracy` and `accuracy_before` are then reported as
-        well, and printed if `verbose` is set.
+        `quantize` stores the vectors as 8-bit numbers; such a file predicts and learns like any other. `size`, such as
+        "5MB", also drops the vectors that change scores least, until the file fits. `check`, a source or (X, y),
+        measures what that costs: `accuracy` and `accuracy_before` are returned, too, and printed if `verbose` is set.
         """
         self._check_fitted()
         self._refuse_overflow(self.learner_)

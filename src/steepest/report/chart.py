@@ -14,11 +14,12 @@ MARKERS = "osD^vPX*<>"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points that belong together."""
+    """Points that belong together; a reference is a grey line to compare the others with."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
+    reference: bool = False
 
 
 @dataclass(frozen=True, slots=True)

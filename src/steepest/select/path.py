@@ -138,7 +138,7 @@ def regularization_path(
     test: float | Source | None = 0.2,
     random_state: int = 0,
 ) -> Path:
-    """Fits a linear model for a falling grid of alphas, each from the solution before.
+    """Fits a linear model for a decreasing grid of alphas, each starting from the previous solution.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ class Race:
         """Titles of the table's columns."""
         return (
             "solver",
-            *(f"to {gap:.1%}" for gap in GAPS),
+            *(f"to {100 * gap:g} %" for gap in GAPS),
             "objective",
             "gap",
             "test loss",
@@ -122,9 +122,8 @@ class Race:
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table, quickest to 1 % first."""
-        found = sorted(
-            self.racers, key=lambda racer: [self.seconds_to(racer.name, gap) or math.inf for gap in GAPS[1:]]
-        )
+        by = (*GAPS[1:], GAPS[0])
+        found = sorted(self.racers, key=lambda racer: [self.seconds_to(racer.name, gap) or math.inf for gap in by])
         return [self._row(racer) for racer in found]
 
     def _row(self, racer: Racer) -> tuple[str, ...]:
@@ -167,13 +166,11 @@ class Race:
         gaps = [Line(r.name, seconds[r.name], [self.gap(p) for p in r.points]) for r in self.racers]
         errors = [Line(r.name, seconds[r.name], [p.test_error for p in r.points]) for r in self.racers]
         least = min((error for line in errors for error in line.y if math.isfinite(error)), default=1.0)
-        name = "share of test rows that are wrong" if self.error_name == "error" else "test rmse"
+        name = "share of wrong test rows" if self.error_name == "error" else "test rmse"
         return [
+            Chart("Gap from the optimum", "seconds of training", "(objective - optimum) / optimum", gaps, floor=FLOOR),
             Chart(
-                "How near to the optimum", "seconds of training", "(objective - optimum) / optimum", gaps, floor=FLOOR
-            ),
-            Chart(
-                "What it is worth on new rows",
+                "Test error" if self.error_name == "error" else "Test RMSE",
                 "seconds of training",
                 name,
                 errors,
@@ -202,7 +199,7 @@ def race(
     random_state: int = 0,
     on_point: Callable[[str, Point], None] | None = None,
 ) -> Race:
-    """Lets solvers minimise the estimator's objective on the same rows, and measures them against the clock.
+    """Compares solvers: each minimises the estimator's objective on the same rows, and is timed.
 
     Parameters
     ----------

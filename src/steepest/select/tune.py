@@ -20,7 +20,7 @@ import numpy as np
 from steepest.data.folds import survey_rows
 from steepest.data.groups import holdout_groups, sample_groups
 from steepest.data.raw import is_raw
-from steepest.data.source import Source
+from steepest.data.source import Lenient, Source
 from steepest.data.store.cache import CachedSource
 from steepest.errors import DataError, ParameterError
 from steepest.learners.batch.solvers import BATCH_SOLVERS
@@ -145,7 +145,7 @@ def tune(
     refit: bool = True,
     on_trial: Callable[[Trial], None] | None = None,
 ) -> Tuning:
-    """Finds good parameters of a linear model within a number of trials and of seconds.
+    """Finds good parameters of a linear model by successive halving, within numbers of trials and seconds.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ class _Search:
         started = time.perf_counter()
         try:
             model.fit_stream(sample)
-            found = model.evaluate_stream(self.test)
+            found = model.evaluate_stream(Lenient(self.test))
         except ParameterError as error:  # parameters that do not go together: a bad trial, but no reason to stop
             return Trial(number, changes, n_rows, {}, time.perf_counter() - started, math.inf, str(error))
         seconds = time.perf_counter() - started

@@ -316,7 +316,7 @@ class OnlineLearner:
             self.model.save(path)
             fresh = RowLog.create(self._log_path(self.sequence), self.identity, self.sequence)
         except (OSError, DataError) as error:
-            self._say(f"no snapshot could be written, the log goes on: {error}")
+            self._say(f"no snapshot could be written, the log continues: {error}")
             self._next_snapshot = self.sequence - self.snapshot_sequence + max(self._options.snapshot_rows // 4, 1)
             return
         self._log.close()

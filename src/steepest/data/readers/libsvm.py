@@ -50,20 +50,20 @@ def scan_libsvm(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> LibsvmSource:
-    """Rows of libsvm files, read anew in every epoch.
+    """Opens libsvm files as a source.
 
     Parameters
     ----------
     path : path, pattern, list of them, or "-" for standard input
-        Plain or packed by gz, bz2 or zst, as detected from their content.
+        Files, plain or compressed by gz, bz2 or zst, which is detected from their content.
     zero_based : bool or "auto"
         Whether indices count from 0. "auto" searches the first megabyte for an index 0.
     n_features : int or None
-        How many columns there are; an index beyond them is an error. None: as many as a chunk shows.
+        Number of columns; a larger index is an error. None: the largest index of each chunk.
     on_bad_line : "error" or "skip"
         Skipped lines are counted in `source.skipped`.
     with_labels : bool
-        False: lines may start without a label, and labels are not read.
+        False ignores labels; lines may then start with a feature.
 
     Examples
     --------

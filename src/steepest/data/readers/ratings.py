@@ -137,7 +137,7 @@ class RatingsInMemory(RatingsSource):
 def from_ratings(
     users: Any, items: Any, ratings: Any = None, weight: Any = None, time: Any = None, *, chunk_rows: int = 1 << 22
 ) -> RatingsInMemory:
-    """A source over parallel arrays of user ids, item ids and ratings (all one if not given).
+    """Makes a source of parallel arrays of user ids, item ids and ratings (1 if not given).
 
     Examples
     --------
@@ -164,14 +164,14 @@ def scan_ratings(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> Source:
-    """Ratings from text files, Parquet files or a DataFrame, read in constant memory.
+    """Opens text files, Parquet files or a DataFrame as a source of ratings, read in constant memory.
 
     Parameters
     ----------
     path : path, pattern, list of them, "-" for standard input, or a DataFrame
         Text plain or packed by gz, bz2 or zst; names that end in .parquet are read by pyarrow.
     user, item, rating, weight, time : column names, or numbers counted from 0
-        Detected from the columns' names, or their places, if not given.
+        Columns of each role. By default they are detected from their names or places.
     delimiter : text, or "auto" for the first of `::`, tab, comma, semicolon, bar and space in the first line
     header : bool, or "auto": whether the first line names the columns; it does if its rating is not a number
     ids : {"auto", "number", "text"}

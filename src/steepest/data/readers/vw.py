@@ -79,28 +79,28 @@ def scan_vw(
     cross: Sequence[tuple[str, str]] = (),
     crosses: Sequence[tuple[str, str]] = (),
 ) -> VwSource:
-    """Rows of Vowpal Wabbit files, read anew in every epoch.
+    """Opens Vowpal Wabbit files as a source.
 
     Parameters
     ----------
     path : path, pattern, list of them, or "-" for standard input
-        Plain or packed by gz, bz2 or zst, as detected from their content.
+        Files, plain or compressed by gz, bz2 or zst, which is detected from their content.
     n_bits : int, 1 to 30
         Features are hashed to 2**n_bits columns.
     signed : bool
-        Whether half of the features, chosen by their hash, have their values negated, so that collisions cancel on
-        average. VW has no signs.
+        Negate the values of half of the features, chosen by their hash, so that collisions cancel on average. VW has
+        no signs.
     seed : int
-        Another seed, other collisions.
+        Seed of the hash function; another seed gives other collisions.
     on_bad_line : "error" or "skip"
         Skipped lines are counted in `source.skipped`.
     with_labels : bool
-        False: lines may start without a label, and labels are not read.
+        False ignores labels; lines may then start with a feature.
     cross : pairs of namespaces
-        For each pair of features of the two namespaces in a line, their conjunction as a feature too, worth the
-        product of their values, as by VW's `-q ab`. A first letter is enough where only one namespace has it.
+        Namespaces to cross, as with VW's `-q ab`: each pair of their features in a line becomes a feature, with the
+        product of their values. The first letter is enough if only one namespace starts with it.
     crosses : pairs of namespaces
-        The same by whole names, as the recipe of a source has them.
+        The same with whole names, as in the recipe of a source.
 
     Examples
     --------

@@ -175,7 +175,7 @@ class CacheFile(Source):
 
 
 def scan_cache(path: Any, *, with_labels: bool = True) -> CacheFile:
-    """Rows of a cache file, made by `Source.cache` or `steepest convert`, mapped and ready to learn from."""
+    """Opens a cache file, made by `Source.cache` or `steepest convert`, as a source of parsed rows."""
     names = [getattr(item, "path", item) for item in ([path] if isinstance(path, str | os.PathLike) else list(path))]
     if len(names) != 1:
         raise DataError(f"{len(names)} caches are given; a source has one, so convert all data to one cache")

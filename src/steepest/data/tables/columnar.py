@@ -50,9 +50,9 @@ def scan_parquet(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> ColumnarSource:
-    """Rows of Parquet files, to be hashed while they are read; parameters as in `scan_jsonl`.
+    """Opens Parquet files as a source of raw rows, hashed while they are read; parameters as in `scan_jsonl`.
 
-    Files of sparse rows that `steepest convert` wrote are detected by a mark in them, and need no hasher.
+    Files of sparse rows, written by `steepest convert`, are detected and need no hasher.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def scan_arrow(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> ColumnarSource:
-    """Rows of Arrow IPC or Feather files, to be hashed while they are read; parameters as in `scan_jsonl`.
+    """Opens Arrow IPC or Feather files as a source of raw rows, hashed as they are read; parameters as in `scan_jsonl`.
 
     Examples
     --------

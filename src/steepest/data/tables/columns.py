@@ -40,6 +40,8 @@ _NUMBERS |= {"halffloat": np.dtype(np.float16), "float": np.dtype(np.float32), "
 
 Buffers = tuple[Array, Array, Array | None]  # bytes, where each text starts and the last one ends, which are there
 
+VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}  # types of Arrow, and their plain forms
+
 
 @dataclass(slots=True)  # not frozen, which costs a microsecond for every text that is scored alone
 class Table:
@@ -98,7 +100,16 @@ def as_arrow(X: Any) -> Any:
         return None
     import pyarrow
 
-    return pyarrow.table(X)
+    table = pyarrow.table(X)
+    for place, name in enumerate(table.column_names):
+        if str(table.schema.types[place]) in VIEWS:
+            table = table.set_column(place, name, without_views(table.column(place)))
+    return table
+
+
+def without_views(column: Any) -> Any:
+    """An Arrow column in a type that all of Arrow's functions know: frames of polars hold views of strings."""
+    return column.cast(VIEWS[str(column.type)]) if str(column.type) in VIEWS else column
 
 
 def is_raw_rows(X: Any) -> bool:
@@ -106,14 +117,15 @@ def is_raw_rows(X: Any) -> bool:
     if type(X) is list:
         return bool(X) and isinstance(X[0], str | bytes | dict)
     if isinstance(X, np.ndarray):
-        return X.ndim == 1 and X.dtype.kind == "U"
+        first = next(filterfalse(is_missing, X), None) if X.ndim == 1 and X.dtype.kind == "O" else None
+        return (X.ndim == 1 and X.dtype.kind in "UT") or isinstance(first, str | bytes | dict)
     if isinstance(X, Mapping):
         return True
     if hasattr(X, "iloc") and hasattr(X, "dtypes"):
         kinds = np.atleast_1d(np.asarray(X.dtypes, object))
         return any(getattr(kind, "kind", "O") not in "biuf" for kind in kinds)
     if _is_arrow(X) or (X := as_arrow(X)) is not None:
-        types = getattr(getattr(X, "schema", None), "types", [])
+        types = X.schema.types if hasattr(X, "schema") else [X.type]
         return any(not is_number(str(kind)) for kind in types)
     return False
 
@@ -131,8 +143,8 @@ def _from_columns(columns: dict[str, Any]) -> Table:
 
 def _from_arrow(X: Any) -> Table:
     if not hasattr(X, "column_names") and not hasattr(X, "schema"):
-        return Table({"": X}, len(X), "list")
-    return _from_columns({name: X.column(name) for name in _unique(X.schema.names)})
+        return Table({"": without_views(X)}, len(X), "list")
+    return _from_columns({name: without_views(X.column(name)) for name in _unique(X.schema.names)})
 
 
 def _from_pandas(X: Any) -> Table:

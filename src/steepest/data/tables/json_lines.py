@@ -39,16 +39,16 @@ def scan_jsonl(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> TableSource:
-    """Rows of JSON lines, one object each, to be hashed while they are read.
+    """Opens files of JSON lines, one object per line, as a source of raw rows, which are hashed while they are read.
 
-    Keys that are seen in the first megabyte are columns; a key that a line lacks is missing, and so is NaN. Lists of
-    strings or of numbers are columns of several values; nested objects are not features.
+    The keys in the first megabyte are the columns. A key that a line lacks is a missing value, and so is NaN. Lists of
+    strings or numbers are columns of kind list; nested objects are not used.
 
     Parameters
     ----------
     path, label, text, categorical, numeric, weight, on_bad_line, with_labels : as in `scan_csv`
     labels : collection of labels, optional
-        If the label is a list of several: all there are. Without them a first pass over the data collects them.
+        All labels, if rows have lists of labels. Without them a first pass over the data collects them.
 
     Examples
     --------

@@ -73,10 +73,10 @@ def make_roles(label: Any, text: Any, categorical: Any, numeric: Any, weight: An
     return roles
 
 
-def listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str], most: int = 20) -> str:
     """Names for a message; one of a damaged header may be as long as the file."""
     names = [name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "..." for name in names]
-    return ", ".join(map(repr, names[:20])) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def require(required: Iterable[str], names: Sequence[str], file: str) -> None:
@@ -146,6 +146,11 @@ class Schema:
         left_out = {self.label_name, self.roles.weight, *not_features}
         features = list(self.roles.features) or [name for name in names if name not in left_out]
         used = features + [name for name in (self.label, self.weight) if name is not None]
+        if self.label is not None and self.label not in names and not did_you_mean(self.label, names):
+            raise DataError(
+                f"{file} has no column {self.label!r}, which holds the label; its columns are {listed(names)}"
+                f"{_header_hint(names) or '; rows without labels can be predicted, but not learned or measured'}"
+            )
         require(used, names, file)
         if not features:
             raise DataError(f"{file} has no columns beside the label; its columns are {listed(names)}")

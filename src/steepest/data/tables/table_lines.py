@@ -288,32 +288,36 @@ def scan_csv(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> TableSource:
-    """Rows of CSV files, to be hashed while they are read.
+    """Opens CSV files as a source of raw rows, which are hashed while they are read.
 
-    Values that are empty, NA, N/A, NaN or null are missing. A column's type is fixed by the first megabyte.
+    Empty values, NA, N/A, NaN and null are missing. The type of a column is detected from the first megabyte.
 
     Parameters
     ----------
     path : path, pattern, list of them, or "-" for standard input
-        Plain or packed by gz, bz2 or zst, as detected from their content.
+        Files, plain or compressed by gz, bz2 or zst, which is detected from their content.
     label, weight : name of a column
-        The label is, by default, the only column called label, target, y or class.
+        Columns of the label and of the row weights. The default label is the only column called label, target, y or
+        class.
     text, categorical, numeric : names of columns
-        The features and their kinds. If none is named, all other columns are features, and a hasher guesses.
+        Columns to use as features, by kind. If none is named, all other columns are features, and the hasher detects
+        their kinds.
     columns : names, optional
-        The columns of files without a header; "0", "1", ... by default. A file with a header must have one of them.
+        Names of the columns of files without a header; "0", "1", ... by default. A file with a header must have at
+        least one of them.
     delimiter : one letter, or "auto" for the most frequent of , tab ; | in the first line
     decimal : ".", "," or "auto"
-        What is before the decimals of a number; "auto" goes by the first megabyte.
+        Decimal point or comma in numbers; "auto" detects it from the first megabyte.
     header : bool
-        Whether the first line of each file names the columns; one without a name is called "unnamed 0" by its place.
+        Whether the first line of each file has the names of the columns. A column without a name is called
+        "unnamed 0", by its place.
     newlines_in_values : bool or "auto"
-        Whether quoted values go over several lines; then blocks of a file are not shuffled. "auto" goes by the first
-        megabyte.
+        Whether quoted values contain line breaks; blocks of a file are then not shuffled. "auto" detects it from the
+        first megabyte.
     on_bad_line : "error" or "skip"
         Skipped rows are counted in `source.skipped`.
     with_labels : bool
-        False: label and weight may be absent and are not read.
+        False ignores label and weight, which may then be absent.
 
     Examples
     --------
@@ -439,7 +443,7 @@ class CsvSyntax(Syntax):
         if self.options["header"]:
             if named and first and not set(first) & set(named):
                 raise DataError(
-                    f"{file.name}: the first line, {listed(first)}, has none of the columns {listed(named)}; "
+                    f"{file.name}: the first line, {listed(first, 6)}, has none of the columns {listed(named, 6)}; "
                     "if the file has no header, pass header=False"
                 )
             names = [name or f"unnamed {place}" for place, name in enumerate(first)]  # pandas writes an index so
@@ -461,7 +465,7 @@ class CsvSyntax(Syntax):
         data = bytes(block.text[offset:])
         if not self.options["newlines_in_values"] and self._ends_open(data):
             raise DataError(
-                f"{block.file.name}: a quoted value goes on in the next line, near byte {block.start + len(data)}; "
+                f"{block.file.name}: a quoted value continues in the next line, near byte {block.start + len(data)}; "
                 "pass newlines_in_values=True"
             )
         return data, offset

@@ -39,7 +39,7 @@ class LbfgsRun(FactorRun):
 
     def resume(self, learner: FactorLearner) -> None:
         """Raises: a checkpoint does not hold the pairs of past steps that L-BFGS needs."""
-        raise DataError("solver='lbfgs' cannot go on from a checkpoint")
+        raise DataError("solver='lbfgs' cannot continue from a checkpoint")
 
     def _flat(self) -> Array:
         rank, padded = self.learner.rank, self.learner.padded
