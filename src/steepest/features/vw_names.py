@@ -74,7 +74,7 @@ class VwNames:
         return chunk
 
     def read_row(self, line: str) -> tuple[Chunk, list[list[str]], list[list[str]]]:
-        """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
+        """(one hashed row, the names that are in it by bucket, the names known from training by bucket)."""
         chunk, log = self._parse([line])
         own = NameBook(NAMES_IN_A_ROW)
         own.table.read(log, 1)
