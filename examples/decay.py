@@ -56,7 +56,7 @@ def main(folder: Any = None) -> dict[str, float]:
     if drawn is not None:
         figure, axes = drawn
         axes.bar(list(found), [max(value, 1e-16) for value in found.values()], color="tab:gray")
-        axes.set(yscale="log", ylabel="difference, share of |w|", title="Decay against the plain step")
+        axes.set(yscale="log", ylabel="difference, share of |w|", title="Error of rare weight decay")
         axes.tick_params(axis="x", rotation=20)
         save(figure, "decay.svg", folder)
     return found

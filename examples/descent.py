@@ -43,7 +43,7 @@ def main(folder: Any = None) -> dict[float, list[float]]:
             axes.semilogy(
                 range(1, ITERATIONS + 1, 3), np.maximum(gaps, 1e-16), marker="o", ms=3, label=f"{share:g} / L"
             )
-        axes.set(xlabel="iteration", ylabel="objective above the minimum", title="Gradient descent by its step")
+        axes.set(xlabel="iteration", ylabel="objective above the minimum", title="Gradient descent with four steps")
         axes.legend()
         save(figure, "descent.svg", folder)
     return found

@@ -41,7 +41,7 @@ def main(folder: Any = None) -> dict[str, float]:
         left.set(ylim=(-0.1, 4), xlabel="margin, y × score", ylabel="loss", title="Bounds of the 0/1 loss")
         left.legend(fontsize=7)
         right.barh(list(found), [100 * value for value in found.values()], color="#0072b2")
-        right.set(xlabel="training rows that are wrong, %", title="What their minimum is worth")
+        right.set(xlabel="training rows that are wrong, %", title="Errors at the minimum of each loss")
         figure.tight_layout()
         save(figure, "surrogates.svg", folder)
     return found

@@ -10,6 +10,7 @@ from typing import Any
 from steepest.errors import DataError, ParameterError
 from steepest.report.chart import Chart, style
 
+GREY = "#7f7f7f"  # of lines to compare with
 ENDINGS = (".png", ".svg", ".pdf")
 
 
@@ -53,6 +54,8 @@ def draw(charts: Sequence[Chart], *, one_legend: bool = True) -> Any:
             colour, dashes, marker = style(names.get(line.name, number))
             points = chart.points(line)
             dash: Any = (0, dashes) if dashes else "-"
+            if line.reference:
+                colour, dash, marker = GREY, "--", ""
             (handles[line.name],) = axes.plot(
                 [x for x, _ in points],
                 [y for _, y in points],

@@ -221,7 +221,7 @@ def calibration(y: Any, probability: Any, *, bins: int = 10) -> Any:
         raise ParameterError("y must be 0 or 1; for class c give y == c and the column of c in predict_proba")
     parts = np.array_split(np.argsort(probability, kind="stable"), min(bins, len(y)))
     seen = Line("rows", [float(probability[part].mean()) for part in parts], [float(y[part].mean()) for part in parts])
-    lines = [seen, Line("perfect", [0.0, 1.0], [0.0, 1.0])]
+    lines = [seen, Line("perfect", [0.0, 1.0], [0.0, 1.0], reference=True)]
     title = f"Reliability, {len(parts)} bins"
     return _drawn([Chart(title, "mean probability", "share of positive rows", lines, log_x=False, log_y=False)])
 
