@@ -218,7 +218,10 @@ def _other_task(options: argparse.Namespace) -> str:
         options.task = "text"
         return "the lines start with __label__, so a text classifier is trained (--task classify: a linear one)"
     source = open_data(options)
-    if not is_raw(source) or (sample := sample_columns(source)) is None or sample[1] is None:
+    if not is_raw(source):
+        return ""
+    options.opened = source
+    if (sample := sample_columns(source, keep=True)) is None or sample[1] is None:
         return ""
     y = sample[1]
     if y.dtype.kind != "f" or y.ndim != 1 or not len(y):
@@ -395,7 +398,8 @@ def new_estimator(options: argparse.Namespace, leave_out: Container[str] = ()) -
 
 def open_rows(estimator: Model, options: argparse.Namespace) -> Source:
     """The data to learn from; rows that are no raw columns need no hasher."""
-    source = open_data(options, **_reading(options))
+    opened = getattr(options, "opened", None)  # to find the task: it is not surveyed twice
+    source = open_data(options, **_reading(options)) if opened is None else opened
     if getattr(estimator, "hasher", None) is not None and not takes_hasher(source):
         refuse_hasher_flags(source, hasher_options(options))
         estimator.set_params(hasher=None)
