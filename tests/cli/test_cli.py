@@ -18,6 +18,7 @@ import steepest as st
 from conftest import sparse_problem
 from steepest.cli import main
 from steepest.cli.flags import parse_value
+from steepest.data.tables.table_lines import TableSource
 
 
 @pytest.fixture(scope="module")
@@ -468,6 +469,15 @@ def test_numbers_taken_for_classes_lead_to_regression(tmp_path, capsys):
     assert "so a regression is learned (--task classify: classes)" in capsys.readouterr().err
     assert isinstance(st.load(tmp_path / "m"), st.LinearRegressor)
     assert "not classes; give --task regress" in told(capsys, *rows, "--task", "classify", status=2)
+
+
+def test_the_sample_that_shows_the_task_is_not_read_again(tmp_path, capsys, monkeypatch):
+    prices = [f"{text},{k + 0.5}" for k, text in enumerate(SENTENCES * 50)]
+    (tmp_path / "rows.csv").write_text("\n".join(["words,price", *prices]))
+    read, samples = TableSource.sample_batches, []
+    monkeypatch.setattr(TableSource, "sample_batches", lambda self: samples.append(read(self)) or samples[-1])
+    told(capsys, "train", tmp_path / "rows.csv", "-m", tmp_path / "m", "--label", "price")
+    assert len(samples) == 1
 
 
 def test_large_losses_of_folds_stay_apart(tmp_path, capsys):

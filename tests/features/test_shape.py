@@ -129,6 +129,17 @@ def test_bends_are_found_in_a_file_that_is_sorted_by_its_targets():
     assert "x" in shape_of(frame.iloc[order].reset_index(drop=True), labels[order], "classify").bends
 
 
+def test_a_number_that_starts_anew_once_stays_a_line():
+    """Months of a year and a half: most of them mark one period, so a bend would learn the period."""
+    frame = table()
+    y = bent(frame)
+    period = np.arange(N) * 18 // N
+    y += np.random.default_rng(2).standard_normal(18)[period]
+    assert "month" not in shape_of(frame.assign(month=period % 12 + 1.0), y).bends
+    found = shape_of(frame.assign(month=np.arange(N) * 60 // N % 12 + 1.0), y + 2 * np.sin(np.arange(N) * 60 // N % 12))
+    assert "month" in found.bends
+
+
 def test_rows_that_are_held_out_do_not_decide(tmp_path):
     frame = table().assign(y=0.0)
     path = tmp_path / "rows.csv"

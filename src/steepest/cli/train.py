@@ -240,7 +240,10 @@ def _other_task(options: argparse.Namespace) -> str:
 def _numbers_of(options: argparse.Namespace) -> tuple[int, bool]:
     """(how many different numbers a sample of the labels holds, whether fractions are among them); 0 for no numbers."""
     source = open_data(options)
-    if not is_raw(source) or (sample := sample_columns(source)) is None or sample[1] is None:
+    if not is_raw(source):
+        return 0, False
+    options.opened = source
+    if (sample := sample_columns(source, keep=True)) is None or sample[1] is None:
         return 0, False
     y = sample[1]
     if y.dtype.kind != "f" or y.ndim != 1 or not len(y):
@@ -426,7 +429,8 @@ def new_estimator(options: argparse.Namespace, leave_out: Container[str] = ()) -
 
 def open_rows(estimator: Model, options: argparse.Namespace) -> Source:
     """The data to learn from; rows that are no raw columns need no hasher."""
-    source = open_data(options, **_reading(options))
+    opened = getattr(options, "opened", None)  # to find the task: it is not surveyed twice
+    source = open_data(options, **_reading(options)) if opened is None else opened
     if getattr(estimator, "hasher", None) is not None and not takes_hasher(source):
         refuse_hasher_flags(source, hasher_options(options))
         estimator.set_params(hasher=None)

@@ -131,6 +131,8 @@ class RowEncoder:
 class RawSource(Source):
     """Raw rows, read through an encoder. A format gives `batches` and `recipe`."""
 
+    sampled: list[RawBatch] | None = None  # that were read for one sample, and wait for the next
+
     @abstractmethod
     def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
         """Yields all rows of one epoch; batches in the order given, rows inside a batch as they are."""
@@ -241,16 +243,18 @@ def first_columns(source: Source) -> Any:
     return None if batch is None else batch.columns
 
 
-def sample_columns(source: Source) -> tuple[Any, Array | None] | None:
+def sample_columns(source: Source, *, keep: bool = False) -> tuple[Any, Array | None] | None:
     """(columns, targets) of rows from all over the data, or of the first ones where rows come by only once.
 
     At most SAMPLE_ROWS rows in SAMPLE_PARTS runs of neighbours, without those that the source holds out; the same for
-    the same data. None if nothing can be read ahead of learning.
+    the same data. None if nothing can be read ahead of learning. `keep`: they are not read again for the next sample.
     """
     root = source.root
     if not isinstance(root, RawSource) or root.read_once:
         return None
-    batches = [_selected(source, batch) for batch in root.sample_batches()]
+    found = root.sampled or root.sample_batches()
+    root.sampled = found if keep else None
+    batches = [_selected(source, batch) for batch in found]
     batches = [batch for batch in batches if batch.n_rows] or batches
     if not batches:
         return None

@@ -45,6 +45,9 @@ ALPHA = 1e-4
 LONG_STRETCH = 0.1  # of the rows, with one value throughout
 ALONG = 0.99  # of the rank correlation with the number of the row that a sorted column would have
 FEW_VALUES = 32  # a number with no more is a code: long stretches of one are nothing unusual
+ONCE = (
+    1.5  # runs of equal neighbours for each value: with no more, most values mark one period, and no other shows more
+)
 MOST_PAIRS = 10
 MOST_CROSSED = 40  # columns whose pairs are tried
 MOST_TRIED_AGAIN = 30  # pairs that are tried again after each one that was taken
@@ -271,6 +274,8 @@ def _trend(values: Array) -> str:
     if abs(ranks[codes] @ rows) > ALONG * (np.repeat(ranks, counts) @ rows) > 0:
         return "rises"
     starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
+    if 2 < len(counts) <= FEW_VALUES and len(starts) - 1 <= ONCE * len(counts):
+        return "rises"  # but for a new start, as months do in a file of a year and a half
     long = len(counts) > FEW_VALUES and np.diff(starts).max() > LONG_STRETCH * len(values)
     return "stretch" if long else ""
 

@@ -290,7 +290,7 @@ class LinearModel(Model):
         if self._strength is not None:
             if self.calibration_ is None:
                 self._calibrate_by_held_back(self._strength.held, self._strength.later)
-            self._strength = replace(self._strength, held=None, later=None)  # scores are not needed again
+            self._strength = replace(self._strength, held=None, later=None, start=None)  # not needed again
         return self
 
     def _calibrate_by_held_back(self, held: Any, later: Any) -> None:
@@ -390,8 +390,9 @@ class LinearModel(Model):
         objective = Objective(data, self.n_threads)
         if self._choice is not None and self._choice.warm:
             objective.warm = data.table_of(self._one_pass(learner, source, seed))
-        if self._warm is not None:
-            objective.warm = data.table_of(self._warm)
+        start = self._warm or (None if self._strength is None else self._strength.start)
+        if start is not None:
+            objective.warm = data.table_of(start)
         schedule = self.flat_params()["schedule"]
         options = SolverOptions(str(schedule), settings.eta0, tol, seed, average=self.average is not False)
         solver = BATCH_SOLVERS[settings.solver](objective, options)

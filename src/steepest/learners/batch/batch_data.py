@@ -15,6 +15,7 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class BatchData:
         self.least_weight = math.inf
         self.columns: Slots | None = None  # the columns in use, if the solver sees only those
         self.n_features = 0  # columns that the solver sees
+        self.heavy: Any = None  # a preconditioner.HeavyHessian, once a solver has made it
         self._survey(compact=compact)
         self.stored = [self._coded(chunk) for chunk in self.source.in_file_order()] if self._fits() else None
 

@@ -3,12 +3,14 @@
 Each product is one pass over the rows; where features are few and rows short, the Hessian is formed in one pass, and
 products with it are as good as free. The inner solution stops when its residual is a share of the gradient that
 falls with it (Dembo and Steihaug, 1983), so that convergence ends superlinear. It is preconditioned by the diagonal of
-H, or, if data is sparse, by the objective's scale, which costs no pass and was measured to be better. Where a loss is
-flat, H is lifted a little, so that d stays finite.
+H, or, if data is sparse, by the objective's scale, which costs no pass and was measured to be better; after a few
+products by the Hessian of the heaviest features (preconditioner.py). Where a loss is flat, H is lifted a little, so
+that d stays finite. A direction depends on w only, so that a run can be resumed.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -16,10 +18,13 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.learners.batch.objective import dot
+from steepest.learners.batch.preconditioner import HeavyHessian
 from steepest.learners.batch.search import Descent, Point, relative_change, search_along
 from steepest.learners.batch.solvers import Step, share_of
 
 MOST_INNER = 250
+# Early directions are rough: this many products with the diagonal as preconditioner, before a better one is made.
+EARLY, FEW_INNER = 0.1, 8
 LARGEST_SHARE = 0.3  # of the gradient that the inner solution may leave
 FORMED_SHARE = 0.01  # of that share, where products cost no pass
 LIFT = 1e-10  # times the diagonal, added to H where there is no penalty
@@ -36,7 +41,7 @@ class NewtonCG(Descent):
         if norm == 0:
             return Step(self.value, 0.0, 0.0, 0.0, "the gradient is zero")
         left = norm / self.first_norm if self.first_norm > 0 else 1.0
-        direction = self._direction(min(LARGEST_SHARE, math.sqrt(left)))
+        direction = self._direction(min(LARGEST_SHARE, math.sqrt(left)), FEW_INNER if left > EARLY else 0)
         point = self._search(direction)
         if point is None:
             point = self._search(-self.gradient / self.scale)
@@ -46,7 +51,7 @@ class NewtonCG(Descent):
         self.w, self.value, self.gradient = point.w, point.value, point.gradient
         return Step(self.value, share_of(self.norm(), self.first_norm), point.t, moved)
 
-    def _direction(self, share: float) -> Array:
+    def _direction(self, share: float, few: int) -> Array:
         objective = self.objective
         product: Callable[[Array], Array] = objective.product
         diagonal = self.scale
@@ -56,13 +61,18 @@ class NewtonCG(Descent):
         elif not objective.sparse:
             diagonal = objective.diagonal()
         lift = LIFT * diagonal
+        precondition: Callable[[Array], Array] = functools.partial(_divided, by=diagonal)
         d = np.zeros(self.objective.shape)
         r = -self.gradient
-        z = r / diagonal
+        z = precondition(r)
         p = z.copy()
         rz = dot(r, z)
         stop = share * share * rz
-        for _ in range(MOST_INNER):
+        for inner in range(MOST_INNER):
+            if inner == few and (better := self._preconditioner()) is not None:
+                precondition = better
+                p = z = precondition(r)
+                rz, stop = dot(r, z), share * share * dot(self.gradient, precondition(self.gradient))
             bent = product(p) + lift * p
             bend = dot(p, bent)
             if not bend > 0:
@@ -70,13 +80,23 @@ class NewtonCG(Descent):
             eta = rz / bend
             d += eta * p
             r -= eta * bent
-            z = r / diagonal
+            z = precondition(r)
             new = dot(r, z)
             if new <= stop:
                 break
             p = z + (new / rz) * p
             rz = new
         return d if d.any() else -self.gradient / diagonal
+
+    def _preconditioner(self) -> Callable[[Array], Array] | None:
+        """The inverse of the Hessian of the heaviest features; None where it cannot be had, or all of it is formed."""
+        objective = self.objective
+        data = objective.data
+        if not data.in_memory or objective.forms_hessian or objective.p or objective.smooth_one_norm is not None:
+            return None
+        data.heavy = data.heavy or HeavyHessian(data, objective.n_outputs)
+        factored: Callable[[Array], Array] | None = data.heavy.preconditioner(objective)
+        return factored
 
     def _search(self, direction: Array) -> Point | None:
         derivative = dot(self.gradient, direction)
@@ -88,6 +108,10 @@ class NewtonCG(Descent):
         if point is not None and (at is None or not np.array_equal(at, point.w)):  # the last trial was another point
             self.objective.evaluate(point.w, curvature=True)
         return point
+
+
+def _divided(r: Array, by: Array) -> Array:
+    return r / by
 
 
 def _formed(hessian: Array) -> tuple[Callable[[Array], Array], Array]:

@@ -143,6 +143,11 @@ class Objective:
         out[:-1] += self._penalty_curvature()
         return np.where(out > 0, out, 1.0)
 
+    def stored_curvature(self) -> Iterator[tuple[int, Chunk, Array]]:
+        """(number of the first row, chunk, what the last evaluation with curvature stored of it) of rows in memory."""
+        for (start, chunk), at in zip(self.data.passes(), self._curvature, strict=True):
+            yield start, chunk, at
+
     @property
     def forms_hessian(self) -> bool:
         """Whether a Hessian costs little more than a few products with it: few features, short rows."""

@@ -72,6 +72,7 @@ class Strength:
     tried: tuple[tuple[float, float], ...]  # alpha for all rows, mean loss on held-out rows
     held: HeldBack | None  # under the best alpha: scattered rows, until the model has taken them in
     later: HeldBack | None = None  # stretches of rows, if the rows are not mixed
+    start: LinearLearner | None = None  # of almost all rows, under the best alpha: where the model may start
 
     def sentence(self) -> str:
         """The choice as a sentence for `history_.events`."""
@@ -123,7 +124,7 @@ def choose_strength(
         learn, score = _apart(source, rows)
         if not learn.n_rows or not score.n_rows:
             continue
-        losses, held_back = zip(*_path(learn, score, solver, new_learner, n_threads), strict=True)
+        losses, held_back, _ = zip(*_path(learn, score, solver, new_learner, n_threads), strict=True)
         folds.append(list(held_back))
         tried = min(tried, len(losses))
         sums[: len(losses)] += np.array(losses) * score.n_rows
@@ -142,8 +143,8 @@ def choose_strength(
     later = held.only(~_scattered(n_rows, 2)[rows]) if len(folds) == 1 else None
     learn, score = _apart(whole, _scattered(all_rows, 1))
     strength = alpha * all_rows / (learn.n_rows or 1)
-    ((_, held),) = _path(learn, score, solver, new_learner, n_threads, (strength,))
-    return Strength(alpha, tuple(pairs), held, later)
+    ((_, held, start),) = _path(learn, score, solver, new_learner, n_threads, (strength,))
+    return Strength(alpha, tuple(pairs), held, later, start)
 
 
 def _apart(source: ArraySource, held: Array) -> tuple[ArraySource, ArraySource]:
@@ -175,8 +176,8 @@ def _path(
     new_learner: NewLearner,
     n_threads: int,
     strengths: Sequence[float] = STRENGTHS,
-) -> Iterator[tuple[float, HeldBack]]:
-    """Mean losses and scores on the held-out rows, from strong to weak penalties."""
+) -> Iterator[tuple[float, HeldBack, LinearLearner]]:
+    """Mean losses and scores on the held-out rows, and the learner after each, from strong to weak penalties."""
     learner = new_learner(learn)
     learner.measure_sizes(learn)
     data = BatchData(learn, learner)
@@ -202,7 +203,7 @@ def _path(
             held.append(HeldBack(z, rows.visited(rows.y), weight))
         weight = np.concatenate(weights)
         loss = float((np.concatenate(losses) * weight).sum() / max(weight.sum(), 1e-300))
-        yield loss, HeldBack.joined(held)
+        yield loss, HeldBack.joined(held), learner
         rises = 0 if loss < best else rises + 1
         best = min(best, loss)
         if rises >= RISES:
