@@ -22,7 +22,7 @@ ALSO_CALLED = {
 
 def shown(value: Any) -> str:
     """A value from data for a message: one that was read from a damaged file may be as long as the file."""
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import random
 from types import SimpleNamespace
 
 import numpy as np
@@ -142,3 +143,18 @@ def test_a_label_as_long_as_a_page_is_shortened_in_the_message(tmp_path, capsys)
     assert main(["train", str(path), "-m", str(tmp_path / "m"), "--quiet"]) == 0
     path.write_text("x,label\n1," + "z" * 100_000 + "\n")
     assert "zzz... was never seen" in refused(capsys, "evaluate", tmp_path / "m", path)
+
+
+def test_arrow_files_with_changed_bytes_are_read_or_refused_by_a_sentence(tmp_path, capsys):
+    path, rng = tmp_path / "rows.arrow", random.Random(0)
+    table = pa.table({"x": NUMBERS, "s": pa.array(["a", "bb", None] * (N // 3)), "label": LABELS})
+    pa.feather.write_feather(table, path, compression="uncompressed")
+    whole, ends = path.read_bytes(), {0: 0, 2: 0}
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(rng.choice((1, 3))):
+            damaged[rng.randrange(len(damaged))] = rng.choice((0, 127, 128, 255))
+        path.write_bytes(damaged)
+        ends[main(["train", str(path), "-m", str(tmp_path / "m"), "--quiet", "--label", "label"])] += 1
+        assert "fault of steepest" not in capsys.readouterr().err
+    assert min(ends.values()) > 10

@@ -88,9 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"steepest: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        clean = "\r\x1b[K" if sys.stderr.isatty() else ""
-        print(f"{clean}steepest: interrupted; nothing was overwritten", file=sys.stderr)
-        return 130
+        return _interrupted()
     except (OSError, MemoryError, ImportError) as error:  # also while modules are imported
         if "--debug" in arguments:
             raise
@@ -98,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return 1
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # as Python puts it while a class is made in an import
+            return _interrupted()
         if "--debug" in arguments:
             raise
         what = f"{type(error).__name__}: {_one_line(error)}"
@@ -111,6 +111,12 @@ def _open_streams() -> None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _interrupted() -> int:
+    clean = "\r\x1b[K" if sys.stderr.isatty() else ""
+    print(f"{clean}steepest: interrupted; nothing was overwritten", file=sys.stderr)
+    return 130
 
 
 def _drop_output() -> None:

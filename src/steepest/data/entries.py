@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +110,8 @@ def two_columns(X: Any) -> tuple[Any, Any]:
         if X.ndim != 2 or X.shape[1] != 2:
             raise DataError(f"X has shape {X.shape}; give two columns, user and item, or a matrix without y")
         return X[:, 0], X[:, 1]
+    if not isinstance(X, Iterable) or hasattr(X, "tocsr"):
+        raise DataError(f"X is a {type(X).__name__}; give pairs of user and item, or a matrix without y")
     pairs = list(X)
     for row, pair in enumerate(pairs):
         if isinstance(pair, str | bytes) or not hasattr(pair, "__len__") or len(pair) != 2:

@@ -23,7 +23,7 @@ from steepest.data.files.blocks import TextFile, describe
 from steepest.data.matrices import checked_csr
 from steepest.data.skipped import Skipped
 from steepest.errors import DataError, NotANumberError
-from steepest.parameters import choice, inside, whole
+from steepest.parameters import choice, inside, shown, whole
 
 SHUFFLES = ("never", "once", "blocks", "rows")
 # Rows that stay together under shuffle="blocks": at most so many, long enough to read at speed, and never so many that
@@ -462,9 +462,22 @@ def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows:
     return ArraySource(Chunk(indptr, indices, values, n_features, targets, weight), chunk_rows=chunk_rows)
 
 
+def target_array(y: Any) -> Array:
+    """Targets as they are, in an array with at least one column."""
+    try:
+        targets = np.asarray(y)
+    except ValueError:
+        raise DataError(
+            "y holds rows of different lengths; give one target per row, or a 0/1 column per label"
+        ) from None
+    if targets.ndim > 1 and 0 in targets.shape[1:]:
+        raise DataError(f"y has the shape {targets.shape}, without a target; give one target per row")
+    return targets
+
+
 def as_targets(y: Any) -> Array:
     """Targets as float64, or as an array of strings or objects where they are not numbers."""
-    targets = np.asarray(y)
+    targets = target_array(y)
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets.ravel()
     if targets.ndim not in (1, 2):
@@ -485,7 +498,15 @@ LARGEST_WEIGHT = 1e30  # of all rows; it, or one over it, times a gradient is st
 
 def as_weights(sample_weight: Any, n_rows: int) -> Array:
     """Row weights as float64, checked."""
-    weight = np.ascontiguousarray(sample_weight, np.float64)
+    try:
+        given = np.asarray(sample_weight)
+        if given.dtype.kind == "c":
+            raise TypeError("complex numbers")
+        weight = np.ascontiguousarray(given, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(
+            f"sample_weight={shown(sample_weight)} is not a list of numbers; give one weight per row"
+        ) from None
     if weight.ndim == 0:
         weight = np.full(n_rows, float(weight))
     if weight.shape != (n_rows,):

@@ -37,6 +37,7 @@ def parse(values: Iterable[Any]) -> tuple[Array, int]:
     odd: dict[Any, bool] = {}
     found, n_odd = [], 0
     for value in values:
+        value = str(value) if isinstance(value, list | dict) else value  # which are no numbers
         number = known.get(value)
         if number is None:
             number = known[value] = _number(value)
@@ -54,5 +55,5 @@ def _number(value: Any) -> float:
         return read(value)[0]
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return float("nan")

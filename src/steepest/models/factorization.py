@@ -418,8 +418,9 @@ class MatrixFactorization(Model):
 
     def _rounded(self, learner: FactorLearner) -> None:
         if self.dtype == "float16":
-            for table in (learner.users, learner.items):
-                table[:, : learner.padded] = table[:, : learner.padded].astype(np.float16)
+            with np.errstate(over="ignore"):  # what does not fit is refused with all that is not finite
+                for table in (learner.users, learner.items):
+                    table[:, : learner.padded] = table[:, : learner.padded].astype(np.float16)
 
     def _own_arrays(self) -> None:
         """Copies arrays that are mapped from a file, before they change."""

@@ -373,7 +373,7 @@ class NetworkClassifier(Classifier, NetworkModel):
         return bool(self.loss == "softmax")
 
     def _loss_name(self) -> str:
-        return "log" if self.loss == "softmax" else str(self.loss)
+        return "log" if self.loss == "softmax" else choice("loss", self.loss, self._losses())
 
 
 class NetworkRegressor(Regressor, NetworkModel):

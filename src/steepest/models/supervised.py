@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from steepest.data.chunk import Array, Chunk
-from steepest.data.source import ArraySource, Source, as_targets
+from steepest.data.source import ArraySource, Source, as_targets, target_array
 from steepest.engine.history import History
 from steepest.errors import DataError, ParameterError
 from steepest.learners.losses import LOSSES
@@ -565,7 +565,7 @@ def best_threshold(scores: Array, true: Array, precision: float | None, recall: 
 
 def class_targets(y: Any) -> Array:
     """Targets of a classifier, checked like scikit-learn does; a column vector is flattened with a warning."""
-    targets = np.asarray(y)
+    targets = target_array(y)
     if targets.ndim == 2 and targets.shape[1] == 1:
         _warn_column()
         targets = targets.ravel()
@@ -582,10 +582,15 @@ def class_targets(y: Any) -> Array:
 
 
 def _real_targets(y: Any) -> Array:
-    targets = np.asarray(y)
+    targets = target_array(y)
     if targets.ndim == 2 and targets.shape[1] == 1:
         _warn_column()
-    return as_targets(targets.astype(np.float64) if targets.dtype.kind == "O" else targets)
+    if targets.dtype.kind == "O":
+        try:
+            targets = targets.astype(np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DataError(f"y holds something that is not a number ({error}); give one number per row") from None
+    return as_targets(targets)
 
 
 def _warn_column() -> None:

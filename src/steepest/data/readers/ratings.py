@@ -23,9 +23,9 @@ from steepest.data.files.remote import open_bytes
 from steepest.data.ids import as_ids
 from steepest.data.readers.lines import BadLine, LineSource, Parsed
 from steepest.data.skipped import EXAMPLES, ON_BAD_LINE
-from steepest.data.source import Order, Source, as_weights
+from steepest.data.source import Order, Source, as_weights, target_array
 from steepest.errors import DataError, ParameterError
-from steepest.parameters import choice
+from steepest.parameters import choice, shown
 
 ROLES = ("user", "item", "rating", "weight", "time")
 NAMES = {
@@ -81,7 +81,7 @@ def ratings_chunk(
 
 def as_ratings(y: Any, n_rows: int) -> Array:
     """Ratings as float64, checked."""
-    ratings = np.asarray(y)
+    ratings = target_array(y)
     if ratings.ndim == 2 and ratings.shape[1] == 1:
         ratings = ratings.ravel()
     if ratings.shape != (n_rows,):
@@ -101,8 +101,10 @@ def as_ratings(y: Any, n_rows: int) -> Array:
 def _number(value: Any, row: int) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
-        raise DataError(f"the rating of row {row} is {value!r}, which is not a number; drop or convert it") from None
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(
+            f"the rating of row {row} is {shown(value)}, which is not a number; drop or convert it"
+        ) from None
 
 
 class RatingsSource(Source):

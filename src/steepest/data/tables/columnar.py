@@ -284,16 +284,22 @@ class ColumnarSource(RawSource):
         pieces: list[Piece] = []
         for file in self.files:
             with self._reading(file) as reader:
-                pieces += self.kind.pieces(file, reader)
+                try:
+                    pieces += self.kind.pieces(file, reader)
+                except (arrow().ArrowException, OSError) as error:
+                    raise self._damaged(file, error) from None
         return pieces
 
     def _piece(self, piece: Piece, columns: list[str]) -> Iterator[Any]:
         pa = arrow()
         with self._reading(piece.file) as reader:
-            batches = self.kind.read_piece(reader, piece, columns)
+            batches: Any = None
             while True:
                 try:
+                    batches = batches or self.kind.read_piece(reader, piece, columns)
                     batch = next(batches, None)
+                    if batch is not None:
+                        batch.validate(full=True)  # Arrow maps what the file says without a check
                 except (pa.ArrowException, OSError) as error:
                     raise self._damaged(piece.file, error) from None
                 if batch is None:
