@@ -19,33 +19,63 @@ struct AdaptiveWeight {
     return -soft_threshold(sum, l1) / ((one + root(square)) * per_eta + l2);
   }
 
-  // Sum of w_j x_j for one output.
-  double dot(const W* sums, const Row& row) const {
-    double score = 0;
+  // Whether all indices are below n_features; if so, the sum of w_j x_j for one output.
+  bool dot_if_fits(const W* sums, const Row& row, int64_t n_features, double& score) const {
+    if (!indices_fit(row, n_features)) return false;
+    score = 0;
     for (int64_t e = 0; e < row.n; ++e) {
       const W* sum = sums + 2 * static_cast<int64_t>(row.index[e]);
       score += static_cast<double>((*this)(sum[0], sum[1])) * row.value[e];
     }
-    return score;
+    return true;
   }
 };
 
 #if defined(__AVX2__)
+// An index beyond the last is taken for it, see gather_dot.
 template <>
-inline double AdaptiveWeight<float>::dot(const float* sums, const Row& row) const {
+inline bool AdaptiveWeight<float>::dot_if_fits(const float* sums, const Row& row, int64_t n_features,
+                                               double& score) const {
+  score = 0;
+  if (n_features <= 0) return row.n == 0;
+  const __m256i limit = _mm256_set1_epi32(static_cast<int32_t>(n_features - 1));
+  __m256i largest = limit;
   const Float8 sign = all(-0.0f), shrink = all(l1), slower = all(l2), rate = all(per_eta), first = all(one);
-  Float8 score = all(0.0f);
+  Float8 products = all(0.0f);
   for (int64_t e = 0; e < row.n; e += 8) {
     const __m256i mask = lanes_on(smaller(8, row.n - e));
-    const __m256i j = _mm256_maskload_epi32(row.index + e, mask);
+    const __m256i index = _mm256_maskload_epi32(row.index + e, mask), j = _mm256_min_epu32(index, limit);
+    largest = _mm256_max_epu32(largest, index);
     const Float8 x = _mm256_maskload_ps(row.value + e, mask);
     const Float8 total = _mm256_i32gather_ps(sums, j, 8), square = _mm256_i32gather_ps(sums + 1, j, 8);
     const Float8 left = max(sub(_mm256_andnot_ps(sign, total), shrink), all(0.0f));
     const Float8 soft = _mm256_or_ps(left, _mm256_and_ps(sign, total));
     const Float8 slow = add(mul(add(first, _mm256_sqrt_ps(square)), rate), slower);
-    score = fnma(_mm256_div_ps(soft, slow), x, score);
+    products = fnma(_mm256_div_ps(soft, slow), x, products);
   }
-  return sum(score);
+  score = sum(products);
+  return _mm256_movemask_epi8(_mm256_cmpeq_epi32(largest, limit)) == -1;
+}
+
+// Sum and square of each feature take in g and g^2 as one pair: one store and one test for both. Whether all
+// are still finite. `zero` is NaN after an overflow; `other` takes turns with it, since a chain of additions
+// over all features would be what takes longest.
+template <bool kForgets>
+static inline bool grow_pairs(const Row& row, float* sums, float gradient, float gain) {
+  const __m128 none = _mm_setzero_ps(), weight = _mm_set1_ps(gain);
+  __m128 zero = none, other = none;
+  for (int64_t e = 0; e < row.n; ++e) {
+    __m128i* pair = reinterpret_cast<__m128i*>(sums + 2 * static_cast<int64_t>(row.index[e]));
+    const __m128 g = _mm_set_ss(gradient * row.value[e]);
+    const __m128 both = _mm_unpacklo_ps(g, _mm_mul_ss(g, g));
+    const __m128 before = _mm_castsi128_ps(_mm_loadl_epi64(pair));
+    const __m128 grown = _mm_add_ps(before, kForgets ? _mm_mul_ps(weight, both) : both);
+    _mm_storel_epi64(pair, _mm_castps_si128(grown));
+    const __m128 next = _mm_fmadd_ps(grown, none, other);
+    other = zero;
+    zero = next;
+  }
+  return _mm_movemask_ps(_mm_cmpneq_ps(_mm_add_ps(zero, other), none)) == 0;
 }
 #endif
 
@@ -78,9 +108,12 @@ struct Adaptive {
   }
 
   Status score(const Row& row, double* scores) const {
-    if (!indices_fit(row, s.shape.n_features)) return kBadIndex;
     const W* sums = static_cast<const W*>(s.v);
-    if (!kMany) return isfinite(scores[0] = s.bias[0] + weight.dot(sums, row)) ? kFine : kNotFinite;
+    if (!kMany) {
+      if (!weight.dot_if_fits(sums, row, s.shape.n_features, scores[0])) return kBadIndex;
+      return isfinite(scores[0] += s.bias[0]) ? kFine : kNotFinite;
+    }
+    if (!indices_fit(row, s.shape.n_features)) return kBadIndex;
     score_many<W>(layout, row, K, scores, [&](const Spots<W>& spots, int64_t n, W* total) {
       for (int64_t i = 0; i < spots.n; ++i) {
         const W *sum = sums + spots.at[i], *square = sum + layout.second;
@@ -91,18 +124,26 @@ struct Adaptive {
   }
   // Whether all sums are still finite.
   bool add(const Row& row, const double* gradients) const {
-    W zero = 0;
     if (!kMany) {
       const W gradient = static_cast<W>(gradients[0]);
-      W* sums = static_cast<W*>(s.v);
-      for (int64_t e = 0; gradient != 0 && e < row.n; ++e) {
-        W* sum = sums + 2 * static_cast<int64_t>(row.index[e]);
-        zero += grow(sum[0], sum[1], gradient * static_cast<W>(row.value[e]));
-      }
-      return zero == 0;
+      return gradient == 0 || add_one(row, static_cast<W*>(s.v), gradient);
     }
+    W zero = 0;
     for (int64_t first = 0; first < K; first += kWindow)
       zero += add_to(row, first, gradients + first, smaller(kWindow, K - first));
+    return zero == 0;
+  }
+  // The only output.
+  bool add_one(const Row& row, W* sums, W gradient) const {
+#if defined(__AVX2__)
+    if constexpr (!kProximal && sizeof(W) == sizeof(float))
+      return grow_pairs<kForgets>(row, sums, gradient, gain);
+#endif
+    W zero = 0;
+    for (int64_t e = 0; e < row.n; ++e) {
+      W* sum = sums + 2 * static_cast<int64_t>(row.index[e]);
+      zero += grow(sum[0], sum[1], gradient * static_cast<W>(row.value[e]));
+    }
     return zero == 0;
   }
   // The n outputs from `first` on, all in one window; zero, or NaN if a sum has overflowed.

@@ -51,3 +51,9 @@ def test_a_span_packs_into_arrays_of_its_own():
     assert chunk.values.all()
     joined = concatenate([chunk.span(0, 100), chunk.span(100, 500)])
     assert one_by_one(joined) == one_by_one(chunk)
+
+
+def test_a_span_of_all_rows_is_the_chunk_itself():
+    chunk = rows_with(np.full(5, 3))
+    assert chunk.span(0, 5) is chunk
+    assert chunk.span(1, 5).n_rows == 4

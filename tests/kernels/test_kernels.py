@@ -721,6 +721,39 @@ def test_an_index_outside_is_seen_at_every_place_of_a_row(dtype, n_features):
                 assert kernels.linear_scores(rows, weights, 1.0, bias, out)[0] == 0, (length, place, index)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("solver", ["adagrad", "ftrl"])
+def test_adaptive_solvers_see_an_index_outside_at_every_place_of_a_row(solver, dtype):
+    setup = Setup(solver)
+    for length in range(1, 20):
+        for place in range(length):
+            for index in (20, -1, 2**31 - 1, -(2**31)):
+                indices = np.arange(length, dtype=np.int32)
+                indices[place] = index
+                values, y = np.ones(length, np.float32), np.ones(1)
+                rows = Rows(np.array([0, length]), indices, values, y, None, n_features=20, n_outputs=1)
+                learned = learn(setup, rows, dtype)
+                assert learned.outcomes[0][:2] == (0, 1), (length, place, index)
+                assert not learned.v.any()
+
+
+@pytest.mark.parametrize("solver", ["adagrad", "ftrl"])
+@pytest.mark.parametrize("half_life", [np.inf, 1e6])
+def test_a_sum_of_squares_that_overflows_is_seen_at_every_place_of_a_row(solver, half_life):
+    setup = Setup(solver, half_life=half_life if solver == "adagrad" else np.inf)
+    for length in range(1, 10):
+        for place in range(length):
+            values = np.ones(length, np.float32)
+            values[place] = 1.5e19  # its gradient squared is 5.6e37, and float32 ends at 3.4e38
+            rows = Rows(np.array([0, length]), np.arange(length, dtype=np.int32), values, np.ones(1), None, 9, 1)
+            learned = Learned.zeros(setup, 9, 1, np.float32)
+            learned.v[place, 1] = 2e38
+            assert learned.learn(setup, rows).outcomes[-1][:2] == (1, 0), (length, place)
+            learned = Learned.zeros(setup, 9, 1, np.float32)
+            learned.v[place, 1] = 3.3e38
+            assert learned.learn(setup, rows).outcomes[-1][:2] == (0, 2), (length, place)
+
+
 def test_a_bad_index_of_a_row_without_weight_stops_there_too():
     rows = make_rows(17)
     rows.weight = np.ones(60)

@@ -441,3 +441,11 @@ def test_classes_are_found_in_the_order_of_their_first_rows(y):
     found = by_appearance(y)
     assert [str(label) for label in found] == [str(label) for label in dict.fromkeys(y.tolist())]
     assert all(type(a) is type(b) for a, b in zip(found, y.tolist(), strict=False))
+
+
+def test_classes_that_a_caller_overwrites_are_shown_again_after_more_rows():
+    X = np.eye(4)
+    model = st.LinearClassifier(solver="sgd", random_state=0).partial_fit(X, [3, 7, 3, 7])
+    model.classes_[:] = 0
+    assert model.partial_fit(X, [3, 7, 3, 7]).classes_.tolist() == [3, 7]
+    assert model.partial_fit(X, [5, 7, 3, 7]).classes_.tolist() == [3, 5, 7]

@@ -96,6 +96,8 @@ class Chunk:
 
     def span(self, start: int, stop: int) -> Self:
         """Visits start..stop of this chunk, as a view."""
+        if start == 0 and stop >= self.n_rows:
+            return self
         if self.order is not None:
             return replace(self, order=self.order[start:stop])
         rows = self.per_row(slice(start, stop))

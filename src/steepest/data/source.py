@@ -32,6 +32,7 @@ BLOCK_ROWS = 128
 LEAST_RUNS = 1024
 # Rows handed over at once from memory: large enough that calls cost nothing, small enough for a live progress bar.
 CHUNK_ROWS = 1 << 18
+MOST_FEATURES = (1 << 31) - 1
 ROWS, BLOCKS, FILES = range(3)  # what a random order is drawn for
 
 
@@ -483,8 +484,9 @@ def as_targets(y: Any) -> Array:
     if targets.ndim not in (1, 2):
         raise DataError(f"y has {targets.ndim} dimensions; give one target per row, or one row of targets")
     if targets.dtype.kind in "biuf":
+        whole_numbers = targets.dtype.kind != "f"
         targets = targets.astype(np.float64)
-        if not np.isfinite(targets).all():
+        if not whole_numbers and not np.isfinite(targets).all():
             row = int(np.flatnonzero(~np.isfinite(targets).reshape(len(targets), -1).all(axis=1))[0])
             raise DataError(f"y contains NaN or infinity, first in row {row}; drop or fill such rows")
         return np.ascontiguousarray(targets)
@@ -531,16 +533,17 @@ def csr_arrays(X: Any, *, columns: bool = True) -> tuple[Array, Array, Array, in
 
 def _from_csr(matrix: Any) -> tuple[Array, Array, Array, int]:
     n_features = int(matrix.shape[1])
-    if n_features > np.iinfo(np.int32).max:
-        raise DataError(
-            f"X has {n_features} columns; at most {np.iinfo(np.int32).max} are supported, hash them to fewer"
-        )
+    if n_features > MOST_FEATURES:
+        raise DataError(f"X has {n_features} columns; at most {MOST_FEATURES} are supported, hash them to fewer")
     if matrix.data.dtype.kind not in "biuf":
         if matrix.data.dtype.kind == "c":
             raise DataError("Complex data not supported: X holds complex numbers; give real ones")
         raise DataError(f"X holds values of type {matrix.data.dtype}; give numbers")
-    with np.errstate(over="ignore"):  # a value beyond float32 is infinite, and its row refused by its number
-        values = np.ascontiguousarray(matrix.data, np.float32)
+    if matrix.data.dtype == np.float32:
+        values = np.ascontiguousarray(matrix.data)
+    else:
+        with np.errstate(over="ignore"):  # a value beyond float32 is infinite, and its row refused by its number
+            values = np.ascontiguousarray(matrix.data, np.float32)
     indptr, indices = np.ascontiguousarray(matrix.indptr, np.int64), np.ascontiguousarray(matrix.indices, np.int32)
     return indptr, indices, values, n_features
 

@@ -58,6 +58,7 @@ class LabelBook:
 
     def __init__(self, labels: Iterable[Any] = ()) -> None:
         self.labels: list[Any] = []
+        self._sorted: tuple[Array, Array] | None = None
         self._codes: dict[Any, int] = {}
         for label in labels:
             self.add(label)
@@ -73,6 +74,7 @@ class LabelBook:
         plain = label.item() if isinstance(label, np.generic) else label
         self._codes[plain] = len(self.labels)
         self.labels.append(plain)
+        self._sorted = None
 
     def codes(self, y: Array) -> Array:
         """The code of every target as float64; -1 for unknown labels."""
@@ -94,10 +96,12 @@ class LabelBook:
 
     def sorted_labels(self) -> tuple[Array, Array]:
         """(labels in sorted order, their codes)."""
-        whole = all(isinstance(label, float) and label.is_integer() for label in self.labels)
-        labels = np.array([int(label) for label in self.labels] if whole else self.labels)
-        order = np.argsort(labels, kind="stable")
-        return labels[order], order
+        if self._sorted is None:
+            whole = all(isinstance(label, float) and label.is_integer() for label in self.labels)
+            labels = np.array([int(label) for label in self.labels] if whole else self.labels)
+            order = np.argsort(labels, kind="stable")
+            self._sorted = labels[order], order
+        return self._sorted[0].copy(), self._sorted[1]
 
 
 Outcome = tuple[int, int, float, float]  # of a kernel: rows learned, status of the next one, sums of losses and weights

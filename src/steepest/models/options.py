@@ -7,10 +7,12 @@ that `parallel__n_shards` works in a search, and compare by value. Inside the pa
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from steepest.errors import ParameterError
@@ -36,10 +38,11 @@ class Option(Estimator):
         return cls.choice is None or params.get(cls.parameter) == cls.choice
 
     @classmethod
-    def flat_names(cls) -> dict[str, str]:
-        """The flat name of each field."""
+    @functools.cache
+    def flat_names(cls) -> Mapping[str, str]:
+        """The field behind each flat name."""
         known: Any = cls
-        return {cls.flat.get(field.name, field.name): field.name for field in fields(known)}
+        return MappingProxyType({cls.flat.get(field.name, field.name): field.name for field in fields(known)})
 
 
 @dataclass(repr=False)
@@ -436,9 +439,11 @@ def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
                 raise ParameterError(f"{name}={value!r} is an option of {value.parameter}=; give it there")
             flat[name] = value.choice
     for kind in OPTIONS.values():
-        given = params.get(kind.parameter)
+        if kind.parameter not in params:
+            continue
+        given = params[kind.parameter]
         own = given if isinstance(given, kind) else kind()
-        for flat_name, field in kind.flat_names().items() if kind.parameter in params else ():
+        for flat_name, field in kind.flat_names().items():
             if own is given or flat_name not in flat:
                 flat[flat_name] = getattr(own, field)
     return flat

@@ -62,13 +62,16 @@ class Classifier(Model):
 
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory as a source, hashed if they are raw."""
-        if y is None:
-            raise no_targets(self)
-        targets = class_targets(y)
-        source = super().source_of(X, targets, sample_weight)
+        source, targets = self._rows_and_targets(X, y, sample_weight)
         if targets.ndim == 1:
             source.labels = distinct(targets)
         return source
+
+    def _rows_and_targets(self, X: Any, y: Any, sample_weight: Any) -> tuple[ArraySource, Array]:
+        if y is None:
+            raise no_targets(self)
+        targets = class_targets(y)
+        return super().source_of(X, targets, sample_weight), targets
 
     def _class_labels(self, settings: Any, source: Source, classes: Any) -> tuple[Any, list[Any]]:
         """(settings with class weights resolved, labels that are known before learning)."""
@@ -99,8 +102,7 @@ class Classifier(Model):
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, classes, more_to_come=True)
-        source = self.source_of(X, y, sample_weight)
-        source.labels = None
+        source, _ = self._rows_and_targets(X, y, sample_weight)
         self._check_width(source)
         if calibrate and hasattr(self, "classes_"):
             self._add_recent(source)

@@ -200,7 +200,8 @@ class LinearLearner(TargetLearner):
                 self.resolve(rows.span(0, CALIBRATION_ROWS).packed())
             whole = rows.n_rows - rows.n_rows % self.unit
             self._learn(rows.span(0, whole), progress)
-            self.waiting.put_back(rows.span(whole, rows.n_rows), self._announce_targets)
+            if whole < rows.n_rows:
+                self.waiting.put_back(rows.span(whole, rows.n_rows), self._announce_targets)
         return progress
 
     def finish(self) -> Progress:
