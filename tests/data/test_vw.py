@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 import steepest
 from steepest.cli import main
@@ -587,3 +588,28 @@ def test_the_command_line_names_and_explains(tmp_path, capsys):
     assert "of the weight is named" in shown
     assert main(["explain", model, "|t good w1"]) == 0
     assert capsys.readouterr().out.startswith("for 1")
+
+
+def test_lines_go_on_teaching_a_model_of_lines(tmp_path):
+    """They are read as the file was, and not hashed as plain texts."""
+    first, second = tmp_path / "a.vw", tmp_path / "b.vw"
+    first.write_text("1 |t good film\n-1 |t dull film\n" * 40)
+    lines = [f"|t {word} film #{n % 5}" for n, word in enumerate(["good", "dull", "new"] * 20)]
+    labels = [1, -1, 1] * 20
+    second.write_text("".join(f"{label} {line}\n" for label, line in zip(labels, lines, strict=True)))
+    for penalty in ("l2", "l1"):
+        model = steepest.LinearClassifier("log", solver="sgd", penalty=penalty, random_state=0).fit_stream(
+            scan_vw(first)
+        )
+        model.save(tmp_path / "m")
+        by_lines, by_rows = steepest.load(tmp_path / "m"), steepest.load(tmp_path / "m")
+        by_lines.partial_fit(lines, labels)
+        (chunk,) = scan_vw(second)
+        by_rows.partial_fit(csr_matrix((chunk.values, chunk.indices, chunk.indptr), (60, chunk.n_features)), labels)
+        assert by_lines.predict_proba(lines).tolist() == by_rows.predict_proba(lines).tolist()
+        assert by_lines.predict(["|t new"]).tolist() == [1]
+        assert "t^new" in {name for name, _ in by_lines.top_features(9)[1]}
+    with pytest.raises(DataError, match="X has 2 rows but y has 1"):
+        by_lines.partial_fit(lines[:2], [1])
+    again = by_lines.fit(["a text", "no line"] * 30, [0, 1] * 30)  # a new fit reads texts as texts
+    assert again.predict(["text"]).tolist() == [0]

@@ -244,7 +244,8 @@ def test_a_port_in_use_a_bad_file_and_a_model_that_cannot_learn(server, models, 
         assert str(path) in said
         assert "/proc/" not in said
     assert main(["serve", models["clusters"], "--port", "0", "--learn", "--log", str(tmp_path / "log")]) == 2
-    assert "cannot learn row by row" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "this KMeans cannot learn row by row; serve a classifier, a regressor or a matrix factorization" in said
 
 
 def test_another_kind_of_model_in_the_place_of_the_file_is_not_taken(models, start, tmp_path):

@@ -39,7 +39,7 @@ def rows_of(facts: Sequence[Mapping[str, Any]]) -> list[Sequence[str]]:
 
 
 def as_lines(facts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """An aligned table."""
+    """Formats a table as aligned lines."""
     if not facts:
         return []
     rows: list[Sequence[str]] = [HEAD, *rows_of(facts)]

@@ -77,7 +77,7 @@ class _KnownLabels(Derived):
         self._places = [own.get(label, len(own)) for label in labels]
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """The parent's chunks."""
+        """Yields the parent's chunks with the labels that the model knows."""
         for chunk in self.parent.read(order, epoch):
             assert chunk.y is not None
             yield replace(chunk, y=np.pad(chunk.y, ((0, 0), (0, 1)))[:, self._places])
@@ -103,7 +103,7 @@ def _with_known_labels(options: argparse.Namespace, recipe: dict[str, Any]) -> s
 
 
 def _measured(model: Any, source: st.Source, k: int | None) -> dict[str, Any]:
-    """What the model measures; lists of k are ranked by rankers and factor models only."""
+    """Computes the metrics; lists of k items are ranked by rankers and factor models only."""
     if k is None:
         curves = {"curves": True} if "curves" in inspect.signature(model.evaluate_stream).parameters else {}
         return dict(model.evaluate_stream(source, **curves))

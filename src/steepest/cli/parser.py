@@ -68,11 +68,11 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def arguments(self) -> list[argparse.Action]:
-        """All arguments and flags."""
+        """Returns all arguments and flags."""
         return list(self._actions)
 
     def format_help(self) -> str:
-        """The short help."""
+        """Returns the short help."""
         return self._help(self.common)
 
     def help_all(self) -> str:
@@ -105,7 +105,7 @@ class Parser(argparse.ArgumentParser):
         return "\n".join(lines) + "\n"
 
     def error(self, message: str) -> NoReturn:
-        """One sentence instead of the usage."""
+        """Raises with one sentence, without the usage that argparse prints."""
         missing = NEEDED.match(message)
         if missing:
             formatter, names = self._get_formatter(), missing[1].split(", ")

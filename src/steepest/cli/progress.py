@@ -58,23 +58,23 @@ class ShellMonitor(Monitor):
         """Takes away what is not meant to stay; here there is nothing."""
 
     def begins(self, unit: str, rounds: int) -> None:
-        """Passes it on."""
+        """Passes the call on to `also`."""
         if self.also is not None:
             self.also.begins(unit, rounds)
 
     def epoch_done(self, record: Record) -> None:
-        """Passes it on."""
+        """Passes the record on to `also`."""
         if self.also is not None:
             self.also.epoch_done(record)
 
     def event(self, text: str) -> None:
-        """Says it."""
+        """Prints the event, and passes it on."""
         print(f"steepest: {text}", file=sys.stderr)
         if self.also is not None:
             self.also.event(text)
 
     def choice(self, text: str) -> None:
-        """Passes it on."""
+        """Passes the choice on to `also`."""
         if self.also is not None:
             self.also.event(text)
 

@@ -27,7 +27,7 @@ class Entries:
 
     @classmethod
     def none(cls) -> Entries:
-        """No entries."""
+        """An empty set of entries."""
         return cls(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0), None)
 
     @classmethod

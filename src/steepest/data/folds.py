@@ -73,7 +73,7 @@ def refuse_reading_once(source: Source) -> None:
 
 
 def _nothing(batch: RawBatch) -> Chunk:
-    """Rows without features."""
+    """A chunk of rows without features."""
     return Chunk(np.zeros(batch.n_rows + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), 1)
 
 

@@ -35,7 +35,7 @@ class Pairs(Derived):
         self.renewed = per_row is not None
 
     def fingerprint(self) -> dict[str, Any]:
-        """The parent's, and how pairs are drawn."""
+        """The parent's fingerprint, and how pairs are drawn."""
         return {"pairs": self.per_row, "seed": self.seed, "of": self.parent.fingerprint()}
 
     def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
@@ -44,7 +44,7 @@ class Pairs(Derived):
         return Pairs(most, self.per_row, self.seed), Pairs(held, self.per_row, self.seed)
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Blocks of pairs."""
+        """Yields blocks of pairs."""
         mixed = order.shuffle != "never"
         groups = _mixed_groups(self.parent, order, epoch) if mixed else groups_of(self.parent)
         for number, block in enumerate(_blocks(groups)):
@@ -154,7 +154,7 @@ def _blocks(groups: Iterator[Chunk]) -> Iterator[list[Chunk]]:
 
 
 def group_key(name: Any) -> int:
-    """A number for the name of a group, the same whenever and wherever it is asked for."""
+    """A number for the name of a group, the same in every run and on every machine."""
     if isinstance(name, int | np.integer) and name >= 0:
         return int(name)
     return zlib.crc32(str(name).encode())

@@ -83,7 +83,7 @@ def _check_cells(X: Any) -> None:
 
 
 def _check_range(indices: Array, n: int, what: str) -> None:
-    """One pass: a negative number is a large one without its sign."""
+    """Checks column indices in one pass: as an unsigned number, a negative index is a large one."""
     if not len(indices):
         return
     unsigned = np.ascontiguousarray(indices).view(f"u{indices.dtype.itemsize}")

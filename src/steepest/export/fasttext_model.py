@@ -110,7 +110,7 @@ class FastTextModel:
                     yield len(self.words) + code % self.arguments["bucket"]
 
     def embed(self, X: Iterable[str]) -> Array:
-        """Texts as points: the mean of their rows."""
+        """The vectors of texts: the means of their rows."""
         texts = list(X)
         points = np.zeros((len(texts), self.arguments["dim"]), np.float32)
         for number, text in enumerate(texts):

@@ -52,23 +52,23 @@ class _Graph:
         return bytes(made.SerializeToString())
 
     def constant(self, name: str, values: Array) -> str:
-        """A constant by its name."""
+        """Adds a constant; returns its name."""
         self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
     def node(self, operation: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        """One operation; returns the name of its output."""
+        """Adds an operation; returns the name of its output."""
         self.nodes.append(self.onnx.helper.make_node(operation, inputs, [output], **attributes))
         return output
 
     def give(self, name: str, kind: str, shape: list[Any], *, output: bool = False) -> None:
-        """An input or an output."""
+        """Adds an input or an output."""
         element = getattr(self.onnx.TensorProto, kind)
         info = self.onnx.helper.make_tensor_value_info(name, element, shape)
         (self.outputs if output else self.inputs).append(info)
 
     def scores(self, model: Scores) -> None:
-        """A model of scores."""
+        """Adds the operations of a model of scores."""
         self.give("indices", "INT64", ["batch", "n"])
         self.give("values", "FLOAT", ["batch", "n"])
         rows = self._rows(model)
@@ -160,7 +160,7 @@ class _Graph:
             self.node("Softmax", [powers], "probabilities", axis=1)
 
     def factors(self, model: FactorPairs) -> None:
-        """A factor model."""
+        """Adds the operations of a factor model."""
         for side in ("users", "items"):
             self.give(side, "INT64", ["batch"])
         last = self.constant("axis_last", np.array([1]))

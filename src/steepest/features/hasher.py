@@ -924,7 +924,7 @@ class Hasher(Estimator):
         return np.flatnonzero(used)
 
     def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
-        """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
+        """(one hashed row, the names that are in it by bucket, the names known from training by bucket)."""
         reader = self._name_reader()
         indptr, indices, values = reader._hash(reader._read([x]), learn=True, only_names=True)
         row = Chunk(indptr, indices, values, self.n_features)

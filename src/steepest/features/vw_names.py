@@ -66,12 +66,15 @@ class VwNames:
 
     # ------------------------------------------------------------------------------------------------------- rows
 
-    def to_chunk(self, lines: Sequence[str]) -> Chunk:
-        """Hashes lines of text, with or without labels."""
-        return self._parse(lines)[0]
+    def to_chunk(self, lines: Sequence[str], *, learn: bool = False) -> Chunk:
+        """Hashes lines of text, with or without labels; with `learn`, takes in their names."""
+        chunk, log = self._parse(lines)
+        if learn:
+            self.names_.table.read(log, len(lines))
+        return chunk
 
     def read_row(self, line: str) -> tuple[Chunk, list[list[str]], list[list[str]]]:
-        """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
+        """(one hashed row, the names that are in it by bucket, the names known from training by bucket)."""
         chunk, log = self._parse([line])
         own = NameBook(NAMES_IN_A_ROW)
         own.table.read(log, 1)

@@ -692,12 +692,12 @@ class MatrixFactorization(Model):
         return np.where(np.isneginf(worth[order]), -1, order).astype(np.int32), worth[order]
 
     def similar_items(self, items: Any, k: int = 10, *, filter: Filter = None) -> Recommendations:
-        """The k items whose factors point most in the same direction, with their cosines."""
+        """Returns the k items whose factors have the largest cosine with the item's, with the cosines."""
         learner = self._model()
         return self._similar(items, self._items, learner.items, k, filter, "item")
 
     def similar_users(self, users: Any, k: int = 10, *, filter: Filter = None) -> Recommendations:
-        """The k users whose factors point most in the same direction, with their cosines."""
+        """Returns the k users whose factors have the largest cosine with the user's, with the cosines."""
         learner = self._model()
         return self._similar(users, self._users, learner.users, k, filter, "user")
 

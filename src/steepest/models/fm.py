@@ -139,7 +139,7 @@ class FMModel(Model):
         return list(enumerate(self._by_output(values)))
 
     def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
-        """The k features with the heaviest linear weights for each class (or for a high target), heaviest first."""
+        """Returns the k features with the largest linear weights for each class (or for a high target)."""
         self._check_fitted()
         features, weights, _ = self.learner_.used_weights()
         rows = [

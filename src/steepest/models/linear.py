@@ -19,7 +19,7 @@ from steepest.data.chunk import Array, Chunk, concatenate
 from steepest.data.raw import Survey, sample_columns, survey
 from steepest.data.readers.raw_arrays import RawArrays
 from steepest.data.readers.vw import VwSource, recording_names
-from steepest.data.source import SHUFFLES, ArraySource, Source, from_arrays
+from steepest.data.source import SHUFFLES, ArraySource, Source, as_targets, as_weights, from_arrays
 from steepest.data.store.row_store import StoredSource, load_rows, store_rows
 from steepest.data.tables.columns import is_list_of_texts, read_table
 from steepest.engine.checkpoint import Checkpoints
@@ -567,7 +567,8 @@ class LinearModel(Model):
         return {"n_bits": self._memory.n_bits, "names": self._planned_names(hasher, parse_bytes(self.memory_budget))}
 
     def _plan_for_arrays(self, X: Any, y: Any, classes: Any = None, *, more_to_come: bool = False) -> None:
-        """Plans the memory for rows in memory if there is a budget, and surveys raw columns."""
+        """Plans the memory for rows in memory if there is a budget, and surveys raw columns; nothing is learned yet."""
+        self.vw_names_ = None
         self._memory = None
         if self.memory_budget is None or y is None:
             if self.hasher is not None and y is not None and not more_to_come:
@@ -631,9 +632,19 @@ class LinearModel(Model):
     # ------------------------------------------------------------------------------------------------- prediction
 
     def _chunk(self, X: Any, *, columns: bool = True) -> Chunk:
-        if self.vw_names_ is not None and isinstance(X, list) and X and isinstance(X[0], str):
+        if self.vw_names_ is not None and is_list_of_texts(X):
             return self.vw_names_.to_chunk(X)
         return super()._chunk(X, columns=columns)
+
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+        """Rows in memory; lines of Vowpal Wabbit text are read as those that the model has learned from."""
+        if self.vw_names_ is None or not is_list_of_texts(X):
+            return super().source_of(X, y, sample_weight)
+        rows, targets = self.vw_names_.to_chunk(X, learn=True), as_targets(y)
+        if len(targets) != rows.n_rows:
+            raise DataError(f"X has {rows.n_rows} rows but y has {len(targets)}; give one target per row")
+        weight = None if sample_weight is None else as_weights(sample_weight, rows.n_rows)
+        return ArraySource(replace(rows, y=targets, weight=weight))
 
     def _scores(self, chunk: Chunk) -> Array:
         if not self.voters_:

@@ -19,6 +19,7 @@ from steepest.models.supervised import Classifier
 from steepest.serve.rows import BAG, COLUMNS, PAIRS, SPARSE, TEXT, RowReader
 
 MOST_ITEMS = 1_000  # of one list of recommendations
+LEARNING_KINDS = ("classifier", "regressor")  # of models that can learn a row with its label; ratings are numbers
 
 
 class Predictor:
@@ -63,7 +64,7 @@ class Predictor:
     def learns(self) -> bool:
         """Whether rows can be learned one after the other, with a label for each."""
         solver = getattr(getattr(self.model.learner_, "settings", None), "solver", "")
-        if not hasattr(self.model, "partial_fit") or self.kind not in ("classifier", "regressor"):
+        if not hasattr(self.model, "partial_fit") or self.kind not in LEARNING_KINDS:
             return False
         goes_on = solver not in BATCH_SOLVERS or self.model.solver == "auto"  # which then goes on row by row
         return not getattr(self.model, "voters_", ()) and goes_on

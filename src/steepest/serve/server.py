@@ -30,7 +30,7 @@ from steepest.serve.learning import OnlineLearner
 from steepest.serve.listener import SWEEP, Listener, every
 from steepest.serve.loading import LoadedModel, Stamp, load_model
 from steepest.serve.options import ServeOptions
-from steepest.serve.predictor import Predictor
+from steepest.serve.predictor import LEARNING_KINDS, Predictor
 
 WATCH = 0.5  # seconds between looks at the model file
 GRACE = 10.0  # seconds that answers in the making have when the server stops
@@ -173,10 +173,10 @@ class Worker:
         predictor = predictor_of(options, loaded)
         if options.learn:
             if not predictor.learns:
-                raise ParameterError(
-                    f"--learn: this {type(loaded.model).__name__} cannot learn row by row; train one whose solver is "
-                    "stochastic, for example --solver sgd"
-                )
+                way_out = "serve a classifier, a regressor or a matrix factorization, or leave --learn out"
+                if predictor.kind in LEARNING_KINDS:
+                    way_out = "train one whose solver is stochastic, for example --solver sgd"
+                raise ParameterError(f"--learn: this {type(loaded.model).__name__} cannot learn row by row; {way_out}")
             lock = threading.RLock()
             loaded.model.n_jobs = 1
             self.learner = OnlineLearner(loaded, options, self.counters, lock, say)

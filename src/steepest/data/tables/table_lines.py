@@ -542,7 +542,7 @@ class CsvSyntax(Syntax):
         return table, misfits
 
     def check(self, data: bytes, file: TextFile) -> Iterator[Line]:
-        """Record by record."""
+        """Checks a block record by record."""
         names = self._header_of(file).names
         places = [(names.index(name), name, kind) for name, kind in self.schema.types.items()]
         for start, stop, record in self._records(data):

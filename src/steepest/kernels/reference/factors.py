@@ -86,7 +86,7 @@ def factor_sgd(
 def factor_sgd_block(
     users: Array, items: Array, values: Array, weights: Array | None, tables: tuple[Array, Array], c: dict[str, Any]
 ) -> float:
-    """The same with the steps, and the mean squares that the sums grow by, of the beginning."""
+    """Like `factor_sgd`, with the step sizes and mean squares from the start of the block."""
     padded, total = tables[0].shape[1] - TAIL, 0.0
     steps, mean_squares = [], []
     for table in tables:

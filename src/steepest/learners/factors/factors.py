@@ -239,7 +239,7 @@ class FactorLearner(Resumable):
             ) / visits
 
     def ridge_counts(self) -> tuple[Array, Array]:
-        """By how many entries each user and item is shrunk: their own, or all cells of a row where zeros count."""
+        """The numbers of entries that shrink each user and item: their own, or all cells where zeros count."""
         if self.settings.loss != "full":
             return self.user_counts, self.item_counts
         n_users, n_items = len(self.users), len(self.items)
@@ -321,7 +321,7 @@ class FactorLearner(Resumable):
     # --------------------------------------------------------------------------------------------- online learning
 
     def step(self, entries: Entries) -> Progress:
-        """One visit of each entry, in the order given; the first ones wait, to take mean and spread from them."""
+        """Visits each entry once, in the order given; the first ones wait, since mean and spread come from them."""
         if self.waiting is not None:
             entries = Entries.joined(self.waiting, entries)
         if not self.started and len(entries.users) < WAIT:

@@ -188,7 +188,7 @@ class KMeansLearner(Resumable):
     # ------------------------------------------------------------------------------------------- what was learned
 
     def centres(self) -> Centres:
-        """The centres as they are, without the rows that wait."""
+        """The current centres, without the waiting rows."""
         return Centres.of(self.table, self.settings.k, self._scale(), self.square)
 
     def shown(self) -> Centres:
