@@ -66,6 +66,7 @@ def set_to(place, value):
         ("network/adam-four", {}, {"learned stamp x>h1": lambda array: array.astype(np.int64)}),
         ("network/adam-four", {}, {"learned stamp x>h1": lambda array: array[:3]}),
         ("radial/backprop-RBFRegressor", {"settings.planned_rows": 0.0}, {}),
+        ("text/softmax", {"settings.loss": "../../x"}, {}),
         ("linear/hashed-four", {"settings.table_bits": 30}, {}),
         ("factors/sgd", {}, {"seen.items": set_to(0, 10**6)}),
         ("factors/sgd", {}, {"seen.indptr": set_to(1, 2**40)}),

@@ -226,6 +226,8 @@ class EmbeddingLearner(Resumable):
     def check_state(cls, settings: EmbeddingSettings, state: State) -> None:
         """Raises ValueError unless a learner with these settings could have had this state."""
         check = StateCheck.of(state, cls.state_numbers)
+        if settings.loss not in LOSSES:
+            raise ValueError(f"the loss is {settings.loss!r}"[:200])
         n_labels, hierarchical = check.labels(), settings.loss == "hs"
         n_outputs = max(0, n_labels - 1) if hierarchical else n_labels
         forms = {"rows": "i rows", "table": "f rows dim", "end": "f dim", "head": "f outputs dim"}
