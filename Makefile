@@ -8,14 +8,17 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 
 .PHONY: demo test quick bench coverage sanitize sanitize-short tsan fuzz audit lint size format docs wheel notebooks clean
 
+# One thread of BLAS per test process: as many processes as cores run, and threads that wait for busy cores cost more.
+TESTED := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
 demo: $(VENV)/.installed
 	@$(BIN)/steepest demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(TESTED) --dist loadgroup
 
 quick: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto -m quick --ignore tests/spark
+	$(TESTED) -m quick --ignore tests/spark
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.linear

@@ -90,7 +90,7 @@ SIDES: dict[str, Callable[..., Factors]] = {"ours": ours, "implicit": implicit}
 
 def measure(factors: Factors, known: sp.csr_matrix, wanted: sp.csr_matrix) -> tuple[float, float]:
     """(NDCG@10, Recall@20), means over users who have something to be found."""
-    from steepest.models.recommendations import best_rows
+    from steepest.models.recommend import best_rows
 
     users = np.flatnonzero(np.diff(wanted.indptr))
     seen, truth = known[users], wanted[users].tocsr()

@@ -13,7 +13,6 @@ import numpy as np
 
 import steepest as st
 from examples.figure import new_figure, save
-from steepest.learners.schedules import step_size
 
 LENGTHS = (100, 300, 1000, 3000, 10_000)
 SEEDS = 5
@@ -47,7 +46,7 @@ def main(folder: Any = None) -> list[tuple[float, float, float]]:
                 descent: dict[str, Any] = dict(solver="sgd", schedule="invsqrt", eta0=eta0, epochs=1, shuffle="never")
                 model = st.LinearClassifier("log", average=average, **descent, **options).fit(X[rows], y[rows])
                 gaps[average] += (model.objective(X, y) - least) / SEEDS
-        steps = np.array([step_size("invsqrt", t, eta0, 0.0) for t in range(length)])
+        steps = eta0 / np.sqrt(1.0 + np.arange(length))  # of schedule="invsqrt"
         found.append((gaps["eta"], gaps["no"], bound(distance, longest, steps)))
         print(f"{length:>8}{found[-1][0]:>10.4f}{found[-1][1]:>10.4f}{found[-1][2]:>10.4f}")
     drawn = new_figure()

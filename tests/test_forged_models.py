@@ -63,6 +63,9 @@ def set_to(place, value):
         ("linear/sgd-two", {}, {"targets": set_to(4, 12345.0)}),
         ("network/adam-four", {"settings.graph": {"nodes": [["x", None], ["y", None]], "edges": [["y", "y"]]}}, {}),
         ("network/adam-four", {}, {"learned x>h1": lambda array: array[:3]}),
+        ("network/adam-four", {}, {"learned stamp x>h1": lambda array: array.astype(np.int64)}),
+        ("network/adam-four", {}, {"learned stamp x>h1": lambda array: array[:3]}),
+        ("radial/backprop-RBFRegressor", {"settings.planned_rows": 0.0}, {}),
         ("linear/hashed-four", {"settings.table_bits": 30}, {}),
         ("factors/sgd", {}, {"seen.items": set_to(0, 10**6)}),
         ("factors/sgd", {}, {"seen.indptr": set_to(1, 2**40)}),
@@ -100,3 +103,10 @@ def test_some_hundred_forged_files_are_refused_or_harmless(tmp_path):
 def test_ten_thousand_forged_files_are_refused_or_harmless(tmp_path):
     _, faults = run(10_000, tmp_path)
     assert not faults, "\n".join(faults)
+
+
+def test_a_forged_number_of_threads_is_not_taken_literally(tmp_path):
+    name, probe = "text/replicas-softmax", CASES["text/replicas-softmax"].data.head(5).X
+    plain = st.load(forged(tmp_path, name)).predict(probe)
+    many = st.load(forged(tmp_path, name, {"hasher.params.n_jobs": 10**30})).predict(probe)
+    np.testing.assert_array_equal(many, plain)

@@ -73,6 +73,16 @@ def test_type_checkers_see_the_public_names_of_the_registry():
     assert set(steepest.__all__) == {*registry.PUBLIC, "__version__"}
 
 
+def test_the_tree_on_the_page_has_every_directory_and_every_module_of_the_main_rooms():
+    tree = PAGE.read_text(encoding="utf-8").partition("## The tree")[2].partition("## The import law")[0]
+    rooms = [SOURCE / room for room in ("models", "features", "select", "engine", "learners", "serve")]
+    modules = {path for room in (SOURCE, *rooms) for path in room.glob("*.py")} | set((SOURCE / "data").rglob("*.py"))
+    native = SOURCE.parents[1] / "native"
+    directories = {path for path in (*SOURCE.rglob("*/"), *native.rglob("*/")) if any(path.glob("*.[chp]*"))}
+    named = set(re.findall(r"\w+", tree))
+    assert {path.stem for path in modules | directories} - {"__init__", "__main__", "__pycache__"} <= named
+
+
 def test_no_two_modules_of_one_layer_have_the_same_name():
     for layer in (path for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"):
         names = Counter(path.stem for path in layer.rglob("*.py") if path.stem != "__init__")
@@ -82,6 +92,19 @@ def test_no_two_modules_of_one_layer_have_the_same_name():
 
 def test_the_contract_of_learners_fits_on_two_screens():
     assert len((SOURCE / "learners" / "base.py").read_text(encoding="utf-8").splitlines()) <= 180
+
+
+@pytest.mark.parametrize("place", ["benchmarks", "examples", "tools", "docs"])
+def test_scripts_beside_the_package_import_only_names_that_it_has(place):
+    for path in (SOURCE.parents[1] / place).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "steepest":
+                names = {alias.name for alias in node.names}
+                parts = {
+                    part.name for part in pkgutil.iter_modules([str(SOURCE.joinpath(*node.module.split(".")[1:]))])
+                }
+                missing = names - set(dir(importlib.import_module(node.module))) - parts
+                assert not missing, f"{path.name}:{node.lineno}: {node.module} has no {missing}"
 
 
 @pytest.fixture

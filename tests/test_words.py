@@ -28,6 +28,13 @@ INSTEAD = {
     "(?:rows?|bytes|numbers?|lines?|seconds|passes|jobs?) an? (?:cluster|epoch|iteration|row|round|output)": "per",
     "(?:is|are) no (?:number|size|feature|JSON object|whole number)": "is not a ...",
     "changes no bit": "results are bit-identical",
+    "(?:row|rows|one|answer|once|twice) an? (?:line|row)": "per",
+    "wished": "requested",
+    "agenda": "plan",
+    "welcome": "allowed or accepted",
+    "folders?": "directory",
+    "(?:ending|flag|file|header|line|name) tells": "sets, shows or reports",
+    "as if nothing had happened": "with the same bits",
 }
 FILES = [
     path

@@ -31,7 +31,7 @@ struct LossAndGradient {
   double factor = 1;  // what the value lacks is log(factor); only the logistic loss puts this off
 };
 
-// log(1 + e) for 0 <= e <= 1 to about 1e-12: the library's log1p costs twice as much, once a row.
+// log(1 + e) for 0 <= e <= 1 to about 1e-12: the library's log1p costs twice as much, once per row.
 static inline double log_one_plus(double e) {
   return e < 1e-4 ? e * (1 - e * (0.5 - e * (1.0 / 3))) : log(1 + e);
 }

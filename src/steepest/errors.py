@@ -62,7 +62,7 @@ class NotConverged(UserWarning):
 
 
 class ColumnWarning(UserWarning):
-    """A column of a table deserves a second look: it is like an id, or predicts the label almost perfectly by itself.
+    """A suspicious column of a table: it looks like an id, or it alone predicts the label almost perfectly.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from steepest.data.chunk import Array
 
 
 class ClassificationMetrics:
-    """Rows, mean loss, accuracy, error (the mean 0/1 loss), and precision, recall and F1 of each class, by weight."""
+    """Mean loss, accuracy and error, and precision, recall and F1 per class, all weighted."""
 
     def __init__(self, classes: Array) -> None:
         self.classes = classes
@@ -20,14 +20,14 @@ class ClassificationMetrics:
         self.confusion = np.zeros((len(classes), len(classes)))
 
     def add(self, true: Array, predicted: Array, losses: Array, weight: Array) -> None:
-        """True and predicted class numbers, losses and weights of some rows."""
+        """Adds rows: true and predicted class indices, losses and weights."""
         self.rows += len(true)
         self.weight += float(weight.sum())
         self.loss += float((losses * weight).sum())
         np.add.at(self.confusion, (true, predicted), weight)
 
     def result(self) -> dict[str, Any]:
-        """All of it; a class that never occurs has no recall."""
+        """The metrics by name; the recall of a class without rows is None."""
         right = np.diag(self.confusion)
         with np.errstate(invalid="ignore", divide="ignore"):
             recall = right / self.confusion.sum(axis=1)
@@ -67,7 +67,7 @@ class ProbabilityMetrics:
         self.claimed, self.found, self.count = (np.zeros(self.BINS) for _ in range(3))
 
     def add(self, true: Array, probabilities: Array, weight: Array) -> None:
-        """True class numbers, probabilities of all classes, and weights of some rows."""
+        """Adds rows: true class indices, probabilities of all classes, and weights."""
         rows = np.arange(len(true))
         self.weight += float(weight.sum())
         self.log_loss -= float(weight @ np.log(np.maximum(probabilities[rows, true], 1e-15)))
@@ -85,7 +85,7 @@ class ProbabilityMetrics:
         self.count += np.bincount(bins, weight, self.BINS)
 
     def result(self) -> dict[str, Any]:
-        """All of it; nothing if there were no probabilities."""
+        """The metrics by name; empty if no probabilities were added."""
         if not self.weight:
             return {}
         error = float(np.abs(self.claimed - self.found).sum())
@@ -96,7 +96,7 @@ class ProbabilityMetrics:
         }
 
     def curves(self) -> dict[str, Any]:
-        """Mean probability, share of hits and weight of the rows of each bin that has any."""
+        """The mean probability, share of hits and weight of each non-empty bin."""
         used = self.count > 0
         claimed, found = self.claimed[used] / self.count[used], self.found[used] / self.count[used]
         bins = zip(claimed.tolist(), found.tolist(), self.count[used].tolist(), strict=True)
@@ -118,7 +118,7 @@ class RocMetrics:
         self._bins: Array | None = None  # weights of both classes by bin
 
     def add(self, positive: Array, scores: Array, weight: Array) -> None:
-        """Which rows are of the second class, their scores and weights."""
+        """Adds rows: whether each is of the second class, scores and weights."""
         self._parts.append((np.asarray(positive, bool), np.asarray(scores, np.float64), weight))
         self._rows += len(scores)
         if self._rows > self.EXACT_ROWS:
@@ -167,7 +167,7 @@ class RocMetrics:
         return {"thresholds": points}
 
     def result(self) -> dict[str, Any]:
-        """Both areas; nothing if a class is missing."""
+        """Both areas by name; empty if a class is missing."""
         found = self._by_score()
         if found is None:
             return {}
@@ -181,14 +181,14 @@ class RocMetrics:
 
 
 class MultiLabelMetrics:
-    """Rows, mean loss, share of rows with every label right, and micro-averaged precision, recall and F1."""
+    """Mean loss, share of rows with every label right, and micro-averaged precision, recall and F1."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.weight = self.loss = self.exact = self.hits = self.predicted = self.true = 0.0
 
     def add(self, true: Array, predicted: Array, losses: Array, weight: Array) -> None:
-        """Indicator rows (true and predicted), losses and weights."""
+        """Adds rows: true and predicted 0/1 columns, losses and weights."""
         self.rows += len(true)
         self.weight += float(weight.sum())
         self.loss += float((losses * weight).sum())
@@ -198,7 +198,7 @@ class MultiLabelMetrics:
         self.true += float((weight[:, None] * true).sum())
 
     def result(self) -> dict[str, Any]:
-        """All of it."""
+        """The metrics by name."""
         total = self.weight or math.nan
         return {
             "rows": self.rows,
@@ -212,7 +212,7 @@ class MultiLabelMetrics:
 
 
 class RegressionMetrics:
-    """Rows, mean loss, root mean squared error, mean absolute error and R²."""
+    """Mean loss, root mean squared error, mean absolute error and R²."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -220,7 +220,7 @@ class RegressionMetrics:
         self.mean = self.spread = 0.0  # of the targets, by Welford's recurrence
 
     def add(self, true: Array, predicted: Array, losses: Array, weight: Array) -> None:
-        """Targets, predictions, losses and weights of some rows."""
+        """Adds rows: targets, predictions, losses and weights."""
         error = np.asarray(predicted - true).reshape(len(true), -1)
         targets = np.asarray(true).reshape(len(true), -1)
         self.rows += len(true)
@@ -239,7 +239,7 @@ class RegressionMetrics:
         self.weight = total
 
     def result(self) -> dict[str, Any]:
-        """All of it."""
+        """The metrics by name."""
         total = self.weight or math.nan
         return {
             "rows": self.rows,
@@ -265,7 +265,7 @@ class RankingMetrics:
         self._auc_users = 0
 
     def add(self, recommended: Array, relevant: Array) -> None:
-        """One user: item codes, best first (-1: none), and the codes of all relevant items."""
+        """Adds one user: item codes, best first (-1: none), and the codes of all relevant items."""
         relevant = np.unique(relevant)
         if not len(relevant):
             return
@@ -279,7 +279,7 @@ class RankingMetrics:
         self.average_precision += average_precision(hits, min(len(relevant), self.k))
 
     def add_scores(self, scores: Array, relevant: Array, excluded: Array | None = None) -> None:
-        """One user's scores of all items, for the AUC; ties count half."""
+        """Adds one user's scores of all items, for the AUC; ties count half."""
         mask = np.ones(len(scores), bool)
         mask[[] if excluded is None else excluded] = False
         is_relevant = np.zeros(len(scores), bool)
@@ -291,7 +291,7 @@ class RankingMetrics:
             self._auc_users += 1
 
     def result(self) -> dict[str, Any]:
-        """All of it."""
+        """The metrics by name."""
         n = self.users or math.nan
         found = {
             "users": self.users,
@@ -315,7 +315,7 @@ class GroupRankingMetrics:
         self.pairs = 0
 
     def add(self, relevance: Array, scores: Array, losses: Array) -> None:
-        """One group: how relevant its rows are, their scores, and the losses of pairs of them."""
+        """Adds one group: relevances of its rows, their scores, and the losses of its pairs."""
         self.rows += len(scores)
         self.pairs += len(losses)
         self.loss += float(losses.sum())
@@ -328,7 +328,7 @@ class GroupRankingMetrics:
         self.average_precision += average_precision(hits, int(hits.sum()))
 
     def result(self) -> dict[str, Any]:
-        """All of it."""
+        """The metrics by name."""
         n = self.groups or math.nan
         return {
             "rows": self.rows,
@@ -365,10 +365,10 @@ def average_precision(hits: Array, n_relevant: int) -> float:
 
 
 def plain(label: Any) -> Any:
-    """A label as JSON can hold it."""
+    """A label as a JSON value."""
     return label.item() if isinstance(label, np.generic) else label
 
 
 def finite(value: float) -> float | None:
-    """The number, or None where there is none to give."""
+    """The number, or None if it is not finite."""
     return float(value) if math.isfinite(value) else None

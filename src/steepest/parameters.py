@@ -9,6 +9,21 @@ from typing import Any
 from steepest.errors import ParameterError
 
 SMALLEST_STEP, LARGEST_STEP = 1e-30, 1e30
+LARGEST_WHOLE = 1 << 53  # beyond which float64 has no exact whole numbers
+MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
+_SHOWN = 60  # letters of a value in a message
+# Names that other packages have for some of our choices.
+ALSO_CALLED = {
+    **dict.fromkeys(("logistic", "log_loss", "logloss", "cross_entropy", "sigmoid"), "log"),
+    **dict.fromkeys(("squared_error", "squared_loss", "mse", "l2_loss"), "squared"),
+    **dict.fromkeys(("svm", "linear_svm"), "hinge"),
+}
+
+
+def shown(value: Any) -> str:
+    """A value from data for a message: one that was read from a damaged file may be as long as the file."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
@@ -32,7 +47,8 @@ def did_you_mean(word: Any, known: Iterable[Any], least: float = 0.6) -> str:
 
     given = str(word)[:100].lower()
     by_lower = {str(other).lower(): str(other) for other in known if len(str(other)) <= 200}
-    near = get_close_matches(given, by_lower, n=1, cutoff=least)
+    near = [other for other in (ALSO_CALLED.get(given),) if other in by_lower]
+    near = near or get_close_matches(given, by_lower, n=1, cutoff=least)
     near = near or [other for other in by_lower if len(given) > 2 and (other.startswith(given) or given in other)][:1]
     return f"did you mean {by_lower[near[0]]!r}? " if near and by_lower[near[0]] != str(word) else ""
 
@@ -40,12 +56,22 @@ def did_you_mean(word: Any, known: Iterable[Any], least: float = 0.6) -> str:
 def number(name: str, value: Any) -> float:
     """Any number but NaN."""
     try:
-        result = float(value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name}={value!r} is not a number") from None
+        result = math.nan if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        result = math.nan
     if math.isnan(result):
-        raise ParameterError(f"{name}={value!r} is not a number")
+        raise ParameterError(f"{name}={shown(value)} is not a number")
     return result
+
+
+def integer(name: str, value: Any) -> int:
+    """A whole number of either sign."""
+    result = number(name, value)
+    if not abs(result) <= LARGEST_WHOLE:
+        raise ParameterError(f"{name}={value!r} is too large; give at most {LARGEST_WHOLE:,}")
+    if result != int(result):
+        raise ParameterError(f"{name}={value!r} must be a whole number")
+    return int(result)
 
 
 def at_least(name: str, value: Any, least: float) -> float:
@@ -74,10 +100,19 @@ def inside(name: str, value: Any, least: float, most: float) -> float:
 
 def whole(name: str, value: Any, least: int) -> int:
     """A whole number from `least` on."""
-    result = at_least(name, value, least)
-    if result != int(result):
-        raise ParameterError(f"{name}={value!r} must be a whole number")
-    return int(result)
+    at_least(name, value, least)
+    return integer(name, value)
+
+
+def float_type(value: Any) -> str:
+    """The parameter `dtype` as "float32" or "float64"; NumPy's types are accepted, too."""
+    import numpy as np
+
+    try:
+        name = str(value if value is None else np.dtype(value))
+    except (TypeError, ValueError):
+        name = str(value)
+    return choice("dtype", name, ("float32", "float64"))
 
 
 def step_size(name: str, value: Any) -> float:

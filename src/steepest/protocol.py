@@ -11,9 +11,14 @@ import functools
 import importlib
 import inspect
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from steepest.errors import ParameterError
+from steepest.parameters import integer
+
+# Parameters that may hold several values.
+COLLECTIONS = frozenset({"char_ngrams", "class_weight", "fields", "hidden", "init", "ngrams", "sizes"})
 
 
 def parameter_names(cls: type) -> tuple[str, ...]:
@@ -58,6 +63,36 @@ def set_params(self: Any, **params: Any) -> Any:
         else:
             setattr(self, own, value)
     return self
+
+
+@functools.cache
+def _annotations(cls: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((name, str(parameter.annotation)) for name, parameter in inspect.signature(cls).parameters.items())
+
+
+def check_params(self: Any) -> None:
+    """Raises for arguments of a type that is always wrong: several values for one, no flag, or no whole number.
+
+    Types follow from the constructor's annotations; ranges and combinations are checked where a value is used.
+    """
+    cls: Any = type(self)
+    for name, kind in _annotations(cls):
+        value: Any = getattr(self, name)
+        if kind.startswith(("Sequence", "Iterable")):
+            absent = value is None and "None" in kind
+            if not (absent or isinstance(value, Iterable)) or isinstance(value, bytes):
+                raise ParameterError(f"{name}={value!r} is not a collection; give a list")
+        elif kind.startswith("Mapping"):
+            if not isinstance(value, Mapping | None):
+                raise ParameterError(f"{name}={value!r} is not a dictionary")
+        elif name not in COLLECTIONS and (isinstance(value, list | dict | set) or getattr(value, "shape", None)):
+            raise ParameterError(f"{name}={value!r} holds several values; give one")
+        if kind == "bool" and not (type(value).__name__ in ("bool", "bool_", "int") and value in (0, 1)):
+            raise ParameterError(f"{name}={value!r} must be True or False")
+        if kind == "int" and not isinstance(value, int) and not (name == "n_jobs" and value is None):
+            integer(name, value)
+        if hasattr(value, "get_params") and name != "hasher":
+            check_params(value)
 
 
 def describe(self: Any) -> str:
@@ -135,7 +170,13 @@ def as_output(self: Any, rows: Any, X: Any) -> Any:
     names = list(self.get_feature_names_out())
     if kind == "polars":
         return frames.DataFrame(rows, schema=names, orient="row")
-    return frames.DataFrame(rows, columns=names, index=getattr(X, "index", None), copy=False)
+    return frames.DataFrame(rows, columns=names, index=index_of(X), copy=False)
+
+
+def index_of(X: Any) -> Any:
+    """The index of a frame of pandas; a list has a method of this name."""
+    index = getattr(X, "index", None)
+    return None if callable(index) else index
 
 
 def check_input_names(self: Any, names: Any) -> None:

@@ -241,17 +241,17 @@ def test_skipped_lines_are_counted_and_shown(tmp_path, capsys):
         (["train", "nowhere.svm", "-m", "m"], "nowhere.svm"),
         (["train", "{train}", "-m", "no/such/folder/m"], "does not exist"),
         (["train", "{train}", "-m", "{folder}"], "is a directory"),
-        (["train", "{train}", "-m", "m", "--loss", "hinje"], "loss='hinje' is unknown"),
-        (["train", "{train}", "-m", "m", "--alpha", "-1"], "alpha=-1.0 is not a strength"),
+        (["train", "{train}", "-m", "m", "--loss", "hinje"], "--loss hinje is unknown"),
+        (["train", "{train}", "-m", "m", "--alpha", "-1"], "--alpha -1.0 is not a strength"),
         (["train", "{train}", "-m", "m", "--resume"], "--checkpoint"),
         (
             ["train", "{train}", "-m", "m", "--task", "regress", "--multi-class", "ovr"],
             "no meaning with --task regress",
         ),
-        (["train", "{train}", "-m", "m", "--holdout", "2"], "holdout=2.0 must lie between 0 and 1"),
-        (["train", "{train}", "-m", "m", "--format", "xls"], "format='xls' is unknown"),
+        (["train", "{train}", "-m", "m", "--holdout", "2"], "--holdout 2.0 must lie between 0 and 1"),
+        (["train", "{train}", "-m", "m", "--format", "xls"], "--format xls is unknown"),
         (["train", "{train}", "-m", "m", "--bits", "12"], "--bits has no meaning for libsvm rows"),
-        (["train", "{train}", "-m", "m", "--columns", "a,b"], "columns= has no meaning for the format libsvm"),
+        (["train", "{train}", "-m", "m", "--columns", "a,b"], "--columns has no meaning for the format libsvm"),
         (["predict", "nowhere.steepest", "{train}"], "nowhere.steepest"),
         (["predict", "{train}", "{train}"], "not a steepest model"),
         (["evaluate", "{model}", "{real}"], "never seen in training"),
@@ -307,7 +307,7 @@ def test_a_report_that_cannot_be_written_is_told_before_training(files, tmp_path
 def test_help_tells_of_the_parameters_of_the_task():
     classify, rate = (" ".join(run("train", *task, "--help-all").stdout.split()) for task in ([], ["--task", "rate"]))
     assert "--alpha NUMBER|auto strength of the penalty (default: auto)" in classify
-    assert "--multi-class {auto,ovr,softmax,hashed} more than two classes" in classify
+    assert "--multi-class {auto,ovr,softmax,hashed} how more than two classes are learned" in classify
     assert "--n-factors" in rate
     assert "--n-factors" not in classify
     assert "--multi-class" not in rate
@@ -467,7 +467,7 @@ def test_numbers_taken_for_classes_lead_to_regression(tmp_path, capsys):
     assert main(list(map(str, rows))) == 0
     assert "so a regression is learned (--task classify: classes)" in capsys.readouterr().err
     assert isinstance(st.load(tmp_path / "m"), st.LinearRegressor)
-    assert "learn a regression (--task regress)" in told(capsys, *rows, "--task", "classify", status=2)
+    assert "not classes; give --task regress" in told(capsys, *rows, "--task", "classify", status=2)
 
 
 def test_large_losses_of_folds_stay_apart(tmp_path, capsys):

@@ -23,9 +23,9 @@ def test_columns_are_shown_after_training_and_by_inspect(table, tmp_path, capsys
     model = str(tmp_path / "m")
     assert main(["train", table, "-m", model]) == 0
     shown = capsys.readouterr().err
-    assert "steepest: column 'id' is different in almost every row, so it was left out" in shown
+    assert "steepest: column 'id' differs in almost every row, so it was left out" in shown
     table, _, summary = shown.partition("\n\n")
-    assert "left out  id (is different in almost every row)" in summary
+    assert "left out  id (differs in almost every row)" in summary
     assert "label     label, chosen by its name (--label COLUMN chooses another)" in summary
     rows = {line.split()[0]: line for line in table.splitlines() if not line.startswith("steepest")}
     assert rows["column"].split() == ["column", "kind", "distinct", "missing", "example", "note"]
@@ -38,7 +38,7 @@ def test_columns_are_shown_after_training_and_by_inspect(table, tmp_path, capsys
     assert main(["inspect", model, "--json"]) == 0
     columns = {column["name"]: column for column in json.loads(capsys.readouterr().out)["columns"]}
     assert columns["when.month"]["source"] == "when"
-    assert columns["id"]["reason"] == "is different in almost every row"
+    assert columns["id"]["reason"] == "differs in almost every row"
 
 
 def test_quiet_shows_no_columns(table, tmp_path, capsys):
@@ -59,7 +59,7 @@ def test_kinds_and_ignored_columns_by_flags(table, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--kind", "colour=words"], "'colour': 'words'"),
+        (["--kind", "colour=words"], "the kind 'words' of column 'colour' is unknown"),
         (["--kind", "size=number"], "names the column 'size', but these rows have 'id', 'colour'"),
         (["--ignore", "size"], "names the column 'size'"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 
@@ -48,3 +49,10 @@ def test_other_shells_accept_their_script(shell, scripts):
         assert scripts[shell].count("train") > 20
         pytest.skip(f"{shell} is not installed")
     assert subprocess.run([shell, "-n"], input=scripts[shell], text=True, check=False).returncode == 0
+
+
+def test_descriptions_of_zsh_hold_no_brackets_and_the_first_call_completes(scripts):
+    specs = re.findall(r"'(-[^']*)'", scripts["zsh"])
+    assert len(specs) > 200
+    assert not [spec for spec in specs if "\\" in spec or spec.count("[") != 1 or spec.count("]") != 1]
+    assert scripts["zsh"].splitlines()[-1].startswith('if [ "$funcstack[1]" = _steepest ]; then _steepest "$@"')

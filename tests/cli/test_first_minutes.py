@@ -157,6 +157,33 @@ def test_labels_that_a_model_never_saw_are_named_and_not_measured(tmp_path, caps
     assert json.loads(told.out)["rows"] == 3
 
 
+@pytest.mark.parametrize("kind", ["csv", "txt"])
+def test_a_label_that_only_held_out_rows_have_is_left_out_of_the_measures(kind, tmp_path, capsys):
+    data, model = tmp_path / f"rows.{kind}", str(tmp_path / "m")
+    line = {"csv": "{},{} day\n", "txt": "__label__{} {} day\n"}[kind]
+    rare = {f"rare{i}": "odd" for i in range(20)}  # some of them are held out, whatever the seed
+    rows = [("a", "fine"), ("b", "bad")] * 60 + list(rare.items())
+    data.write_text("label,text\n" * (kind == "csv") + "".join(line.format(*row) for row in rows))
+    assert main(["train", str(data), "-m", model, "--holdout", "0.3", "--epochs", "3"]) == 0
+    said = capsys.readouterr().err
+    assert "not measured: the label 'rare" in said
+    assert "held out  accuracy" in said
+    assert main(["cv", str(data), "--folds", "3"]) == 0
+    assert "mean" in capsys.readouterr().out
+
+
+def test_validation_rows_with_labels_that_training_rows_lack_weigh_nothing():
+    known = st.from_arrays([[0.0], [1.0], [0.0], [1.0]] * 9, ["a", "b", "a", "b"] * 9)
+    fit = [
+        st.LinearClassifier(solver="sgd", random_state=0).fit_stream(known, st.from_arrays(X, y)).history_
+        for X, y in (([[0.0], [1.0]], ["a", "b"]), ([[0.0], [1.0], [9.0]], ["a", "b", "new"]))
+    ]
+    assert fit[0].column("holdout_loss") == fit[1].column("holdout_loss")
+    model = st.LinearClassifier(random_state=0).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(st.DataError, match="never seen in training"):
+        model.objective([[0.0]], [2])
+
+
 PEERS = {
     "-d rows.csv -f m": "here it is no flag: write the file alone, as in steepest train DATA -m MODEL",
     "rows.csv -m m --passes 3": "here it is --epochs N",
@@ -176,6 +203,28 @@ PEERS = {
 def test_a_flag_of_another_tool_is_answered_by_ours(command, capsys):
     assert main(["train", *command.split()]) == 2
     assert PEERS[command] in capsys.readouterr().err
+
+
+def test_a_wide_confusion_matrix_becomes_a_list_of_mistakes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [(f"class-{i % 9}", f"word{i % 9}") for i in range(90)]
+    (tmp_path / "rows.csv").write_text("label,text\n" + "".join(f"{a},{b}\n" for a, b in rows))
+    trained(str(tmp_path / "rows.csv"), tmp_path / "m")
+    (tmp_path / "new.csv").write_text("label,text\nclass-1,word2\nclass-1,word2\nclass-3,word3\n")
+    assert main(["evaluate", str(tmp_path / "m"), str(tmp_path / "new.csv")]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert [line.split() for line in shown.splitlines()[-2:]] == [
+        ["true", "predicted", "rows"],
+        ["class-1", "class-2", "2"],
+    ]
+
+
+def test_a_loaded_model_shows_the_parameters_it_was_given(tmp_path):
+    hasher = st.Hasher(ngrams=(1, 2), cross=[("a", "b")])
+    rows = [{"a": "x", "b": "y"}, {"a": "z", "b": "y"}] * 9
+    st.LinearClassifier(hasher=hasher, random_state=0).fit(rows, [0, 1] * 9).save(tmp_path / "m")
+    assert repr(st.load(tmp_path / "m").hasher) == "Hasher(ngrams=(1, 2), cross=(('a', 'b'),))"
 
 
 def test_many_classes_are_not_all_listed(tmp_path, capsys):

@@ -21,6 +21,8 @@ def place(tmp_path_factory):
     (folder / "rows.csv").write_text(ROWS)
     (folder / "headerless.csv").write_text(ROWS.partition("\n")[2])
     (folder / "texts.tsv").write_text("label\ttext\n" + "a\tfine day\nb\tbad day\n" * 30)
+    (folder / "measured.csv").write_text("colour,label\n" + "".join(f"red,{i + 0.5}\n" for i in range(150)))
+    (folder / "unlabelled.csv").write_text("colour,size\nred,1.5\n")
     (folder / "empty.csv").write_text("")
     (folder / "header.csv").write_text("colour,size,label\n")
     (folder / "broken.csv").write_text(ROWS + "red\n")
@@ -53,8 +55,20 @@ WRONG = [
     ("train https://example.org/rows.csv -m m", "download the file first"),
     ("train rows.csv -m m --labels label", "did you mean 'label'?"),
     ("train rows.csv -m m --ignore colur", "did you mean 'colour'?"),
-    ("train rows.csv -m m --jobs two", "n_jobs='two' is not a number"),
+    ("train rows.csv -m m --jobs two", "--jobs two is not a number"),
     ("train rows.csv -m m --holdout 10%", "'10%' is not a number"),
+    ("train rows.csv -m m --jobs 0", "--jobs 0 leaves no thread to work; give 1 or more"),
+    ("train rows.csv -m m --label label --label colour", "--label is given 2 times, as label and colour; give it once"),
+    ("train rows.csv -m m --label=label --label colour", "give it once"),
+    ("train rows.csv -m m --loss log_loss", "--loss log_loss is unknown; did you mean 'log'?"),
+    ("train rows.csv -m m --ngrams two", "--ngrams two must be LOW,HIGH, such as 1,2"),
+    ("train rows.csv -m m --kind size=numbr", "did you mean 'number'?"),
+    ("train rows.csv -m m --kind szie=number", "--kind names the column 'szie'"),
+    ("train rows.csv -m m --penalty l1 --average true", "set --average false or --solver ftrl"),
+    ("train measured.csv -m m --task classify", "give --task regress"),
+    ("train rows.steepest -m m", "rows.steepest is a model file, not data"),
+    ("train rows.svm -m m --label label", "--label has no meaning for the format libsvm; leave it out"),
+    ("evaluate rows.steepest unlabelled.csv", "rows without labels can be predicted, but not learned or measured"),
     ("train rows.csv -m m --task regress", "choose another label, or classify"),
     ("evaluate rows.csv rows.steepest", "MODEL comes before DATA"),
     ("explain rows.steepest 'red and large'", "write the row as JSON"),
@@ -86,7 +100,7 @@ WRONG = [
     ("train rows.csv -m .", "give the name of a file"),
     ("train rows.csv -m m --report nowhere/page.html", "make it first"),
     ("train rows.csv -m m --holdout 2", "must lie between 0 and 1"),
-    ("train rows.csv -m m --epochs many", "epochs='many' is not a number"),
+    ("train rows.csv -m m --epochs many", "--epochs many is not a number"),
     ("train rows.csv -m m --char-ngrams 3", "write --char-ngrams 1,3 or --char-ngrams 3,3"),
     ("train rows.csv -m m --resume", "--resume needs --checkpoint DIR"),
     ("train rows.svm -m m --ngrams 2", "leave it out"),
@@ -103,6 +117,7 @@ WRONG = [
     ("explain rows.steepest rows.csv --number 999", "beyond its end"),
     ("inspect rows.steepest --class maybe", "there are ['no', 'yes']"),
     ("inspect rows.steepest --column color", "did you mean 'colour'?"),
+    (f"train rows.csv -m {'a' * 300}", "File name too long"),
     ("recommend rows.steepest --user 1", "recommend needs a MatrixFactorization"),
     ("completion powershell", "choose one of bash, zsh, fish"),
     ("export rows.steepest --to java", "choose one of"),
@@ -223,3 +238,37 @@ def test_what_fails_while_modules_are_imported_is_a_sentence_too(monkeypatch, ca
     if status == 1:
         with pytest.raises(type(failure)):
             main(["train", "rows.svm", "-m", "m", "--debug"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell of Unix")
+@pytest.mark.parametrize(
+    "command", ["predict rows.steepest rows.csv", "inspect rows.steepest", "--help", "train --help"]
+)
+@pytest.mark.parametrize(("stream", "status"), [(">&-", 1), ("<&- >&- 2>&-", 1), ("2>&-", 0), ("| true", 0)])
+def test_streams_that_are_closed_are_no_fault(command, stream, status, place):
+    shell = f"set -o pipefail; {sys.executable} -m steepest {command} {stream}"
+    done = subprocess.run(["bash", "-c", shell], cwd=place, capture_output=True, text=True, timeout=100)
+    assert done.returncode == status
+    said = "steepest: the output cannot be written (Bad file descriptor)\n"
+    assert done.stderr == (said if stream == ">&-" else "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a directory that can go")
+def test_a_directory_that_has_gone_is_refused_before_training(place, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    shell = f"cd {gone}; rmdir {gone}; {sys.executable} -m steepest train {place / 'rows.csv'} -m m"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2
+    assert "m cannot be written" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_pair_is_not_explained_like_a_row(place, tmp_path, capsys):
+    ratings = tmp_path / "ratings.tsv"
+    ratings.write_text("".join(f"u{i % 5}\ti{i % 7}\t{i % 3}\n" for i in range(40)))
+    command = ["train", ratings, "-m", tmp_path / "m", "--task", "rate", "--format", "ratings", "--quiet"]
+    assert main([str(part) for part in command]) == 0
+    capsys.readouterr()
+    assert main(["explain", str(tmp_path / "m"), str(ratings)]) == 2
+    assert "explains a pair and not a row" in capsys.readouterr().err

@@ -342,7 +342,7 @@ def test_quoted_values_over_several_lines(tmp_path):
     assert column(source, "text") == texts
     assert source.recipe["newlines_in_values"] is True
     assert sorted(y for c in hashed(source).read(Order("blocks", 3), 1) for y in c.y) == list(range(100))
-    with pytest.raises(DataError, match=r"a quoted value goes on in the next line, .* pass newlines_in_values=True"):
+    with pytest.raises(DataError, match=r"a quoted value continues in the next line, .* pass newlines_in_values=True"):
         column(scan_csv(path, newlines_in_values=False), "text")
 
 

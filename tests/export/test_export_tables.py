@@ -60,6 +60,8 @@ STRANGE = [
     {"colour": 17.0, "car": 3, "tags": ["a", 3, None, " e "], "title": 5, "body": "漢字 漢字", "hour": "12", "cost": 3},
     {"price in €": "12%", "hour": -50, "cost": "(1,200)", "tags": "nan", "new": "yes", "when": "3/4/1969 2:05 pm"},
     {"price in €": 0, "hour": 23, "cost": "cheap", "colour": "NONE", "new": True, "tags": [], "when": "never"},
+    {"new": "true", "colour": "true"},
+    {"new": "FALSE", "colour": "FALSE"},
 ]
 NEW = [*table(40, 1), *STRANGE]
 CROSSES = [

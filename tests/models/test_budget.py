@@ -138,7 +138,7 @@ def test_what_was_asked_for_is_kept():
     hasher = st.Hasher(n_bits=14, copies=3, names=77)
     model = st.LinearClassifier(hasher=hasher, memory_budget="10MB", random_state=0).fit(X, y)
     assert (model.hasher_.n_bits, model.hasher_.copies, model.hasher_.names) == (14, 3, 77)
-    assert "as asked for" in model.history_.events[0]
+    assert "as requested" in model.history_.events[0]
     assert st.LinearClassifier(hasher=hasher, random_state=0).fit(X, y).history_.events[0].startswith("solver=")
 
 

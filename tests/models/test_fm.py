@@ -76,6 +76,21 @@ def test_what_explains_a_row_adds_up_to_its_score():
     assert {name for name, _ in numbers.top_features(1)[0]} == {"feature 2"}
 
 
+def test_fields_with_a_text_column_are_saved_with_their_names(tmp_path):
+    """Rows with a word are counted by bucket, which all columns share; features have a range for each column."""
+    rng = np.random.default_rng(0)
+    liked = rng.random(600) < 0.5
+    words = np.where(liked ^ (rng.random(600) < 0.1), "great", "dull")
+    X = [{"user": f"u{n % 7}", "note": f"a {word} film"} for n, word in enumerate(words)]
+    model = st.FMClassifier(4, fields=True, hasher=st.Hasher(14, kinds={"note": "text"}), random_state=0).fit(X, liked)
+    model.save(tmp_path / "m")
+    again = st.load(tmp_path / "m")
+    assert again.predict(X).tolist() == model.predict(X).tolist()
+    assert {"a", "great", "film", "dull"} <= {
+        name for names in model.hasher_.names_of(model.hasher_.counted_features) for name in names
+    }
+
+
 def test_features_never_seen_count_for_nothing():
     X, y = shop()
     model = st.FMClassifier(hasher=st.Hasher(), random_state=0).fit(X, y)

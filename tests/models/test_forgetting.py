@@ -87,6 +87,28 @@ def test_weights_of_rows_count_as_copies():
     np.testing.assert_array_equal(heavy.coef_, copies.coef_)
 
 
+def test_ages_in_time_are_weights_of_rows():
+    """In a fit, 2^(-age / h) is exact; in a stream, the time since the row before makes the half-life one of time."""
+    X, y = turning_stream(10_000)
+    days = np.sort(np.random.default_rng(1).uniform(0, 1, 10_000) ** 2 * 100)
+    weight = 0.5 ** ((days[-1] - days) / 5)
+    number = X @ np.ones(20) * np.where(np.arange(10_000) < 5000, 1, -1)
+    fitted = st.LinearRegressor(alpha=0.01, penalty="l2", solver="closed_form").fit(X, number, sample_weight=weight)
+    rows = np.column_stack([X, np.ones(10_000)])
+    ridge = weight.sum() * 0.01 * np.diag([*np.ones(20), 0])
+    exact = np.linalg.solve(rows.T @ (weight[:, None] * rows) + ridge, rows.T @ (weight * number))
+    np.testing.assert_allclose(fitted.coef_.ravel(), exact[:-1], rtol=1e-4, atol=1e-5)
+    gap = np.diff(days, prepend=0) / 0.01  # in the usual time between rows
+    for solver, penalty in (("asgd", "l2"), ("adagrad", "l1")):
+        schedule = st.Forgetting(half_life=5 / 0.01)
+        model = st.LinearClassifier(solver=solver, penalty=penalty, alpha=1e-4, schedule=schedule, random_state=0)
+        for start in range(0, 9000, 500):
+            part = slice(start, start + 500)
+            model.partial_fit(X[part], y[part], sample_weight=gap[part], classes=["up", "down"])
+        assert days[9000] - days[5000] > 30  # six half-lives after the turn
+        assert model.score(X[9000:], y[9000:]) > 0.85
+
+
 def test_fit_learns_rows_in_their_order_and_says_so():
     X, y = turning_stream(6000)
     model = st.LinearClassifier(schedule=st.Forgetting(half_life=300), random_state=0).fit(X, y)

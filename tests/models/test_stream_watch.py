@@ -58,6 +58,19 @@ def test_shares_of_labels_and_of_unseen_features_are_watched():
     assert "the share of unseen features went from" in found
 
 
+def test_of_a_table_with_texts_only_new_words_and_categories_count_as_unseen():
+    """Rows are counted for words alone; of other columns the weights show what was learned."""
+    rng = np.random.default_rng(4)
+    words = np.array([f"w{i}" for i in range(40)])
+    rows = [{"town": f"t{n % 9}", "size": float(n % 11), "note": " ".join(rng.choice(words, 8))} for n in range(1500)]
+    hasher = st.Hasher(n_bits=16, kinds={"note": "text", "town": "category", "size": "number"})
+    for solver in ("auto", "asgd"):
+        model = st.LinearClassifier("log", solver=solver, hasher=hasher, random_state=0)
+        model.fit(rows, [int(row["size"] > 4) ^ (n % 10 == 0) for n, row in enumerate(rows)])
+        known, new = rows[0], {"town": "nowhere", "size": 3.0, "note": "w1 w2 strange"}
+        assert [model.unseen_features(model.hasher_.to_chunk([row]).indices) for row in (known, new)] == [0, 2]
+
+
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
 def test_errors_of_numbers_are_watched_on_any_scale(scale):
     rng = np.random.default_rng(5)

@@ -55,6 +55,30 @@ def test_a_polars_frame_eager_or_lazy_is_learned_as_the_same_rows_are(reference)
     assert learned(frame, y).feature_names_in_.tolist() == ["text", "town", "price"]
 
 
+@pytest.mark.parametrize("kind", ["array of objects", "array of texts", "pandas", "polars", "Arrow", "views of Arrow"])
+def test_a_column_of_texts_is_learned_as_their_list_is(kind):
+    texts, y = [f"{WORDS[i % 4]} film {'rare' * (i == 7)}{i % 5}" for i in range(200)], np.arange(200) % 4 < 2
+    pyarrow = pytest.importorskip("pyarrow")
+    make = {
+        "array of objects": lambda: np.array(texts, object),
+        "array of texts": lambda: np.array(texts),
+        "pandas": lambda: pytest.importorskip("pandas").Series(texts),
+        "polars": lambda: pytest.importorskip("polars").Series(texts),
+        "Arrow": lambda: pyarrow.chunked_array([texts]),
+        "views of Arrow": lambda: pyarrow.chunked_array([pyarrow.array(texts, pyarrow.string_view())]),
+    }[kind]
+    model, expected = learned(make(), y), learned(texts, y)
+    np.testing.assert_array_equal(np.sort(model.coef_, None), np.sort(expected.coef_, None))
+    assert (model.predict(make()) == expected.predict(texts)).all()
+
+
+def test_rare_names_in_a_polars_frame_are_found_after_the_fit():
+    polars = pytest.importorskip("polars")
+    texts, y = [f"{WORDS[i % 4]} film word{i}" for i in range(2000)], np.arange(2000) % 4 < 2
+    frame = polars.DataFrame({"text": texts, "town": ["Ghent", "Bruges"] * 1000})
+    assert learned(frame, y).top_features(3)
+
+
 def test_a_pandas_frame_is_learned_as_the_same_rows_are(reference):
     pandas = pytest.importorskip("pandas")
     table, y = columns()
@@ -105,8 +129,10 @@ def test_generators_of_batches_are_learned_as_one_table(reference):
     same(learned((batch for batch in batches), y), reference)
 
 
-def test_what_is_neither_a_path_nor_a_file_is_answered_by_the_way_out():
-    with pytest.raises(st.DataError, match=r"tuple is not a path .*; give rows in memory to fit\(X, y\)"):
+def test_batches_that_are_not_tables_are_refused_with_what_to_do():
+    with pytest.raises(
+        st.DataError, match=r"batch 0 is of type tuple, .*; give tables, or give rows in memory to fit\(X, y\)"
+    ):
         st.scan(iter([(["a text"], ["yes"])]))
 
 
@@ -155,6 +181,11 @@ def test_a_hasher_gives_a_frame_with_names_if_asked_to():
     assert hasher.feature_names_in_.tolist() == ["text", "town", "price"]
     copied = st.Hasher(12, copies=2).fit(frame)
     assert len(set(copied.get_feature_names_out())) == 4096
+
+
+def test_a_list_of_texts_gives_a_frame_too():
+    frame = st.Hasher(10).set_output(transform="pandas").fit_transform(["a text", "another text"])
+    assert frame.shape == (2, 1024)
 
 
 def test_a_frame_that_would_be_too_wide_is_refused_with_the_way_out():

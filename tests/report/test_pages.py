@@ -74,11 +74,11 @@ def browser():
 
 
 PARTS = {
-    "train": ("Losses", "On rows held out", "Confusion", "ROC", "Reliability", "Thresholds", "Heaviest", "Data"),
+    "train": ("Losses", "On held-out rows", "Confusion", "ROC", "Reliability", "Thresholds", "Heaviest", "Data"),
     "evaluate": ("Measures", "Confusion", "ROC", "Precision and recall", "Reliability", "Columns of numbers"),
     "cv": ("Folds", "mean accuracy"),
-    "tune": ("What helped", "Trials", "The best, number"),
-    "race": ("Against the clock", "Solvers", "quickest to 1 %"),
+    "tune": ("Measures by parameter", "Trials", "is the best: steepest train"),
+    "race": ("By time", "Solvers", "first within 1 % of the optimum"),
 }
 
 

@@ -59,7 +59,7 @@ def fit_text(path, seed=0, **params):
 
 @pytest.fixture(scope="session")
 def models():
-    """Paths of models by their form: text, columns, sparse, pairs, several, network, clusters, embedding."""
+    """Paths of models by their form: text, columns, sparse, pairs, several, network, clusters, embedding, bags."""
     return fit_models()
 
 
@@ -69,7 +69,7 @@ def fit_models():
     place = Path(tempfile.mkdtemp(prefix="steepest-serve-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     rng = np.random.default_rng(1)
-    names = ("text", "columns", "sparse", "pairs", "several", "network", "clusters", "embedding")
+    names = ("text", "columns", "sparse", "pairs", "several", "network", "clusters", "embedding", "bags")
     paths = {name: str(place / f"{name}.steepest") for name in names}
     fit_text(paths["text"])
     rows, price = table(300)
@@ -85,6 +85,9 @@ def fit_models():
     ratings = 3 + np.sin(pairs[:, 0] * 0.5) * np.cos(pairs[:, 1] * 0.4)
     st.MatrixFactorization(4, random_state=0).fit(pairs, ratings).save(paths["pairs"])
     words, sides = texts(300, seed=3)
+    bags = [dict.fromkeys(row.split(), 2) for row in words]
+    hasher = st.Hasher(n_bits=12, bags=True)
+    st.LinearClassifier("log", hasher=hasher, random_state=0).fit(bags, sides).save(paths["bags"])
     st.TextClassifier(8, epochs=3, random_state=0).fit(words, sides).save(paths["embedding"])
     return paths
 

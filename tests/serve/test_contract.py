@@ -103,6 +103,32 @@ def test_every_kind_of_model_answers_as_its_own_methods_do(models, name):
     predictor.warm_up()
 
 
+def test_bags_of_words_are_rows_with_counts(models, start, tmp_path):
+    server, model = start(models["bags"], "--learn", "--log", tmp_path / "log"), st.load(models["bags"])
+    rows = [{"great": 2, "film": 1}, {"dull": 1.5, "plot": None}, {}]
+    status, found = server.call("/predict", {"rows": rows})
+    assert (status, found["predictions"]) == (200, model.predict(rows).tolist())
+    assert [list(p.values()) for p in found["probabilities"]] == model.predict_proba(rows).tolist()
+    assert {f["name"] for f in server.call("/explain", {"row": rows[0]})[1]["features"]} == {"great", "film"}
+    tensor = {"name": "bag", "datatype": "BYTES", "shape": [3], "data": list(map(json.dumps, rows))}
+    outputs = server.call("/v2/models/bags/infer", {"inputs": [tensor]})[1]["outputs"]
+    assert outputs[0]["data"] == found["predictions"]
+    tensor["data"] = ["{", "{}", "{}"]
+    assert server.call("/v2/models/bags/infer", {"inputs": [tensor]})[0] == 400
+    for row in ("great film", {"great": "two"}, {"great": {"x": 1}}, None):
+        assert server.call("/predict", {"rows": [row]})[0] == 400
+    assert server.call("/learn", {"rows": rows[:1], "labels": ["neg"]})[1] == {"learned": 1, "sequence": 1}
+    assert server.stop() == 0
+    frame = [{**row, "words": {"cheap" if row["size"] < 100 else "dear": 1.0, "flat": 2.0}} for row in table(200)[0]]
+    st.LinearRegressor(random_state=0).fit(frame, table(200)[1]).save(tmp_path / "both.steepest")
+    server = start(tmp_path / "both.steepest")
+    expected = st.load(tmp_path / "both.steepest").predict(frame[:5]).tolist()
+    assert server.call("/predict", {"rows": frame[:5]})[1]["predictions"] == expected
+    status, said = server.call("/predict", {"rows": [{"words": [1]}]})
+    assert (status, "an object of words" in said["error"]) == (400, True)
+    assert server.stop() == 0
+
+
 def test_factor_models_predict_pairs_and_recommend(models, start):
     server, model = start(models["pairs"]), st.load(models["pairs"])
     status, found = server.call("/predict", {"rows": [{"user": 3, "item": 4}, ["5", "7"]]})
@@ -154,6 +180,28 @@ def test_pipelined_requests_are_answered_in_order(text_server):
     places = [data.index(part) for part in (b'"bias"', b'"predictions"', b'"status"')]
     assert places == sorted(places)
     assert data.count(b'"bias"') == 2
+
+
+def test_lines_behind_another_request_are_answered_as_lines(text_server):
+    import socket
+
+    def request(path, body, kind):
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        return (head + body).encode()
+
+    first = request("/explain", '{"row": "great film"}', "application/json")
+    with socket.create_connection(("127.0.0.1", text_server.port), timeout=30) as client:
+        client.sendall(first + request("/predict", '"great film"\n\n17\n"dull"', "application/x-ndjson"))
+        client.shutdown(socket.SHUT_WR)
+        data = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    assert data.count(b"HTTP/1.1 200") == 2
+    lines = [json.loads(line) for line in data.rpartition(b"\r\n\r\n")[2].splitlines()]
+    assert [line.get("prediction") for line in lines] == ["pos", None, "neg"]
+    assert "row 0 is a number" in lines[1]["error"]
+
+
+def test_an_address_may_be_absolute(text_server):
+    assert text_server.raw("GET", f"http://127.0.0.1:{text_server.port}/healthz")[0] == 200
 
 
 def test_model_health_metrics_and_pages(text_server):

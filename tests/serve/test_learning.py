@@ -55,6 +55,45 @@ def snapshot(directory):
     return path.read_bytes()
 
 
+def test_a_target_that_is_too_large_is_refused_and_learning_goes_on(models, start, tmp_path):
+    server = start(models["columns"], "--learn", "--log", tmp_path / "log")
+    row = {"size": 30, "town": "Ulm"}
+    for label in (1e200, -1e101, 1e300):
+        status, said = server.call("/learn", {"rows": [row], "labels": [label]})
+        assert (status, "at most 1e+100" in said["error"]) == (400, True)
+    assert server.call("/learn", {"rows": [row, row], "labels": [1e60, 95.5]})[0] == 200
+    assert server.call("/learn", {"rows": [row], "labels": [95.5]}) == (200, {"learned": 1, "sequence": 3})
+    assert server.stop() == 0
+
+
+def test_a_fault_of_the_server_is_answered_and_does_not_end_learning(models, tmp_path, monkeypatch):
+    """The thread that learns outlives whatever is raised in it."""
+    import asyncio
+    import threading
+
+    from steepest.serve.counters import Counters
+    from steepest.serve.learning import OnlineLearner
+    from steepest.serve.loading import load_model
+    from steepest.serve.options import ServeOptions
+    from steepest.serve.server import predictor_of
+
+    options = ServeOptions(models["text"], learn=True, log=str(tmp_path / "log"))
+    loaded = load_model(models["text"])
+    learner = OnlineLearner(loaded, options, Counters(), threading.RLock(), print)
+    learner.start(predictor_of(options, loaded))
+    measure = learner._measure
+
+    async def asked(labels):
+        return await learner.submit(["great film"], labels, asyncio.get_running_loop())
+
+    monkeypatch.setattr(learner, "_measure", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(asked(["pos"]))
+    monkeypatch.setattr(learner, "_measure", measure)
+    assert asyncio.run(asked(["pos"])) == {"learned": 1, "sequence": 1}
+    learner.stop()
+
+
 def test_rows_are_learned_and_a_restart_has_the_same_bits(models, start, tmp_path):
     log, base = tmp_path / "log", models["text"]
     rows, labels = texts(60, seed=20)

@@ -13,7 +13,7 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 EXAMPLES = 12  # per route; `schemathesis run URL/openapi.json` takes as many as one likes
 
 
-@pytest.mark.parametrize("name", ["text", "columns", "sparse", "pairs"])
+@pytest.mark.parametrize("name", ["text", "bags", "columns", "sparse", "pairs", "several", "embedding"])
 def test_generated_requests_get_documented_answers(models, start, tmp_path, name):
     from hypothesis import HealthCheck, given, settings
     from hypothesis import strategies as values

@@ -195,6 +195,17 @@ def test_fields_are_the_models_columns_and_a_number_has_a_curve(browser, models,
     server.kill()
 
 
+def test_words_with_counts_are_one_field(browser, models, start):
+    server = start(models["bags"])
+    browser.get(f"http://127.0.0.1:{server.port}/")
+    find(browser, "field-bag").send_keys("great:2 film")
+    find(browser, "predict").click()
+    assert wait_text(browser, "label", "pos") == "pos"
+    assert "great" in wait_text(browser, "shares", "film")
+    assert not browser.find_element("id", "curve").is_displayed()  # there is no column of numbers
+    assert not browser.find_element("id", "error").is_displayed()
+
+
 def test_a_guarded_server_asks_for_its_token_first(browser, models, start):
     server = start(models["sparse"], "--token", "T")
     narrow(browser, 1000)

@@ -7,6 +7,7 @@ traceback. Help has two levels: `--help` has the common flags and examples, `--h
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import importlib
 import os
@@ -62,28 +63,30 @@ IN_THE_SHELL = {
     "give a file that steepest saved": "give a file that steepest saved; MODEL comes before DATA",
     ", or with_labels=False": "",
     ", or pass with_labels=False": "",
+    "as in cross=[('text', 'user')]": "as in --cross text,user",
+    "(low, high), such as (1, 2), with 1 <= low": "LOW,HIGH, such as 1,2, with 1 <= low",
 }
+# A parameter and its value in a message, as in loss='logit'; not inside of quoted data.
+PARAMETER = re.compile(r"(?<![\w'\"(])([a-zA-Z]\w*)=('[^']*'|[\w.+-]*\w)?(?![\w(\[{'])")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one verb and returns the exit status."""
+    _open_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     verb = next((a for a in arguments if not a.startswith("-")), None)
     try:
-        if verb is None and (not arguments or not HELP.isdisjoint(arguments)):
-            print(overview())
-            return 0
-        if verb is None and "--version" in arguments:
-            print(version())
-            return 0
-        return _guarded(parse(arguments, verb))
+        status = _run(arguments, verb)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader of our output has gone; that is its right
+        _drop_output()
+        return 0
     except UsageError as error:
         print(f"steepest: {error}", file=sys.stderr)
         return 2
-    except SystemExit as done:  # argparse has shown help
-        return int(done.code or 0)
     except KeyboardInterrupt:
         clean = "\r\x1b[K" if sys.stderr.isatty() else ""
         print(f"{clean}steepest: interrupted; nothing was overwritten", file=sys.stderr)
@@ -91,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, MemoryError, ImportError) as error:  # also while modules are imported
         if "--debug" in arguments:
             raise
-        print(f"steepest: {_one_line(error) or 'out of memory'}", file=sys.stderr)
+        print(f"steepest: {_reason(error)}", file=sys.stderr)
+        _drop_output()
         return 1
     except Exception as error:
         if "--debug" in arguments:
@@ -99,6 +103,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = f"{type(error).__name__}: {_one_line(error)}"
         print(f"steepest: {what}; this is a fault of steepest: report it with what --debug shows", file=sys.stderr)
         return 1
+
+
+def _open_streams() -> None:
+    """Streams that were closed before we began: writing to the output fails, messages are lost."""
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _drop_output() -> None:
+    """What is still in a buffer and cannot be written would fail once more when the process ends."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(arguments: list[str], verb: str | None) -> int:
+    if verb is None and (not arguments or not HELP.isdisjoint(arguments)):
+        print(overview())
+        return 0
+    if verb is None and "--version" in arguments:
+        print(version())
+        return 0
+    try:
+        options = parse(arguments, verb)
+    except SystemExit as done:  # argparse has shown help
+        return int(done.code or 0)
+    return _guarded(options)
 
 
 def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
@@ -115,9 +147,9 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
         raise UsageError(f"{verb!r} is not a verb; {near}the verbs are {', '.join(VERBS)}")
     rest = list(arguments)
     rest.remove(verb)
-    helps = not HELP.isdisjoint(rest)
+    parser = parser_of(verb, rest, every_flag=not HELP.isdisjoint(rest))
     try:
-        options, unknown = parser_of(verb, rest, every_flag=helps).parse_known_args(rest)
+        options, unknown = parser.parse_known_args(rest)
     except UsageError as error:  # a misspelt flag is the likeliest reason why something is missing
         whole = parser_of(verb, rest, every_flag=True)
         flags = {name for action in whole.arguments for name in action.option_strings}
@@ -128,6 +160,7 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
         options, unknown = whole.parse_known_args(rest)
         if unknown:
             raise whole.unknown_argument(unknown[0])
+    parser.refuse_repeated(rest)
     return options
 
 
@@ -178,19 +211,14 @@ def _guarded(options: argparse.Namespace) -> int:
         with warnings.catch_warnings():
             _say_warnings()
             warnings.simplefilter("ignore", NotConverged)  # the same sentence is a line on stderr already
-            status = options.run(options)
-        sys.stdout.flush()
-        return int(status or 0)
-    except BrokenPipeError:  # the reader of our output has gone; that is its right
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+            return int(options.run(options) or 0)
     except ValueError as error:
         if options.debug:
             raise
         from steepest import DataError, ParameterError
 
         known = isinstance(error, DataError | ParameterError) and not _is_full(error.__cause__)
-        print(f"steepest: {_one_line(error)}", file=sys.stderr)
+        print(f"steepest: {_as_flags(_one_line(error), options)}", file=sys.stderr)
         return 2 if known else 1
 
 
@@ -213,9 +241,34 @@ def _is_full(reason: BaseException | None) -> bool:
     return isinstance(reason, OSError) and reason.errno in failures
 
 
+def _reason(error: BaseException) -> str:
+    """Why the system failed, in words."""
+    if isinstance(error, OSError) and error.strerror and error.filename is None:
+        return f"the output cannot be written ({error.strerror})"
+    return _one_line(error) or "out of memory"
+
+
 def _one_line(error: BaseException) -> str:
     """The message on one line, in the shell's words: flags instead of Python's arguments."""
     text = " ".join(str(error).split())
     for python, shell in IN_THE_SHELL.items():
         text = text.replace(python, shell)
     return text
+
+
+def _as_flags(message: str, options: argparse.Namespace) -> str:
+    """Parameters and their values as flags: --loss logit for loss='logit'; others stay as they are."""
+    parser = parser_of(options.command[1], options.command[2:], every_flag=False)
+    switches = {action.dest: action for action in parser.arguments if action.option_strings}
+
+    def as_flag(found: re.Match[str]) -> str:
+        action, value = switches.get(found[1]), (found[2] or "").strip("'")
+        if action is None:
+            return found[0]
+        names = [name for name in action.option_strings if name.startswith("--") and not name.startswith("--no-")]
+        flag = (names or action.option_strings)[-1]
+        if action.nargs == 0 and value in ("True", "False"):
+            return flag if value == "True" else f"--no-{flag[2:]}"
+        return f"{flag} {value.lower() if value in ('True', 'False', 'None') else value}".strip()
+
+    return PARAMETER.sub(as_flag, message)

@@ -24,7 +24,7 @@ def facts_of(hasher: Any) -> list[dict[str, Any]]:
 
 
 def rows_of(facts: Sequence[Mapping[str, Any]]) -> list[Sequence[str]]:
-    """One row of words for each column."""
+    """One row of words per column of the table."""
     return [
         (
             _cut(fact["name"]),

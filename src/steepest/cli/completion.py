@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from steepest.cli.parser import Parser
 
+FILES = re.compile("FILE|DIR|DATA")  # what stands for the name of a file in the help
 SHELLS = ("bash", "zsh", "fish")
 EXAMPLES = (
     "steepest completion bash > ~/.local/share/bash-completion/completions/steepest",
@@ -26,12 +27,13 @@ class Flag:
     names: tuple[str, ...]
     values: tuple[str, ...]
     takes_value: bool
+    takes_file: bool
     about: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("shell", choices=SHELLS, metavar="{bash,zsh,fish}", help="whose script to print")
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,7 +57,8 @@ def flags_of(parser: Parser) -> list[Flag]:
         values = tuple(map(str, action.choices)) if action.choices else tuple(words[1].split(",")) if words else ()
         values = tuple(value for value in values if value != "...")
         about = "" if action.help in (None, argparse.SUPPRESS) else str(action.help).replace("%%", "%")
-        found.append(Flag(tuple(action.option_strings), values, action.nargs != 0, about.split(" (default")[0]))
+        names, has_value, file = tuple(action.option_strings), action.nargs != 0, FILES.search(str(action.metavar))
+        found.append(Flag(names, values, has_value, file is not None, about.split(" (default")[0]))
     return found
 
 
@@ -98,14 +101,21 @@ def _zsh(about: dict[str, str], verbs: dict[str, list[Flag]], arguments: dict[st
     for verb, flags in verbs.items():
         specs = []
         for flag in flags:
-            text = re.sub(r"([\[\]:])", r"\\\1", flag.about)
-            values = f"({' '.join(flag.values)})" if flag.values else "_files" if flag.takes_value else ""
+            text = flag.about.translate(str.maketrans("[]", "()"))  # brackets end a description
+            values = f"({' '.join(flag.values)})" if flag.values else "_files" if flag.takes_file else " "
             tail = f":value:{values}" if flag.takes_value else ""
             specs += [_quoted(f"{name}[{text}]{tail}") for name in flag.names]
         words = arguments.get(verb)
         specs.append(_quoted(f"*:argument:({' '.join(words)})" if words else "*:file:_files"))
         lines.append(f"    {verb}) _arguments " + " ".join(specs) + " ;;")
-    return "\n".join([*lines, "  esac", "}", 'compdef _steepest steepest 2>/dev/null || _steepest "$@"'])
+    lines += [
+        "  esac",
+        "}",
+        "# The first call loads this file and must complete, too; a file that is sourced is only entered.",
+    ]
+    return "\n".join(
+        [*lines, 'if [ "$funcstack[1]" = _steepest ]; then _steepest "$@"; else compdef _steepest steepest; fi']
+    )
 
 
 def _fish(about: dict[str, str], verbs: dict[str, list[Flag]], arguments: dict[str, tuple[str, ...]]) -> str:
@@ -118,7 +128,8 @@ def _fish(about: dict[str, str], verbs: dict[str, list[Flag]], arguments: dict[s
             lines.append(f"{start} -f -a {_quoted(' '.join(words))}")
         for flag in flags:
             names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in flag.names)
-            values = f" -x -a {_quoted(' '.join(flag.values))}" if flag.values else " -r" if flag.takes_value else ""
+            values = f" -x -a {_quoted(' '.join(flag.values))}" if flag.values else " -x" if flag.takes_value else ""
+            values = " -r" if flag.takes_file else values
             text = f" -d {_quoted(flag.about)}" if flag.about else ""
             lines.append(f"{start} {names}{values}{text}")
     return "\n".join(lines)

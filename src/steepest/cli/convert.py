@@ -60,12 +60,16 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     add_data_arguments(parser, labels=False)
-    parser.add_argument("out", metavar="OUT", help="its ending tells the format; .gz, .zst and .bz2 behind it pack it")
-    parser.add_argument("--to", choices=FORMATS, help="the format, if the ending of OUT does not tell")
+    parser.add_argument(
+        "out",
+        metavar="OUT",
+        help="file to write; its ending sets the format, and .gz, .zst or .bz2 after it compresses it",
+    )
+    parser.add_argument("--to", choices=FORMATS, help="format of OUT (default: by its ending)")
     order = "labels in the order of their numbers 0, 1, ..."
     parser.add_argument("--labels", dest="label_order", type=several, metavar="A,B", help=order)
-    parser.add_argument("--no-labels", action="store_true", help="the data has no labels, or they are to be dropped")
-    parser.add_argument("--quiet", action="store_true", help="say nothing of what was written")
+    parser.add_argument("--no-labels", action="store_true", help="the data has no labels, or drop them")
+    parser.add_argument("--quiet", action="store_true", help="print no summary")
     flags.add_estimator_flags(parser, [st.Hasher])
 
 

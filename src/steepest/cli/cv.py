@@ -30,19 +30,21 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("--folds", type=int, default=5, metavar="N", help="how many parts (default: 5)")
-    parser.add_argument("--groups", metavar="COLUMN", help="rows with one value there are never on both sides")
+    parser.add_argument("--folds", type=int, default=5, metavar="N", help="number of folds (default: 5)")
+    parser.add_argument(
+        "--groups", metavar="COLUMN", help="column of groups; the rows of a group are all learned or all measured on"
+    )
     parser.add_argument(
         "--stratified",
         action=argparse.BooleanOptionalAction,
         default="auto",
-        help="default: for classes, without groups",
+        help="give each fold the same share of every class (default: for classes, without groups)",
     )
     parser.add_argument(
-        "--metrics", metavar="NAMES", help="with commas between; default: loss, and accuracy, rmse or ndcg"
+        "--metrics", metavar="NAMES", help="measures, separated by commas (default: loss, and accuracy, rmse or ndcg)"
     )
-    parser.add_argument("--report", metavar="FILE.html", help="write a page: measures of every fold, with charts")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--report", metavar="FILE.html", help="write an offline page with the measures of every fold")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_model_arguments(parser)
 
 

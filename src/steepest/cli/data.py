@@ -29,15 +29,15 @@ RATINGS = ("user", "item", "rating", "time")
 VW = ("n_bits", "signed", "cross")  # flags of a hasher that the reader of Vowpal Wabbit text has, too
 # Options of single readers: their values, and what they do.
 OTHER_OPTIONS = {
-    "style": ("{auto,tab,fasttext,plain}", "how a line holds its label (default: auto)"),
+    "style": ("{auto,tab,fasttext,plain}", "where the label is in a line (default: auto)"),
     "multi_label": ("{auto,true,false}", "whether a line may have several labels (default: auto)"),
-    "ids": ("{auto,number,text}", "what ids are (default: auto)"),
-    "layout": ("{auto,triples,adjacency}", "how lines hold ratings (default: auto)"),
+    "ids": ("{auto,number,text}", "type of the ids (default: auto)"),
+    "layout": ("{auto,triples,adjacency}", "how ratings are written (default: auto)"),
 }
 ELSEWHERE = ("with_labels", "seed", "crosses")  # options of readers that the verbs set themselves
 
 
-FILES = "files, globs, or - for standard input"
+FILES = "files, patterns such as 'rows-*.csv', or - for standard input"
 
 
 def add_data_arguments(
@@ -55,34 +55,41 @@ def add_data_arguments(
     if flag is None:
         parser.add_argument("data", nargs="+", metavar="DATA", help=help)
     else:
-        parser.add_argument(flag, dest="data", nargs=nargs, metavar="DATA", help=f"rows: {FILES}")
+        parser.add_argument(
+            flag, dest="data", nargs=nargs, metavar="DATA", help=f"rows: {FILES}" if help == FILES else help
+        )
     reading = parser.add_argument_group("reading data")
-    help = "default: auto, by the name or the first lines"
+    help = "format of the data (default: auto: by the name or the first lines)"
     reading.add_argument("--format", default="auto", metavar="{auto," + ",".join(FORMATS) + "}", help=help)
     roles = parser.add_argument_group("columns of a table")
-    roles.add_argument("--label", metavar="COLUMN", help="default: the one called label, target, y or class")
-    roles.add_argument("--weight", metavar="COLUMN", help="weights of the rows (default: all weigh the same)")
+    roles.add_argument(
+        "--label", metavar="COLUMN", help="column to predict (default: the one called label, target, y or class)"
+    )
+    roles.add_argument(
+        "--weight", metavar="COLUMN", help="column with the weights of the rows (default: all weigh the same)"
+    )
     for kind in KINDS:
-        help = f"{kind} columns, with commas between (default: kinds are guessed)"
+        help = f"{kind} columns, separated by commas (default: kinds are detected)"
         roles.add_argument(f"--{kind}", metavar="COLUMNS", type=several, help=help)
     unset = argparse.SUPPRESS
-    help = "what one column is: text, category, number, list or date; may be repeated"
+    help = "kind of one column: text, category, number, list or date; may be repeated"
     roles.add_argument("--kind", dest="kinds", metavar="COLUMN=KIND", action=_Kinds, default=unset, help=help)
-    help = "columns to leave out, with commas between"
+    help = "columns to leave out, separated by commas"
     roles.add_argument("--ignore", metavar="COLUMNS", type=several, default=unset, help=help)
     switch: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": None}
+    roles.add_argument("--header", **switch, help="CSV: the first line is a row, not the names of the columns")
     roles.add_argument(
-        "--header", **switch, help="CSV: the first line names the columns (default: on; --no-header turns it off)"
+        "--columns", metavar="NAMES", type=several, help="CSV without a header: names of its columns (default: 0,1,...)"
     )
     roles.add_argument(
-        "--columns", metavar="NAMES", type=several, help="CSV without a header: its columns (default: 0,1,...)"
+        "--delimiter",
+        metavar="LETTER",
+        type=_delimiter,
+        help="CSV: separator of the columns; tab for a tab (default: detected)",
     )
-    roles.add_argument(
-        "--delimiter", metavar="LETTER", type=_delimiter, help="CSV: tab, or a letter (default: detected)"
-    )
-    help = "CSV: what is before the decimals of a number (default: detected)"
+    help = "CSV: decimal point or decimal comma in numbers (default: detected)"
     roles.add_argument("--decimal", choices=(".", ","), help=help)
-    help = "CSV: quoted values may go on in the next line (default: detected)"
+    help = "CSV: quoted values may contain line breaks (default: detected)"
     roles.add_argument("--newlines-in-values", **switch, help=help)
     ratings = parser.add_argument_group("columns of ratings")
     for role in RATINGS:
@@ -90,20 +97,24 @@ def add_data_arguments(
             f"--{role}-column",
             dest=role + "_column",
             metavar="COLUMN",
-            help="name, or number from 0 (default: detected)",
+            help=f"column of the {role}: name, or number from 0 (default: detected)",
         )
     reading.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
-    help = "what a line that cannot be read means (default: error)"
+    help = "stop at a line that cannot be read, or skip and count it (default: error)"
     reading.add_argument("--on-bad-line", choices=("error", "skip"), help=help)
-    reading.add_argument("--cache", metavar="FILE", help="parse once, store the rows there, and read them from there")
+    reading.add_argument(
+        "--cache",
+        metavar="FILE",
+        help="store the parsed rows in this file, and read them from it in later epochs and runs",
+    )
     if labels:
-        help = "several labels per row: those there are, which saves a pass"
+        help = "all labels, for rows with several labels; saves a pass over the data"
         reading.add_argument("--labels", metavar="NAMES", type=several, help=help)
-    reading.add_argument("--zero-based", **switch, help="libsvm: columns are counted from 0 (default: detected)")
-    help = "libsvm: how many columns there are (default: the largest seen)"
+    reading.add_argument("--zero-based", **switch, help="libsvm: indices count from 0 (default: detected)")
+    help = "libsvm: number of columns (default: the largest index)"
     reading.add_argument("--n-features", type=int, default=None, metavar="N", help=help)
     for option, formats in other_options().items():
-        values, about = OTHER_OPTIONS.get(option, ("VALUE", "an option of the reader, as in Python"))
+        values, about = OTHER_OPTIONS.get(option, ("VALUE", "option of the reader, as in Python"))
         help = f"{', '.join(formats)}: {about}"
         reading.add_argument(flags.flag_of(option), dest=option, metavar=values, type=flags.parse_value, help=help)
 
@@ -232,7 +243,7 @@ def hasher_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def takes_hasher(source: Source) -> bool:
-    """Whether rows are raw, or were hashed into the cache that is read, whose hasher must be the one wished for."""
+    """Whether rows are raw, or were hashed into the cache that is read, whose hasher must be the requested one."""
     return is_raw(source) or stored_encoder(source) is not None
 
 
@@ -249,10 +260,10 @@ def check_writable(file: str | None, data: Iterable[str]) -> None:
     """Refuses, before hours of training and not after, a file that cannot be written or that holds the data."""
     if file is None:
         return
-    directory = Path(file).absolute().parent
-    if not directory.is_dir():
+    directory = os.path.dirname(file)
+    if directory and not os.path.isdir(directory):
         raise st.DataError(f"the directory {directory} for {Path(file).name} does not exist; make it first")
-    if Path(file).is_dir():
+    if os.path.isdir(file):
         raise st.DataError(f"{file} is a directory; give the name of a file")
     if any(os.path.exists(path) and os.path.exists(file) and os.path.samefile(path, file) for path in data):
         raise st.DataError(f"{file} is the data itself; choose another name for the output")

@@ -56,7 +56,11 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     parser.add_argument(
-        "-m", "--model", default="demo.steepest", help="where the model is saved; two CSV files and a page go beside it"
+        "-m",
+        "--model",
+        default="demo.steepest",
+        metavar="FILE",
+        help="model file; two CSV files and a page are written beside it (default: demo.steepest)",
     )
 
 
@@ -79,8 +83,9 @@ def run(options: argparse.Namespace) -> int:
     _command("train", str(train), "-m", str(model), "--label", LABEL, "--holdout", "0.1", "--report", str(page))
     measures = json.loads(_command("evaluate", str(model), str(test), "--json", show=False))
     majority = Counter(row.package for row in parts[test]).most_common(1)[0]
-    _say(f"accuracy on held-out modules  {measures['accuracy']:6.1%}\n")
-    _say(f"always answering {majority[0]:<12} {majority[1] / len(parts[test]):6.1%}\n\n")
+    always = f"always answering {majority[0]}"
+    _say(f"{'accuracy on held-out modules':<32}{measures['accuracy']:6.1%}\n")
+    _say(f"{always:<32}{majority[1] / len(parts[test]):6.1%}\n\n")
     _command("explain", str(model), QUESTION)
     _say(_table(st.load(model), counts))
     _say(f"\nOpen {page} in a browser: the curves, the measures and the heaviest words on one page.\n")
@@ -139,15 +144,15 @@ def _sample(sizes: dict[Path, int]) -> Iterator[Path]:
 
 
 def _packages() -> dict[str, list[Path]]:
-    """Source files by package: folders of the standard library and of the installed packages."""
+    """Source files by package: directories of the standard library and of the installed packages."""
     paths = sysconfig.get_paths()
     homes = dict.fromkeys(Path(paths[name]) for name in ("stdlib", "purelib", "platlib"))
     packages: dict[str, list[Path]] = {}
     for home in homes:
-        for folder in sorted(home.iterdir()) if home.is_dir() else ():
-            if (folder / "__init__.py").is_file() and folder.name.isidentifier() and folder.name != "test":
-                files = folder.rglob("*.py")
-                packages[folder.name] = [file for file in files if not FOREIGN.intersection(file.parts)]
+        for directory in sorted(home.iterdir()) if home.is_dir() else ():
+            if (directory / "__init__.py").is_file() and directory.name.isidentifier() and directory.name != "test":
+                files = directory.rglob("*.py")
+                packages[directory.name] = [file for file in files if not FOREIGN.intersection(file.parts)]
     return packages
 
 

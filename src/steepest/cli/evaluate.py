@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +24,7 @@ from steepest.data.source import Derived, Order
 from steepest.report.training import MOST_IN_MATRIX, save_evaluation
 
 CORNER = "true \\ predicted"
-MOST_SHOWN = 12  # classes of a confusion matrix in a terminal
+MOST_SHOWN = 12  # classes of a confusion matrix in a terminal, or kinds of mistakes
 
 COMMON = ("format", "label", "on_bad_line", "limit", "header", "weight", "json", "report", "k", "jobs")
 EXAMPLES = (
@@ -35,12 +36,14 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
     add_data_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--report", metavar="FILE.html", help="write a page: measures, curves, heaviest weights")
-    parser.add_argument("--k", type=int, metavar="N", help="length of ranked lists that are measured (default: 10)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="threads (default: 1)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--report", metavar="FILE.html", help="write an offline page with the measures, curves and heaviest weights"
+    )
+    parser.add_argument("--k", type=int, metavar="N", help="length of the ranked lists to measure (default: 10)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of threads (default: 1)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -137,13 +140,31 @@ def _number(value: Any) -> str:
 
 
 def _matrix(confusion: dict[str, Any] | None) -> list[str]:
-    """The confusion matrix of a few classes: true ones down, predicted ones across."""
-    if confusion is None or not 1 < len(confusion["classes"]) <= MOST_SHOWN:
+    """The confusion matrix of a few classes, true ones down and predicted ones across; of many the main mistakes."""
+    if confusion is None or len(confusion["classes"]) < 2:
         return []
+    if len(confusion["classes"]) > MOST_SHOWN:
+        return _mistakes(confusion)
     names = [str(name)[:12] for name in confusion["classes"]]
     cells = [[f"{n:,.0f}" for n in row] for row in confusion["rows"]]
     width = max(6, *(len(text) for row in (names, *cells) for text in row)) + 2
+    if 24 + width * len(names) > shutil.get_terminal_size((100, 24)).columns:
+        return _mistakes(confusion)
     lines = ["", f"{CORNER:<24}" + "".join(f"{name:>{width}}" for name in names)]
     return lines + [
         f"{name:<24}" + "".join(f"{n:>{width}}" for n in row) for name, row in zip(names, cells, strict=True)
     ]
+
+
+def _mistakes(confusion: dict[str, Any]) -> list[str]:
+    """The most frequent pairs of a true class and another one that was predicted."""
+    names = confusion["classes"]
+    pairs = [
+        (n, f"{str(names[i])[:23]:<24}{str(names[j])[:23]:<24}{n:>10,.0f}")
+        for i, row in enumerate(confusion["rows"])
+        for j, n in enumerate(row)
+        if n and i != j
+    ]
+    pairs = sorted(pairs, key=lambda pair: -pair[0])[:MOST_SHOWN]
+    head = ["", "most frequent mistakes:", f"{'true':<24}{'predicted':<24}{'rows':>10}"]
+    return [*head, *(line for _, line in pairs)] if pairs else []

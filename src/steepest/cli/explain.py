@@ -14,6 +14,8 @@ import steepest as st
 from steepest.cli.data import add_data_arguments, json_row, open_data, rows_from, written_row
 from steepest.data.chunk import Chunk
 from steepest.data.raw import RawBatch, is_raw, raw_batches, rows_of
+from steepest.data.tables.columns import plain_values
+from steepest.report.page import short_numbers
 
 COMMON = ("row", "number", "top", "json", "format", "header", "delimiter")
 EXAMPLES = (
@@ -25,19 +27,26 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("model", metavar="MODEL")
-    help = 'a text, a JSON object {"column": value}, a file, or - for a text on standard input'
+    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    help = 'text, JSON object {"column": value}, file, or - for a row on standard input'
     parser.add_argument("example", metavar="ROW", nargs="?", help=help)
-    parser.add_argument("--row", metavar="JSON", help='a row as {"column": value}, instead of ROW')
-    parser.add_argument("--number", type=int, default=1, metavar="N", help="which row of a file (default: 1)")
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="how many features (default: 10)")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--row", metavar="JSON", help='the row as {"column": value}, instead of ROW')
+    parser.add_argument(
+        "--number", type=int, default=1, metavar="N", help="number of the row in a file, from 1 (default: 1)"
+    )
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="number of features to list (default: 10)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_data_arguments(parser, flag="--data")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the contributions for what is predicted, or for all classes with --json."""
     model = st.load(options.model)
+    if isinstance(model, st.MatrixFactorization):
+        raise st.DataError(
+            f"{options.model} is a MatrixFactorization, which explains a pair and not a row; "
+            "use recommend, or in Python model.explain(user, item)"
+        )
     if not hasattr(model, "explain"):
         raise st.DataError(
             f"{options.model} is a {type(model).__name__}, whose score is not a sum over features; "
@@ -67,7 +76,7 @@ def _lines(model: Any, rows: Any, label: Any, found: list[Any], labels: list[Any
         lines.append(f"{bias:+{width},.{digits}f}  bias")
     for part in shown:
         others = f"   (its bucket also holds {', '.join(part.others)})" if part.others else ""
-        lines.append(f"{part.contribution:+{width},.{digits}f}  {part.name}{others}")
+        lines.append(f"{part.contribution:+{width},.{digits}f}  {short_numbers(part.name)}{others}")
     if len(found) > top:
         rest = float(sum(part.contribution for part in found[top:]))
         lines.append(f"{rest:+{width},.{digits}f}  {len(found) - top:,} other features")
@@ -164,4 +173,4 @@ def _pick(batch: RawBatch | Chunk, place: int) -> Any:
     row = rows_of(batch.columns, place, place + 1)
     if isinstance(row, list):
         return row[0].decode("utf-8", "replace") if isinstance(row[0], bytes) else row[0]
-    return row.to_pylist()[0]
+    return {name: plain_values(row.column(name))[0] for name in row.schema.names}

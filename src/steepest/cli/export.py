@@ -23,13 +23,17 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--to", choices=TARGETS, required=True, help="the language of the file")
-    parser.add_argument("-o", "--output", metavar="FILE", help="default: the model's name with another ending")
-    parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="how weights are stored")
-    parser.add_argument("--keep", type=int, metavar="N", help="keep the N features whose weights are largest")
-    parser.add_argument("--name", default="steepest", help="what the names of C functions begin with")
-    add_data_arguments(parser, flag="--check")
+    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    parser.add_argument("--to", choices=TARGETS, required=True, help="format of the file")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="file to write (default: the name of the model with another ending)"
+    )
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, default="float32", help="type of the stored weights (default: float32)"
+    )
+    parser.add_argument("--keep", type=int, metavar="N", help="keep only the N features with the largest weights")
+    parser.add_argument("--name", default="steepest", help="prefix of the names of C functions (default: steepest)")
+    add_data_arguments(parser, flag="--check", help="labelled rows on which the cost of smaller weights is measured")
 
 
 def run(options: argparse.Namespace) -> int:

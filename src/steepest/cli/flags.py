@@ -27,6 +27,7 @@ REPEATED = {"cross": "A,B"}
 PAIRS = {"ngrams": lambda n: (1, n), "char_ngrams": None}
 # What stands for a value in the help, by the first word of a parameter's type in its docstring.
 VALUES = {"int": "N", "float": "NUMBER", "bool": "true|false", "str": "TEXT", "(low,": "LOW,HIGH", "pairs": "A,B"}
+VALUES["path"] = "FILE"
 # In a docstring's list of parameters: names, what values they take, and the text below.
 ENTRY = re.compile(r"^(\w[\w, ]*?)(?: : (.*))?\n((?: +.*\n?)*)", re.MULTILINE)
 NO_DEFAULTS: Mapping[str, Any] = {}
@@ -84,6 +85,7 @@ def descriptions(estimators: Sequence[type[Any]]) -> dict[str, tuple[str, str]]:
             known = [flat.get(name, name) for name in names.split(", ")]
             if sentence[1:2].islower():
                 sentence = sentence[0].lower() + sentence[1:]
+            sentence = re.sub(r"\((\w), (\w)\)", r"\1,\2", sentence)  # (1, 2) is 1,2 in the shell
             about = (_metavar(values), sentence.replace("`", "").replace('"', "'"))
             found |= {name: about for name in known if sentence and name not in found}
     return found

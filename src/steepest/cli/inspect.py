@@ -17,12 +17,14 @@ from steepest.cli.data import add_data_arguments, open_data
 from steepest.engine.monitor import describe
 from steepest.metrics import plain
 from steepest.parameters import did_you_mean
+from steepest.report.page import short_numbers
 from steepest.report.shapes import shapes_of
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 MOST_OUTPUTS = 20  # classes whose weights are listed
 MANY = 100_000  # weights among which those of a column are looked for
 
+COMMON = ("top", "only", "column", "json", "data")
 EXAMPLES = (
     "steepest inspect reviews.steepest",
     "steepest inspect reviews.steepest --top 30 --class 5",
@@ -32,13 +34,16 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="how many weights of each sign (default: 10)")
-    help = "weights of this class alone (default: of all classes)"
+    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="N", help="number of weights of each sign to list (default: 10)"
+    )
+    help = "list only the weights of this class (default: all)"
     parser.add_argument("--class", dest="only", metavar="CLASS", help=help)
-    parser.add_argument("--column", metavar="NAME", help="weights of this column alone (default: of all columns)")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    add_data_arguments(parser, flag="--collisions", nargs="*")
+    parser.add_argument("--column", metavar="NAME", help="list only the weights of this column (default: all)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    help = "show how many features share a bucket, counted on DATA or estimated without"
+    add_data_arguments(parser, flag="--collisions", nargs="*", help=help)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -73,7 +78,7 @@ def _keep_label(facts: dict[str, Any], label: str) -> None:
 
 
 def describe_model(model: Any, path: str, top: int, column: str | None = None) -> dict[str, Any]:
-    """Everything worth knowing, as plain values; weights of all columns, or of one."""
+    """The description of a model as plain values; `column` restricts the weights to those of one column."""
     if isinstance(model, st.MatrixFactorization):
         return describe_factors(model, path, top)
     clusters = hasattr(model, "cluster_centers_")
@@ -140,7 +145,7 @@ def _crosses(model: Any) -> list[tuple[str, str]]:
 
 
 def _hashing(model: Any) -> dict[str, Any] | None:
-    """How crowded the buckets are, if features were hashed."""
+    """The report on collisions, if features were hashed."""
     hashes = getattr(model, "hasher_", None) is not None or getattr(model, "vw_names_", None) is not None
     return asdict(model.collision_report()) if hashes and hasattr(model, "collision_report") else None
 
@@ -160,7 +165,7 @@ def _weights(model: Any) -> tuple[Any, int]:
 
 
 def as_text(facts: dict[str, Any]) -> str:
-    """The same for a person."""
+    """The description of a model as aligned lines for a person."""
     hashing = facts["hashing"]
     columns = ("feature" if hashing is None else "column") + ("" if facts["features"] == 1 else "s")
     lines = [
@@ -212,7 +217,7 @@ def as_text(facts: dict[str, Any]) -> str:
 def _weight_lines(pairs: list[tuple[str, float]]) -> list[str]:
     shown = [f"{weight:+,.4f}" if abs(weight) < 1000 else f"{weight:+,.1f}" for _, weight in pairs]
     width = max(map(len, shown), default=0)
-    return [f"  {text:>{width}}  {name}" for text, (name, _) in zip(shown, pairs, strict=True)]
+    return [f"  {text:>{width}}  {short_numbers(name)}" for text, (name, _) in zip(shown, pairs, strict=True)]
 
 
 def spark(points: list[tuple[float, float]]) -> str:
@@ -225,7 +230,7 @@ def spark(points: list[tuple[float, float]]) -> str:
 
 
 def describe_factors(model: st.MatrixFactorization, path: str, top: int) -> dict[str, Any]:
-    """The same for a matrix factorization; its heaviest items have the largest biases, or are the most popular."""
+    """The description of a matrix factorization; heaviest items have the largest biases, or are the most popular."""
     nobody = model.recommend([_stranger(model)], top)
     return {
         "model": repr(model),
@@ -250,7 +255,7 @@ def _stranger(model: st.MatrixFactorization) -> Any:
 
 
 def factors_as_text(facts: dict[str, Any]) -> str:
-    """The same for a person."""
+    """The description of a matrix factorization as aligned lines for a person."""
     lines = [
         facts["model"],
         f"{facts['users']:,} users, {facts['items']:,} items, {facts['factors']} factors by {facts['solver']}, "

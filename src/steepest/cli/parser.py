@@ -39,6 +39,7 @@ PEERS = {
     **dict.fromkeys(("oaa", "ect", "csoaa"), "not needed: classes are found in the labels"),
     **dict.fromkeys(("autotunevalidation", "autotune", "autotuneduration"), "a verb of its own: steepest tune DATA"),
 }
+SHOWN_OFF = ("header",)  # switches of which people need the --no- form
 CLAUSES = re.compile(r"[;.] ")
 INVALID = re.compile(r": invalid (\w+) value: (.*)")
 NEEDED = re.compile(r"the following arguments are required: (.*)")
@@ -125,6 +126,20 @@ class Parser(argparse.ArgumentParser):
             flag = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
             raise UsageError(f"{flag} {value} is unknown; {near}choose one of {', '.join(choices)}")
 
+    def refuse_repeated(self, words: Sequence[str]) -> None:
+        """Refuses a flag that is given twice with different values, of which only the last would count."""
+        for action in self._actions:
+            if not action.option_strings or type(action) is not argparse._StoreAction:  # noqa: SLF001
+                continue
+            values = []
+            for place, word in enumerate(words):
+                name, equals, value = word.partition("=")
+                if name in action.option_strings:
+                    values.append(value if equals else words[place + 1])
+            if len(set(values)) > 1:
+                flag = action.option_strings[-1]
+                raise UsageError(f"{flag} is given {len(values)} times, as {' and '.join(values)}; give it once")
+
     def unknown_argument(self, argument: str) -> UsageError:
         """The error for a flag that this verb does not have."""
         if not argument.startswith("-"):
@@ -174,12 +189,12 @@ class _Formatter(argparse.HelpFormatter):
         return f"{action.option_strings[0]} {value}".strip() if action.option_strings else value.split(" [")[0]
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """-m, --model FILE instead of -m FILE, --model FILE; a switch without its --no- form, which the help names."""
+        """-m, --model FILE instead of -m FILE, --model FILE; a switch by one of its two forms."""
         if not action.option_strings:
             return super()._format_action_invocation(action)
-        names = [
-            name for name in action.option_strings if not name.startswith("--no-") or len(action.option_strings) == 1
-        ]
+        off = action.dest in SHOWN_OFF or len(action.option_strings) == 1
+        names = [name for name in action.option_strings if off or not name.startswith("--no-")]
+        names = names[-1:] if action.dest in SHOWN_OFF else names
         value = self._format_args(action, str(action.metavar or action.dest.upper())) if action.nargs != 0 else ""
         return f"{', '.join(names)} {value}".strip()
 

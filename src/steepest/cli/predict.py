@@ -14,7 +14,7 @@ from steepest import atomic
 from steepest.cli.data import add_data_arguments, check_writable, open_for, tell_skipped
 from steepest.data.chunk import Array
 
-COMMON = ("format", "label", "on_bad_line", "limit", "header", "proba", "output", "jobs")
+COMMON = ("format", "on_bad_line", "limit", "header", "proba", "output", "jobs")
 EXAMPLES = (
     "steepest predict reviews.steepest new.csv --proba -o predictions.tsv",
     'steepest predict reviews.steepest "a film to remember"',
@@ -24,11 +24,11 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("model", metavar="MODEL")
-    add_data_arguments(parser, help='files, globs, - for standard input, or one row: "some text", {"column": 1}')
-    parser.add_argument("--proba", action="store_true", help="a column of probability for each class, with a header")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="threads (default: 1)")
+    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    add_data_arguments(parser, help='files, patterns, - for standard input, or one row: "some text" or {"column": 1}')
+    parser.add_argument("--proba", action="store_true", help="print the probability of each class, below a header")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of threads (default: 1)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def as_lines(predictions: Array) -> str:
-    """One row a line, columns separated by tabs; numbers in the shortest form that reads back the same."""
+    """One row per line, columns separated by tabs; numbers in the shortest form that reads back the same."""
     if predictions.ndim == 1:
         return "".join(f"{value}\n" for value in predictions.tolist())
     return "".join("\t".join(map(repr, row)) + "\n" for row in predictions.tolist())
@@ -66,7 +66,7 @@ def names_of_sets(model: Any) -> list[str] | None:
 
 
 def as_names(predictions: Array, names: list[str]) -> str:
-    """One row a line: its label, or several with tabs between, or none."""
+    """One row per line: its label, or several with tabs between, or none."""
     if predictions.ndim == 1:
         return as_lines(predictions)
     return "".join("\t".join(names[k] for k in row.nonzero()[0]) + "\n" for row in predictions)

@@ -50,7 +50,7 @@ def interruptible(monitor: Monitor) -> Iterator[None]:
 
 
 class ShellMonitor(Monitor):
-    """Only what must not be missed, on stderr; `also` follows the run, too."""
+    """Prints only events that need attention to stderr; `also` is a second monitor."""
 
     also: Monitor | None = None
 
@@ -80,7 +80,7 @@ class ShellMonitor(Monitor):
 
 
 class JsonMonitor(ShellMonitor):
-    """One JSON object per epoch, and one per event, on stdout."""
+    """Prints one JSON object per epoch and per event to stdout."""
 
     def epoch_done(self, record: Record) -> None:
         """Prints the record."""
@@ -110,7 +110,7 @@ class LineMonitor(ShellMonitor):
         self._drawn = -REDRAW_SECONDS
 
     def begins(self, unit: str, rounds: int) -> None:
-        """A run, or the second part of one, starts."""
+        """Starts a new line: a run, or the second part of one, begins."""
         self._unit, self._rounds, self._done, self._seconds, self._number = unit, rounds, {}, 0.0, 0
         super().begins(unit, rounds)
 

@@ -17,14 +17,14 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--user", action="append", default=[], metavar="ID", help="may be given several times")
-    parser.add_argument("--users", metavar="FILE", help="a file of ids, one a line; - for standard input")
-    parser.add_argument("--similar", metavar="ID", help="items like this one, instead of items for users")
-    parser.add_argument("-k", type=int, default=10, help="how many items")
-    parser.add_argument("--include-seen", action="store_true", help="also items that the user has rated")
-    parser.add_argument("--jobs", type=int, default=1, help="threads")
-    parser.add_argument("--json", action="store_true", help="one JSON object a user")
+    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    parser.add_argument("--user", action="append", default=[], metavar="ID", help="id of a user; may be repeated")
+    parser.add_argument("--users", metavar="FILE", help="file of ids, one per line; - for standard input")
+    parser.add_argument("--similar", metavar="ID", help="list items similar to this one")
+    parser.add_argument("-k", type=int, default=10, metavar="N", help="number of items (default: 10)")
+    parser.add_argument("--include-seen", action="store_true", help="also list items that the user has rated")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of threads (default: 1)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per user")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,21 +18,49 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; others than loopback need --token")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (default: 8000)")
-    parser.add_argument("--token", help=f"callers send Authorization: Bearer TOKEN; also from ${TOKEN}")
-    parser.add_argument("--learn", action="store_true", help="open POST /learn")
-    parser.add_argument("--log", metavar="DIR", help="directory of learned rows and snapshots, for --learn")
-    parser.add_argument("--workers", type=int, default=1, help="processes that share the model (default: 1)")
-    parser.add_argument("--max-body", type=int, default=16 << 20, metavar="BYTES", help="of one request (16 MiB)")
-    parser.add_argument("--max-rows", type=int, default=10_000, metavar="N", help="rows of one request (10,000)")
-    parser.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS", help="for one request (30)")
-    parser.add_argument("--keep-alive", type=float, default=75.0, metavar="SECONDS", help="of an idle connection (75)")
-    parser.add_argument("--max-connections", type=int, default=1000, metavar="N", help="open at a time (1,000)")
-    parser.add_argument("--max-jobs", type=int, default=256, metavar="N", help="batches and lessons that wait (256)")
+    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
     parser.add_argument(
-        "--snapshot-rows", type=int, default=100_000, metavar="N", help="learned rows between snapshots (100,000)"
+        "--host", default="127.0.0.1", help="address to listen on; any but loopback needs --token (default: 127.0.0.1)"
+    )
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="port; 0 takes a free one (default: 8000)")
+    parser.add_argument(
+        "--token", help=f"requests need the header Authorization: Bearer TOKEN; also read from ${TOKEN}"
+    )
+    parser.add_argument("--learn", action="store_true", help="allow POST /learn, by which the model learns")
+    parser.add_argument("--log", metavar="DIR", help="with --learn: directory of learned rows and snapshots")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="number of processes (default: 1)")
+    parser.add_argument(
+        "--max-body", type=int, default=16 << 20, metavar="BYTES", help="largest request (default: 16 MiB)"
+    )
+    parser.add_argument(
+        "--max-rows", type=int, default=10_000, metavar="N", help="most rows in a request (default: 10,000)"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=30.0, metavar="SECONDS", help="time limit of a request (default: 30)"
+    )
+    parser.add_argument(
+        "--keep-alive",
+        type=float,
+        default=75.0,
+        metavar="SECONDS",
+        help="time until an idle connection is closed (default: 75)",
+    )
+    parser.add_argument(
+        "--max-connections", type=int, default=1000, metavar="N", help="most open connections (default: 1,000)"
+    )
+    parser.add_argument(
+        "--max-jobs",
+        type=int,
+        default=256,
+        metavar="N",
+        help="most batches and learning requests in the queue (default: 256)",
+    )
+    parser.add_argument(
+        "--snapshot-rows",
+        type=int,
+        default=100_000,
+        metavar="N",
+        help="learned rows between two snapshots (default: 100,000)",
     )
 
 

@@ -35,7 +35,7 @@ from steepest.data.groups import holdout_groups
 from steepest.data.raw import cache_of, is_raw, sample_columns
 from steepest.data.readers.text import PREFIX
 from steepest.data.scan import format_of
-from steepest.data.source import Source
+from steepest.data.source import Lenient, Source
 from steepest.models.options import from_flat
 
 if TYPE_CHECKING:
@@ -89,18 +89,20 @@ NUMBER_LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "poisson
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """All flags of the verb."""
     parser.add_argument("-m", "--model", required=True, metavar="FILE", help="where the model is saved")
-    help = "share of rows to measure on, not to learn from (default: 0)"
+    help = "share of the rows that are measured on instead of learned, such as 0.1 (default: 0)"
     parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help=help)
-    help = "with --holdout: the model of which epoch is saved (default: best)"
+    help = "with --holdout: save the model of the best epoch or of the last one (default: best)"
     parser.add_argument("--keep", choices=("best", "last"), default="best", help=help)
-    help = "write a page: data, losses, measures, curves, heaviest weights"
+    help = "write an offline page with the data, losses, measures, curves and heaviest weights"
     parser.add_argument("--report", metavar="FILE.html", help=help)
-    help = "show the page while training, at an address of this machine that is printed"
+    help = "show the page in a browser while training runs; prints its address"
     parser.add_argument("--watch", action="store_true", help=help)
-    parser.add_argument("--json", action="store_true", help="one JSON object per epoch on stdout")
-    parser.add_argument("--quiet", action="store_true", help="neither progress nor summary")
-    parser.add_argument("--checkpoint", metavar="DIR", help="save the state there now and then")
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per epoch on stdout")
+    parser.add_argument("--quiet", action="store_true", help="print neither progress nor summary")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="directory in which the state is saved, so that --resume can continue"
+    )
+    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint, if there is one")
     parser.add_argument(
         "--checkpoint-every",
         metavar="30s|100000-rows",
@@ -110,15 +112,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--on-interrupt",
         choices=("save", "discard"),
-        help="after Ctrl-C: save what was learned so far, the default with --checkpoint, or discard it",
+        help="after Ctrl-C: save what was learned so far (the default with --checkpoint), or discard it",
     )
     parser.add_argument(
-        "--spark", metavar="MASTER", help="learn on Spark: local[*], spark://HOST:7077, sc://HOST, yarn"
+        "--spark", metavar="MASTER", help="train on Spark: local[*], spark://HOST:7077, sc://HOST, yarn"
     )
-    parser.add_argument("--method", choices=METHODS, help="on Spark: how shards work together")
-    parser.add_argument("--barrier", action="store_true", help="on Spark: all rounds inside one job")
-    parser.add_argument("--quantize", action="store_true", help="task text: a small file, rows as 8-bit numbers")
-    parser.add_argument("--size", metavar="BYTES", help="task text: a file of at most so many bytes, such as 5MB")
+    parser.add_argument(
+        "--method", choices=METHODS, help="on Spark: how the shards are combined (default: by the task)"
+    )
+    parser.add_argument("--barrier", action="store_true", help="on Spark: run all rounds inside one job")
+    parser.add_argument(
+        "--quantize", action="store_true", help="with --task text: store vectors as 8-bit numbers, for a small file"
+    )
+    parser.add_argument("--size", metavar="BYTES", help="with --task text: largest size of the file, such as 5MB")
     linear = (parser.get_default("task_of_help") or "classify") in LINEAR_TASKS
     add_model_arguments(parser, {**DEFAULTS, "n_jobs": "all"} if linear else DEFAULTS)
 
@@ -126,9 +132,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_model_arguments(parser: argparse.ArgumentParser, defaults: Mapping[str, Any] = DEFAULTS) -> None:
     """The data and the model: the flags that cv, tune and race share with train."""
     add_data_arguments(parser)
-    help = "what to learn (default: auto: text for fastText's files, regress for fractions, else classify)"
+    help = "what to learn (default: auto: text for fastText files, regress for fractions, else classify)"
     parser.add_argument("--task", choices=("auto", *TASKS), default="auto", help=help)
-    help = "balanced: classes weigh the same, however rare (default: rows weigh the same)"
+    help = "balanced: give all classes the same weight, however rare (default: all rows weigh the same)"
     parser.add_argument("--class-weight", choices=("balanced",), default=None, help=help)
     shown = [estimator_of(parser.get_default("task_of_help"))]
     if "hasher" in inspect.signature(shown[0]).parameters:
@@ -137,7 +143,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, defaults: Mapping[str, 
     others = [*map(estimator_of, TASKS), st.Hasher] if every_flag else []
     task = parser.get_default("task_of_help")
     if task in (None, "auto"):
-        parser.epilog = "The model's flags are those of --task classify; give another --task with --help for its flags."
+        parser.epilog = "The flags of the model are those of --task classify. Add another --task to see its flags."
     flags.add_estimator_flags(parser, shown, others, defaults, with_help=every_flag)
 
 
@@ -199,6 +205,8 @@ def run(options: argparse.Namespace) -> int:
 
 def choose_task(options: argparse.Namespace) -> None:
     """Resolves --task auto from the data, and says why unless the answer is the usual one."""
+    if options.task == "classify" and vars(options).get("spark") is None:
+        _refuse_fractions(options)
     if options.task != "auto":
         return
     options.task = "classify"
@@ -217,14 +225,8 @@ def _other_task(options: argparse.Namespace) -> str:
             return ""
         options.task = "text"
         return "the lines start with __label__, so a text classifier is trained (--task classify: a linear one)"
-    source = open_data(options)
-    if not is_raw(source) or (sample := sample_columns(source)) is None or sample[1] is None:
-        return ""
-    y = sample[1]
-    if y.dtype.kind != "f" or y.ndim != 1 or not len(y):
-        return ""
-    n = len(np.unique(y))
-    if not (y % 1).any() and n <= MOST_CLASSES:
+    n, fractions = _numbers_of(options)
+    if not fractions and n <= MOST_CLASSES:
         return ""
     options.task = "regress"
     if foreign := flags.foreign_arguments(options, st.LinearRegressor, [st.LinearClassifier]):
@@ -235,12 +237,41 @@ def _other_task(options: argparse.Namespace) -> str:
     return f"the label holds {n:,} different numbers, so a regression is learned (--task classify: classes)"
 
 
+def _numbers_of(options: argparse.Namespace) -> tuple[int, bool]:
+    """(how many different numbers a sample of the labels holds, whether fractions are among them); 0 for no numbers."""
+    source = open_data(options)
+    if not is_raw(source) or (sample := sample_columns(source)) is None or sample[1] is None:
+        return 0, False
+    y = sample[1]
+    if y.dtype.kind != "f" or y.ndim != 1 or not len(y):
+        return 0, False
+    return len(np.unique(y)), bool((y % 1).any())
+
+
+def _refuse_fractions(options: argparse.Namespace) -> None:
+    """Refuses to take hundreds of different fractions for classes."""
+    if open_files(options.data[0] if len(options.data) == 1 else options.data)[0].once:
+        return
+    n, fractions = _numbers_of(options)
+    if fractions and n > MOST_CLASSES:
+        raise st.DataError(f"the label holds {n:,} different numbers with fractions, not classes; give --task regress")
+
+
 def measured(estimator: Any, rows: Source) -> dict[str, Any]:
     """What `evaluate` measures on rows that were held out, with curves where the model can give them."""
     if rows.read_once is not None or (is_raw(rows) and cache_of(rows) is not None):
         return {}  # the cache holds rows as they were while learning; reading them for another use would rebuild it
     curves = {"curves": True} if "curves" in inspect.signature(estimator.evaluate_stream).parameters else {}
-    return dict(estimator.evaluate_stream(rows, **curves))
+    known = Lenient(rows)
+    found = dict(estimator.evaluate_stream(known, **curves))
+    if known.faults:
+        n = len(known.faults)
+        print(
+            f"steepest: {n:,} held-out row{'' if n == 1 else 's'} not measured: {known.faults[0]}"
+            f"{', and others' if len(set(known.faults)) > 1 else ''}",
+            file=sys.stderr,
+        )
+    return found
 
 
 @contextlib.contextmanager
@@ -259,9 +290,9 @@ def watched(monitor: Any, options: argparse.Namespace) -> Iterator[None]:
 
 def _end_interrupted(estimator: Any, options: argparse.Namespace) -> int:
     """After Ctrl-C: what was learned so far is saved or discarded, and the line says which; exit status 130."""
-    resume = f"; {options.checkpoint} holds the state, go on with --resume" if options.checkpoint else ""
+    resume = f"; {options.checkpoint} holds the state: continue with --resume" if options.checkpoint else ""
     if (options.on_interrupt or ("save" if options.checkpoint else "discard")) == "discard":
-        way_out = resume or "; --on-interrupt save keeps what was learned, --checkpoint DIR lets you go on"
+        way_out = resume or "; --on-interrupt save keeps what was learned, --checkpoint DIR lets you continue"
         print(f"steepest: interrupted; nothing was saved, nothing was overwritten{way_out}", file=sys.stderr)
         return 130
     estimator.save(options.model)
@@ -284,7 +315,7 @@ def _all_cores(estimator: Any, options: argparse.Namespace) -> Iterator[None]:
 
 
 def _save(estimator: Model, options: argparse.Namespace, source: Source, validation: Source | None) -> dict[str, float]:
-    """Saves the model; of a small file, tells what it costs in accuracy: on held-out rows, or else on those learned."""
+    """Saves the model; for a small file, reports the loss of accuracy on held-out rows, or else on those learned."""
     if not (options.quantize or options.size):
         estimator.save(options.model)
         return {}
@@ -302,7 +333,7 @@ def _save(estimator: Model, options: argparse.Namespace, source: Source, validat
 
 
 def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
-    """The same estimator, fitted by a session that lives as long as the fit."""
+    """Fits the estimator on Spark, with a session that lives as long as the fit."""
     from steepest.spark.sessions import read_paths, start
 
     for name in ("holdout", "cache", "limit", "on_bad_line"):

@@ -67,12 +67,12 @@ class Chunk:
 
     @property
     def n_rows(self) -> int:
-        """Rows that a visit sees."""
+        """The number of rows visited."""
         return len(self.indptr) - 1 if self.order is None else len(self.order)
 
     @property
     def row_numbers(self) -> Array:
-        """The visited rows' numbers inside the block."""
+        """The visited rows' positions in the block."""
         return np.arange(self.n_rows) if self.order is None else self.order
 
     @property
@@ -91,7 +91,7 @@ class Chunk:
         return {name: None if field is None else field[rows] for name, field in fields}
 
     def visit(self, order: Array) -> Self:
-        """The same arrays, another visiting order (row numbers inside the block)."""
+        """A view of the same arrays with another visiting order (positions in the block)."""
         return replace(self, order=np.ascontiguousarray(order, np.int64))
 
     def span(self, start: int, stop: int) -> Self:
@@ -104,11 +104,11 @@ class Chunk:
         return replace(self, indptr=self.indptr[start : stop + 1], first_id=self.first_id + start, **rows)
 
     def with_targets(self, y: Array, weight: Array | None) -> Chunk:
-        """The same rows with other targets and weights, given for the block's rows (not in visiting order)."""
+        """The same rows with other targets and weights, which are given per row of the block."""
         return replace(self, y=y, weight=weight)
 
     def visited(self, per_row: Array) -> Array:
-        """An array over the block's rows, brought into visiting order."""
+        """An array with one element per row of the block, in visiting order."""
         return per_row if self.order is None else per_row[self.order]
 
     def packed(self) -> Self:
@@ -122,7 +122,7 @@ class Chunk:
 
 
 def _copied(arrays: Sequence[Array], starts: Array, ends: Array) -> list[Array]:
-    """Of each array the entries of rows one after the other; those of neighbours are copied at once."""
+    """Copies the entries of rows one after the other, for each array; runs of rows are copied at once."""
     lengths = ends - starts
     breaks = np.flatnonzero(starts[1:] != ends[:-1])
     if len(starts) and (len(breaks) + 1) * ENTRIES_PER_COPY <= lengths.sum():

@@ -17,7 +17,7 @@ from steepest.errors import DataError
 
 @dataclass(slots=True, eq=False)
 class Entries:
-    """Known entries by codes, in the order of the data."""
+    """Known entries of a matrix by the codes of their row and column, in the order of the data."""
 
     users: Array
     items: Array
@@ -45,7 +45,7 @@ class Entries:
         )
 
     def only(self, chosen: Array) -> Entries:
-        """Those that a mask chooses."""
+        """The entries that a mask selects."""
         weights = None if self.weights is None else self.weights[chosen]
         return Entries(self.users[chosen], self.items[chosen], self.values[chosen], weights)
 
@@ -61,7 +61,7 @@ class Entries:
 
 
 def gather(source: Source, users: IdBook, items: IdBook) -> Entries:
-    """All ratings of a source, coded; the books learn new ids.
+    """Reads all ratings of a source and codes their ids; the books learn new ids.
 
     A rating of weight 0 is not there. The rows and columns of a matrix keep their places, empty ones too.
     """

@@ -18,6 +18,7 @@ from steepest.data.chunk import Array, Chunk
 from steepest.data.groups import names_of_groups
 from steepest.data.raw import Encoder, RawBatch, encoded, is_raw
 from steepest.data.source import Source, mix
+from steepest.data.tables.columns import plain_values
 from steepest.errors import DataError, ParameterError
 
 
@@ -64,7 +65,7 @@ def survey_rows(source: Source, *, classes: bool = False, group: str | None = No
 
 
 def refuse_reading_once(source: Source) -> None:
-    """Splits need several passes, which a pipe cannot give."""
+    """Raises for a pipe, since splits need several passes."""
     if source.read_once:
         raise DataError(
             f"{source.read_once} can be read only once, but this needs several passes; save it in a file first"
@@ -77,7 +78,7 @@ def _nothing(batch: RawBatch) -> Chunk:
 
 
 def _taking_down(name: str, codes: _Codes) -> Encoder:
-    """Takes down a column of the batches as they come by."""
+    """Wraps batches so that one of their columns is recorded as they are read."""
 
     def encode(batch: RawBatch) -> Chunk:
         try:
@@ -86,8 +87,7 @@ def _taking_down(name: str, codes: _Codes) -> Encoder:
             raise DataError(
                 f"groups={name!r} is not a column that is read; name it among the columns, or give an array"
             ) from None
-        values = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-        codes.add(np.array([str(value) for value in values]))
+        codes.add(np.array([str(value) for value in plain_values(column)]))
         return _nothing(batch)
 
     return encode
@@ -126,11 +126,11 @@ class Folds:
         return np.where(self._ids[place] == ids, self._fold[place].astype(np.int64), -1)
 
     def sizes(self) -> Array:
-        """How many rows each fold has."""
+        """The number of rows in each fold."""
         return np.bincount(self._fold, minlength=self.n_folds)
 
     def split(self, source: Source, fold: int) -> tuple[Source, Source]:
-        """All other folds to learn from, and this one to measure on."""
+        """(the rows of all other folds to learn from, the rows of this one to measure on)."""
         name = f"fold {fold} of {self.n_folds}"
         return (
             source.select(lambda ids: self._others(ids, fold), f"all but {name}"),

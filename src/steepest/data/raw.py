@@ -1,9 +1,9 @@
 """Sources of raw rows: texts or table columns that an encoder, such as a hasher, turns into features while reading.
 
-A format gives `batches`; `with_encoder` says how a batch becomes a chunk. Batches are encoded in order by one thread,
-ahead of the learner, because an encoder may learn (names, counts) from what it sees; now and then it waits for what the
-learner has learned. Rows are then permuted inside their chunk. Memory: a few batches, whatever the size of the data.
-Encoding starts anew in every epoch: store the rows with `cache` where that costs more than learning does.
+A format implements `batches`; `with_encoder` sets how a batch becomes a chunk. Batches are encoded in order by one
+thread, ahead of the learner, because an encoder may learn (names, counts) from them; chosen batches wait until all rows
+before them were learned. Rows are then permuted inside their chunk. Memory: a few batches, whatever the size of the
+data. Rows are encoded again in every epoch: store them with `cache` where that costs more than learning does.
 Models read through a `RowEncoder`, whose hasher learns from each batch once.
 """
 
@@ -39,7 +39,7 @@ SAMPLE_PARTS = 12
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
-    """Some rows before encoding.
+    """Rows before encoding.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ Encoder = Callable[[RawBatch], Chunk]
 
 
 class RowEncoder:
-    """Raw batches to chunks by a hasher; with `learn`, it learns from each batch once, however often it comes by."""
+    """Encodes raw batches by a hasher; with `learn`, the hasher learns from each batch once."""
 
     def __init__(self, hasher: Any, learn: bool) -> None:
         self.hasher = hasher
@@ -80,29 +80,29 @@ class RowEncoder:
         self._start = hasher.state() if learn else None
 
     def start_over(self) -> None:
-        """Forgets all batches."""
+        """Resets the hasher and forgets which batches were seen."""
         if self._start is not None and self._seen:
             self.hasher.restore(*self._start)
             self._seen.clear()
             self._n_batches, self._unnamed = 0, None
 
     def waits(self, batch: RawBatch) -> bool:
-        """Whether the batch is to be encoded only when all before it were learned: batch 2, 4, 8, ... of new ones."""
+        """Whether a batch must not be encoded before all earlier ones were learned: new batches 2, 4, 8, ..."""
         if not self.learn or self.heaviness is None or not self.hasher.n_names or batch.first_id in self._seen:
             return False
         self._n_batches += 1
         return self._n_batches > 1 and self._n_batches & (self._n_batches - 1) == 0
 
     def catch_up(self) -> None:
-        """Makes sure of the names that the learner gives weight to; called in the place of a batch that waited."""
+        """Keeps the names of the features that now have the heaviest weights; called at batches that waited."""
         if self.heaviness is not None and hasattr(self.hasher, "names_"):
             self.hasher.names_.keep_heaviest(self.heaviness)
             if hasattr(self.hasher, "document_counts_"):  # which show the buckets in use
-                used = np.flatnonzero(self.hasher.document_counts_)
+                used = self.hasher.counted_features
                 self._unnamed = self.hasher.names_.unnamed(used, self.heaviness(used))
 
     def __call__(self, batch: RawBatch) -> Chunk:
-        """The batch, hashed."""
+        """Hashes the batch."""
         blocks = (batch.first_id,) if batch.ids is None else tuple(batch.ids.ids.tolist())
         new = self.learn and not self._seen.issuperset(blocks)
         self._seen.update(blocks)
@@ -118,12 +118,12 @@ class RowEncoder:
         return header, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """What the hasher would learn from rows that a cache holds already."""
+        """Restores what the hasher has learned from rows that a cache holds."""
         if self.learn:
             self.hasher.restore(header, arrays)
 
     def go_on_from(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """All rows were seen in an epoch before: nothing is learned from them again."""
+        """Restores the hasher after its first epoch, so that it learns nothing more from these rows."""
         self.restore(header, arrays)
         self.learn, self._start = False, None
 
@@ -133,7 +133,7 @@ class RawSource(Source):
 
     @abstractmethod
     def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
-        """All rows of one epoch; batches come in the order given, rows inside a batch as they are."""
+        """Yields all rows of one epoch; batches in the order given, rows inside a batch as they are."""
 
     def first_batch(self) -> RawBatch | None:
         """Some of the first rows in file order; None if there are none."""
@@ -146,19 +146,19 @@ class RawSource(Source):
         return [] if first is None else [first]
 
     def with_encoder(self, encode: Encoder) -> Self:
-        """The same rows, encoded; targets, weights and row numbers need not be set by the encoder."""
+        """The same source with an encoder; the encoder need not set targets, weights and row numbers."""
         source = self.copy()
         source.encoder = encode
         return source
 
     def start_over(self) -> None:
-        """The encoder forgets what it has seen, also of batches that were encoded ahead and never came out."""
+        """Resets the encoder, also for batches that were encoded ahead and never used."""
         encoder: Any = self.encoder
         if hasattr(encoder, "start_over"):
             encoder.start_over()
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """One chunk for each batch."""
+        """Yields one chunk per batch."""
         encoder = self.encoder
         if encoder is None:
             raise DataError(
@@ -184,7 +184,7 @@ class RawSource(Source):
 
 
 class _Gate:
-    """Lets an encoder ask the learner at fixed places: the batch there is encoded in the consumer's own thread.
+    """Makes chosen batches wait for the learner: they are encoded in the consumer's thread when their turn comes.
 
     The consumer takes it when it has learned all rows before, so the answer depends on the data alone. Until then the
     thread that encodes ahead waits with the batches behind.
@@ -197,7 +197,7 @@ class _Gate:
         self._passable.set()
 
     def make(self, batch: RawBatch) -> Chunk | RawBatch:
-        """The chunk, or the batch itself if it must wait."""
+        """The chunk of a batch, or the batch itself if it must wait."""
         self._passable.wait()
         if not hasattr(self._encoder, "waits") or not self._encoder.waits(batch):
             return self._make(batch)
@@ -212,12 +212,12 @@ class _Gate:
         return chunk
 
     def open(self) -> None:
-        """Nobody needs to wait any more."""
+        """Releases all threads that wait."""
         self._passable.set()
 
 
 def _encoded(encoder: Encoder, batch: RawBatch, order: Order, epoch: int) -> Chunk:
-    """A batch as a chunk in visiting order, whose rows know their targets and stable numbers."""
+    """Encodes a batch and puts its rows, with targets and stable numbers, in visiting order."""
     chunk = encoder(batch)
     if len(chunk.indptr) - 1 != batch.n_rows:
         raise DataError(f"the encoder made {len(chunk.indptr) - 1} rows of {batch.n_rows}; it must keep each row")
@@ -228,7 +228,7 @@ def _encoded(encoder: Encoder, batch: RawBatch, order: Order, epoch: int) -> Chu
 
 
 def is_raw(source: Source) -> bool:
-    """Whether the source, or the one below its limits, splits and caches, still needs an encoder."""
+    """Whether the rows of the source still need an encoder; looks below limits, splits and caches."""
     return isinstance(source.root, RawSource) and source.root.encoder is None
 
 
@@ -278,7 +278,7 @@ def _selected(source: Source, batch: RawBatch) -> RawBatch:
 
 
 def misfits_of(source: Source) -> dict[str, int]:
-    """For each column, how many values so far were not of the type that its first rows have, and count as missing."""
+    """How many values of each column count as missing because their type differs from that of the first rows."""
     total: Counter[str] = Counter()
     for misfits in list(getattr(source.root, "misfits", {}).values()):
         total.update(misfits)
@@ -297,7 +297,7 @@ def _warn_of_misfits(source: RawSource) -> None:
 
 
 def rows_of(columns: Any, start: int, stop: int) -> Any:
-    """Some neighbouring rows of a batch's columns."""
+    """A contiguous part of a batch's columns."""
     if isinstance(columns, Mapping):
         return {name: column[start:stop] for name, column in columns.items()}
     if hasattr(columns, "iloc"):
@@ -351,7 +351,7 @@ def cache_of(source: Source) -> str | None:
 
 
 def rereading_encoder(source: Source | None) -> Any:
-    """The encoder that goes on working in later epochs; None if the rows it made are stored."""
+    """The encoder if rows are encoded again in later epochs; None if encoded rows are stored."""
     if source is None or any(part.holds_rows for part in source.lineage):
         return None
     encoder = source.root.encoder
@@ -365,7 +365,7 @@ def stored_encoder(source: Source) -> tuple[dict[str, Any], dict[str, Array]] | 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What one pass over the data finds before learning: rows, outputs, and columns or a number of features."""
+    """The result of one pass before learning: numbers of rows and outputs, and columns or a number of features."""
 
     n_rows: int
     labels: frozenset[Any]
@@ -421,7 +421,7 @@ def raw_batches(source: Source) -> Generator[RawBatch, None, None]:
 
 
 def without_cache(source: Source) -> Source:
-    """The same rows, read anew and not from a cache."""
+    """The same source without the cache in its chain."""
     return source.rebased(lambda base: without_cache(base.parent) if isinstance(base, CachedSource) else base)
 
 

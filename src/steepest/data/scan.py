@@ -24,7 +24,7 @@ from steepest.parameters import did_you_mean, unknown
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a format is detected and read."""
+    """How a format is detected and which function reads it."""
 
     reader: str  # module in this package and function, imported when it is needed
     endings: tuple[str, ...] = ()  # of names
@@ -34,7 +34,7 @@ class Format:
     is_table: bool = False  # has columns with roles, which another table may have, too
 
     def load(self) -> Callable[..., Source]:
-        """The reader."""
+        """Imports and returns the reader."""
         module, _, name = self.reader.rpartition(".")
         reader: Callable[..., Source] = getattr(import_module(f"steepest.data.{module}"), name)
         return reader
@@ -70,18 +70,19 @@ ROLES = ("label", "text", "categorical", "numeric", "weight", "with_labels", "on
 
 
 def scan(path: Any, format: str = "auto", **options: Any) -> Source:
-    """A lazy source over files of any known format; globs, lists of paths and "-" for standard input are accepted.
+    """Opens files of any known format as a lazy source; globs, lists of paths and "-" for standard input are accepted.
 
     Parameters
     ----------
     path : path, glob, open file, list of them, "-", or tables
-        An open file, of bytes or text, is read once, from where it is, like standard input ("-"). A table in memory
-        (Arrow, pandas, polars), a list of dicts, or an iterator of these is written to a temporary file of Arrow.
+        Data to read. An open file, of bytes or text, is read once, from its current position, like standard input
+        ("-"). A table in memory (Arrow, pandas, polars), a list of dicts, or an iterator of these is written to a
+        temporary Arrow file.
     format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt", "ratings", "cache"}
-        "auto" goes by the name's ending, then by the first line. A cache is detected by its first bytes, whatever its
-        name and `format`, and then read as one: a model's recipe opens raw data and caches of it alike.
+        Format of the data. "auto" detects it from the ending of the name, then from the first line. A cache is always
+        detected by its first bytes, so the recipe of a model opens raw data and caches of it.
     options
-        Passed to the reader of the format.
+        Options of the reader of this format, such as those of `scan_csv`.
 
     Examples
     --------
@@ -106,8 +107,8 @@ def scan(path: Any, format: str = "auto", **options: Any) -> Source:
     known = inspect.signature(reader).parameters
     for option in options:
         if option not in known:
-            near = did_you_mean(option, known)
-            raise ParameterError(f"{option}= has no meaning for the format {format}; {near}it takes {', '.join(known)}")
+            near = did_you_mean(option, known.keys() - {"path", "with_labels"})
+            raise ParameterError(f"{option}= has no meaning for the format {format}; {near}leave it out")
     return reader(files, **{**FORMATS[format].options, **options})
 
 
@@ -121,7 +122,7 @@ def reader_options() -> dict[str, list[str]]:
 
 
 def adapt_recipe(file: TextFile, recipe: Mapping[str, Any], requested: str = "auto") -> dict[str, Any]:
-    """How a table was read, for another file: its columns mean the same, its format is the file's or as requested."""
+    """The options to read another file with like a known table: same columns; format of the file or as requested."""
     known = recipe.get("format")
     format = ENDINGS.get(_ending(file.path)) if requested == "auto" else requested
     if known == "csv" and format is None and _is_text(file) and file.head(1) == b"{":
@@ -188,6 +189,8 @@ def guess_format(file: TextFile) -> str:
         return fitting[0] if fitting else WEAK_ENDINGS[ending]
     if table := _kind_of_table(start):
         return table
+    if start[8:].startswith(b'{"__metadata__":'):
+        raise DataError(f"{file.name} is a model file, not data; name the file that holds the rows")
     for opening, way_out in FOREIGN.items():
         if start.startswith(opening):
             raise DataError(f"{file.name} is {way_out}")

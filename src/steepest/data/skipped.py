@@ -13,7 +13,7 @@ Example = tuple[tuple[int, ...], Any]  # a place in the data, and what becomes a
 
 
 class Skipped:
-    """How many lines or rows were passed over, and what is wrong with the first of them."""
+    """Counts the lines or rows that were skipped, and keeps the faults of the first of them."""
 
     def __init__(self, n: int = 0, examples: Sequence[str] = ()) -> None:
         self._counts: dict[int, int] = {0: n} if n else {}  # by block or row; only those with bad ones are in it
@@ -21,7 +21,7 @@ class Skipped:
 
     @property
     def n(self) -> int:
-        """How many."""
+        """The number of skipped lines or rows."""
         return sum(self._counts.values())
 
     @property

@@ -1,4 +1,4 @@
-"""A source yields chunks, again and again: it knows where rows come from and in which order, never what for.
+"""Sources yield chunks of rows, epoch after epoch: they know where rows are and in which order, nothing of learning.
 
 Sources are lazy and cheap to copy. `shuffle`, `holdout`, `shards`, `limit` and `cache` return new sources; reading
 starts with the first chunk asked for. One epoch is `source.epoch(e)`; the order of rows is a pure function of (seed,
@@ -46,19 +46,19 @@ class Runs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """In which order rows are visited: never shuffled, shuffled once, or in every epoch by blocks or by rows."""
+    """The order in which rows are visited: as they are, shuffled once, or in every epoch by blocks or by rows."""
 
     shuffle: str = "never"
     seed: int = 0
     only_read: bool = False  # nobody learns while rows are read, so no encoder waits for what was learned
 
     def generator(self, epoch: int, *path: int) -> np.random.Generator:
-        """Randomness for one epoch and one place in the data, the same whenever it is asked for."""
+        """A random generator for one epoch and one place in the data, always seeded the same way."""
         moment = 0 if self.shuffle == "once" else epoch
         return np.random.default_rng([self.seed & 0xFFFFFFFFFFFFFFFF, moment, *path])
 
     def permute(self, n_rows: int, epoch: int, *path: int) -> Array | None:
-        """Visiting order of n rows, or None for as they come."""
+        """The visiting order of n rows; None for their own order."""
         runs = self.runs(n_rows, epoch, *path)
         if runs is None or runs.length == 1:
             return None if runs is None else runs.starts
@@ -70,7 +70,7 @@ class Order:
         return rows
 
     def runs(self, n_rows: int, epoch: int, *path: int) -> Runs | None:
-        """The same order as `permute` gives, in the least room."""
+        """The order that `permute` gives, as runs, which take less memory."""
         if self.shuffle == "never" or n_rows < 2:
             return None
         generator = self.generator(epoch, *path)
@@ -86,20 +86,20 @@ class Order:
 
 
 class Source(ABC):
-    """A re-iterable stream of chunks. Subclasses give `read`; everything else is built on it.
+    """A stream of chunks that can be iterated in every epoch. Subclasses implement `read` and `_copy`.
 
     Attributes
     ----------
     n_rows, n_features : int or None
-        How many there are, if that is known without reading.
+        Numbers of rows and features, if they are known without reading.
     labels : array or None
         The distinct targets, if they are known without reading.
     recipe : dict
-        How the source was read (format and options); a model keeps it, so that new data is read alike.
+        Format and options. A model stores them, so that new data is read in the same way.
     signature : str
-        Whatever else shapes the rows, in any words; a cache made under another signature is not used.
+        Text that describes everything else that changes the rows; a cache with another signature is not used.
     skipped : Skipped
-        Bad lines or rows passed over so far under on_bad_line="skip": their number `n` and three `examples`.
+        Bad lines skipped so far with on_bad_line="skip": their number `n` and three `examples`.
 
     Examples
     --------
@@ -144,12 +144,12 @@ class Source(ABC):
         return next((file.name for file in self.root.files if file.once), None)
 
     def describe(self) -> str:
-        """Where the rows come from, in short."""
+        """A short description of where the rows come from, for messages."""
         return describe(self.root.files)
 
     @property
     def label_names(self) -> list[str] | None:
-        """What the columns of a multi-label target stand for, if they have names and these are known."""
+        """The names of the columns of a multi-label target, if they are known."""
         return None
 
     @property
@@ -158,35 +158,35 @@ class Source(ABC):
         return {}
 
     def fingerprint(self) -> dict[str, Any]:
-        """Plain values by which the same rows are known again, now or later; `files` are [path, size, time] each."""
+        """Plain values that identify the same rows later; `files` holds [path, size, time] of each."""
         raise DataError("these rows do not come from files, so they cannot be cached; cache the files' source instead")
 
     @abstractmethod
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """All chunks of one epoch in the order given."""
+        """Yields all chunks of one epoch in the order given."""
 
     def copy(self) -> Self:
-        """The same rows; what was read or stored of them is shared."""
+        """A copy of this source that shares what was read or stored."""
         return copy.copy(self)
 
     def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
-        """Raises for rows, by their stable numbers, that cannot be used; a source that skips bad lines counts them."""
+        """Raises for rows, by their stable numbers, that cannot be used, or counts them as skipped lines."""
         raise DataError(f"row {row_ids[0]}: {faults[0]}; {remedy}")
 
     def start_over(self) -> None:
-        """Forgets what was learned about the rows while they were read, as if nothing had been."""
+        """Resets what encoders and recorders learned while rows were read."""
         return
 
     def rebased(self, change: Callable[[Source], Source]) -> Source:
-        """The same limits and splits over another source: what `change` makes of the one below them."""
+        """The same limits and splits over another source; `change` is applied to the source below them."""
         return change(self)
 
     def epoch(self, epoch: int = 0) -> Iterator[Chunk]:
-        """All chunks of one epoch in this source's own order."""
+        """Yields all chunks of one epoch in this source's own order."""
         return self.read(self.order, epoch)
 
     def in_file_order(self, *, only_read: bool = False) -> Generator[Chunk, None, None]:
-        """All chunks as they are in the data; whoever stops early closes it, and no more is read."""
+        """Yields all chunks in the order of the data; close the generator to stop reading early."""
         yield from self.read(Order(only_read=only_read), 0)
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -207,7 +207,7 @@ class Source(ABC):
         return Limited(self, whole("sample", n_rows, 1), sample_seed=seed)
 
     def select(self, keep: Callable[[Array], Array], rule: str) -> Source:
-        """The rows whose stable numbers pass a test; `rule` says in words which test it is."""
+        """The rows whose stable numbers pass a test; `rule` describes the test in words."""
         return Selected(self, lambda chunk: keep(chunk.row_ids), rule, by_id=True)
 
     def cache(self, path: str | os.PathLike[str]) -> Source:
@@ -239,7 +239,7 @@ class Source(ABC):
 
 
 def mix(ids: Array, seed: int) -> Array:
-    """Stable numbers of rows to uniform 64-bit numbers (the finaliser of splitmix64)."""
+    """Hashes stable numbers of rows to uniform 64-bit numbers (the finaliser of splitmix64)."""
     z = ids.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -247,7 +247,7 @@ def mix(ids: Array, seed: int) -> Array:
 
 
 class Derived(Source):
-    """A source read through another one."""
+    """A source that reads from another one."""
 
     parent: Source
     is_part: ClassVar[bool] = False  # whether it is no more than some rows of its parent
@@ -260,26 +260,26 @@ class Derived(Source):
 
     @property
     def n_features(self) -> int | None:  # type: ignore[override]
-        """The parent's, asked when it is needed: a cache must be built for it."""
+        """The parent's number, read only when it is needed, since a cache must be built for it."""
         return self.parent.n_features
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """The parent's."""
+        """The parent's recipe."""
         return self.parent.recipe
 
     @property
     def skipped(self) -> Skipped:  # type: ignore[override]
-        """The parent's."""
+        """The parent's skipped lines."""
         return self.parent.skipped
 
     @property
     def label_names(self) -> list[str] | None:
-        """The parent's."""
+        """The parent's label names."""
         return self.parent.label_names
 
     def rebased(self, change: Callable[[Source], Source]) -> Source:
-        """A limit or split of another source."""
+        """The same limit or split of another source."""
         if not self.is_part:
             return change(self)
         source = self.copy()
@@ -288,12 +288,30 @@ class Derived(Source):
         return source
 
     def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
-        """As the parent does."""
+        """Passes the rows on to the parent."""
         self.parent.refuse_rows(row_ids, faults, remedy)
 
     def start_over(self) -> None:
-        """As the parent does."""
+        """Resets the parent."""
         self.parent.start_over()
+
+
+class Lenient(Derived):
+    """The same rows, of which those that cannot be used are collected in `faults` instead of raised."""
+
+    is_part = True
+
+    def __init__(self, parent: Source) -> None:
+        super().__init__(parent)
+        self.faults: list[str] = []
+
+    def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
+        """The parent's chunks."""
+        return self.parent.read(order, epoch)
+
+    def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
+        """Collects what is wrong with each row."""
+        self.faults += faults
 
 
 class Limited(Derived):
@@ -311,12 +329,12 @@ class Limited(Derived):
         self.n_rows = None if parent.n_rows is None else min(most, parent.n_rows)
 
     def fingerprint(self) -> dict[str, Any]:
-        """The parent's, and how many rows of it, and which."""
+        """The parent's fingerprint with the number of rows and how they were chosen."""
         which = {"limit": self.most} if self.sample_seed is None else {"sample": self.most, "seed": self.sample_seed}
         return {**which, "of": self.parent.fingerprint()}
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Rows are limited in that order, and each chunk of them is then shuffled."""
+        """Yields the chosen rows chunk by chunk; each chunk is then shuffled."""
         left = self.most
         whole = Order() if self.sample_seed is None else Order("rows", self.sample_seed)
         for number, chunk in enumerate(self.parent.read(whole, 0)):
@@ -343,11 +361,11 @@ class Selected(Derived):
         self.rule = rule
 
     def fingerprint(self) -> dict[str, Any]:
-        """The parent's, and which rows of it."""
+        """The parent's fingerprint with the rule of selection."""
         return {"rule": self.rule, "of": self.parent.fingerprint()}
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """The parent's chunks, thinned."""
+        """Yields the parent's chunks with the rows that pass."""
         for chunk in self.parent.read(order, epoch):
             rows = chunk.row_numbers[self.keep(chunk)]
             if len(rows):
@@ -355,7 +373,7 @@ class Selected(Derived):
 
 
 class ArraySource(Source):
-    """Rows that are already in memory, used as they are."""
+    """Rows in memory, used without a copy."""
 
     holds_rows = True
 
@@ -367,7 +385,7 @@ class ArraySource(Source):
         self.n_features = block.n_features
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Views of the arrays, `chunk_rows` visits at a time."""
+        """Yields views of the arrays, `chunk_rows` visits at a time."""
         assert self.n_rows is not None
         visits = order.permute(self.n_rows, epoch)
         if self.rows is not None:
@@ -377,7 +395,7 @@ class ArraySource(Source):
             yield whole.span(start, min(start + self.chunk_rows, self.n_rows))
 
     def cache(self, path: str | os.PathLike[str]) -> Source:
-        """This source: its rows are in memory already."""
+        """Returns this source, since its rows are in memory already."""
         return self
 
     def fingerprint(self) -> dict[str, Any]:
@@ -421,7 +439,7 @@ class ArraySource(Source):
 
 
 def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows: int = CHUNK_ROWS) -> ArraySource:
-    """A source over arrays in memory; a float32 CSR matrix is used without a copy.
+    """Makes a source of arrays in memory; a float32 CSR matrix is used without a copy.
 
     Parameters
     ----------
@@ -486,7 +504,7 @@ def as_weights(sample_weight: Any, n_rows: int) -> Array:
 
 
 def csr_arrays(X: Any, *, columns: bool = True) -> tuple[Array, Array, Array, int]:
-    """(indptr, indices, values, n_features) of anything that looks like a matrix; `columns`: checked here already."""
+    """(indptr, indices, values, n_features) of a matrix of any kind; `columns`: check the column indices here."""
     if hasattr(X, "tocsr") or (hasattr(X, "indptr") and hasattr(X, "indices")):
         return _from_csr(checked_csr(X, columns=columns))
     return _from_dense(X)

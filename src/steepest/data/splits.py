@@ -17,7 +17,7 @@ from steepest.parameters import inside, whole
 
 
 def leave_k_out(source: Source, k: int = 1, *, seed: int = 0, latest: bool = False) -> tuple[Source, Source]:
-    """(training, test): k random items of each user are held out, or with `latest` the k last by time.
+    """Splits ratings into (training, test): k random items of each user are held out, or with `latest` the last k.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def leave_k_out(source: Source, k: int = 1, *, seed: int = 0, latest: bool = Fal
 
 
 def split_by_time(source: Source, share: float = 0.1) -> tuple[Source, Source]:
-    """(training, test): about the last `share` of the ratings; all training ratings are older than all test ratings.
+    """Splits ratings by time into (training, test): about the last `share` of them are held out.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def split_by_time(source: Source, share: float = 0.1) -> tuple[Source, Source]:
 
 
 def gather(source: Source) -> RatingsChunk:
-    """All ratings of a source in memory."""
+    """Reads all ratings of a source into memory."""
     parts = [chunk.packed() for chunk in source if isinstance(chunk, RatingsChunk)]
     if not parts:
         raise DataError("the source holds no ratings to split; open the file with scan_ratings")

@@ -22,7 +22,7 @@ from steepest.data.chunk import Array, Chunk
 from steepest.data.files.packing import packed
 from steepest.data.raw import RawBatch
 from steepest.data.tables.columnar import sparse_table
-from steepest.data.tables.columns import arrow
+from steepest.data.tables.columns import arrow, plain_values
 from steepest.errors import DataError
 
 SPARSE_TEXT = ("libsvm", "vw")
@@ -182,12 +182,20 @@ def _csv_lines(table: Any, naming: Naming, is_first: bool, delimiter: str) -> by
         if str(kind).startswith(("list", "large_list", "struct", "map")):
             raise DataError(f"the column {name!r} holds {kind}, which has no place in a table of text; write jsonl")
     sink = pa.BufferOutputStream()
-    csv.write_csv(_whole_labels(table, naming), sink, csv.WriteOptions(include_header=is_first, delimiter=delimiter))
+    try:
+        csv.write_csv(
+            _whole_labels(table, naming), sink, csv.WriteOptions(include_header=is_first, delimiter=delimiter)
+        )
+    except pa.ArrowException as error:  # bytes that are not UTF-8, types without a text
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"a column cannot be written as text ({reason}); write parquet or arrow") from None
     return bytes(sink.getvalue())
 
 
 def _json_lines(table: Any, naming: Naming, is_first: bool) -> bytes:
-    rows = _whole_labels(table, naming).to_pylist()
+    whole = _whole_labels(table, naming)
+    columns = [plain_values(whole.column(name)) for name in whole.schema.names]
+    rows = (dict(zip(whole.schema.names, values, strict=True)) for values in zip(*columns, strict=True))
     return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode()
 
 
@@ -205,7 +213,7 @@ def _labelled_lines(table: Any, naming: Naming, is_first: bool) -> bytes:
     names = [name for name in table.schema.names if name not in (naming.label, naming.weight)]
     if len(names) != 1:
         raise DataError(f"a text file holds one text per row, but here are the columns {', '.join(names)}; give --text")
-    texts = [" ".join(str("" if text is None else text).split()) for text in table.column(names[0]).to_pylist()]
+    texts = [" ".join(str("" if text is None else text).split()) for text in plain_values(table.column(names[0]))]
     if naming.label not in table.schema.names:
         return "".join(f"{text}\n" for text in texts).encode()
     labels = _whole_labels(table, naming).column(naming.label).to_pylist()

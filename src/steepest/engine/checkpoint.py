@@ -1,4 +1,4 @@
-"""Checkpoints: the learner's whole state and the place in the data, written now and then, so that a killed run goes on.
+"""Checkpoints: the learner's whole state and its place in the data, saved at intervals, so that a run can resume.
 
 A run resumed from a checkpoint ends with the same bits as one that was never interrupted: the state is complete, the
 order of rows is a function of the seed and the epoch, and saving happens between chunks only.
@@ -35,7 +35,7 @@ BEST = "best epoch: "  # marks the arrays of the learner that early stopping wou
 
 @dataclass(slots=True)
 class Place:
-    """Where in the data a run is: epoch, chunks of it that are done, rows and losses of it so far."""
+    """The position of a run in the data: epoch, chunks done in it, and rows and losses of it so far."""
 
     epoch: int = 0
     chunks: int = 0
@@ -44,10 +44,10 @@ class Place:
 
 
 class Checkpoints:
-    """Writes a file in a directory, `every` so many seconds or rows, keeps the one before, and finds them again.
+    """Saves a run to a file in a directory at intervals, keeps the previous file, and restores the run.
 
-    Raw rows that are hashed anew in every epoch: what their hasher has learned in the first one is saved from then on;
-    before that, it is learned again from the rows that a resumed run skips.
+    If raw rows are hashed again in every epoch, checkpoints after the first epoch hold the state of the hasher; during
+    the first one, a resumed run learns it again from the rows that it skips.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Checkpoints:
             raise DataError(f"the checkpoint directory {directory} cannot be made ({error.strerror})") from None
 
     def maybe_save(self, learner: Callable[[], Any], history: History, place: Place, watch: Watch) -> None:
-        """Saves if the last time is long enough ago, in seconds or in rows."""
+        """Saves if the interval, in seconds or in rows, has passed since the last time."""
         rows = place.rows + sum(int(record["rows"]) for record in history) if self.rows < math.inf else 0
         if self._last_rows is None:
             self._last_rows = 0 if rows <= self.rows else rows
@@ -84,7 +84,7 @@ class Checkpoints:
             self._last_rows = rows
 
     def save(self, learner: Any, history: History, place: Place, watch: Watch) -> None:
-        """Saves now; the file is complete or the old one stays."""
+        """Saves now; if writing fails, the old file stays."""
         state = dict(learner.state)
         if watch.best_learner is not None:
             state |= {BEST + name: array for name, array in watch.best_learner.state.items()}
@@ -107,7 +107,7 @@ class Checkpoints:
         self._last = time.monotonic()
 
     def resume(self) -> tuple[Any, History, Place, Watch] | None:
-        """What the last checkpoint holds, or None to start anew."""
+        """The learner, history, place and watch of the last checkpoint; None to start from the beginning."""
         if not self.resuming or not (self.path.exists() or self.earlier.exists()):
             return None
         header, arrays = self._read()
@@ -140,7 +140,7 @@ class Checkpoints:
         return self.restore(state), History.from_dict(header["history"]), place, watch
 
     def _read(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The newest checkpoint, or the one before if it is damaged or was never finished."""
+        """Reads the newest checkpoint, or the previous one if the newest is damaged or incomplete."""
         try:
             return model_file.read(self.path)
         except ModelFileError:
@@ -149,14 +149,14 @@ class Checkpoints:
             return model_file.read(self.earlier)
 
     def clear(self) -> None:
-        """The run is complete: nothing is left to resume."""
+        """Removes the checkpoints of a run that is complete."""
         self.path.unlink(missing_ok=True)
         self.earlier.unlink(missing_ok=True)
         remove_leftovers(self.path)  # of a process that was killed while it wrote
 
 
 def parse_every(every: str) -> tuple[float, float]:
-    """(seconds, rows) between two checkpoints, from "30s" or "100000-rows"; the other one is infinite."""
+    """(seconds, rows) between two checkpoints, from "30s" or "100000-rows"; one of the two is infinite."""
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*-?\s*(s|rows)\s*", str(every))
     if found is None:
         raise ParameterError(f"checkpoint_every={every!r} is unknown; give seconds, such as '30s', or '100000-rows'")

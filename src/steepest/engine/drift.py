@@ -20,7 +20,7 @@ LEAST = 8  # values that each part of a cut needs
 
 
 class Drift:
-    """One watched number: add values in [0, 1]; `add` says when the stream has changed."""
+    """Change detection for one number: `add` takes values in [0, 1] and returns whether their mean has changed."""
 
     def __init__(self, delta: float = 1e-5) -> None:
         self.delta = delta
@@ -32,11 +32,11 @@ class Drift:
 
     @property
     def mean(self) -> float:
-        """Of the values in the window."""
+        """The mean of the values in the window."""
         return self.total / self.n if self.n else math.nan
 
     def add(self, value: float) -> bool:
-        """One value; True if the window lost an old part that differs from the rest."""
+        """Adds one value; returns whether an old part of the window differed from the rest and was dropped."""
         value = min(max(value, 0.0), 1.0)
         self._levels[0].append((value, value * value))
         self.n += 1
@@ -64,7 +64,7 @@ class Drift:
             self._levels[level].append((a + b, aa + bb))
 
     def _differs(self) -> bool:
-        """Whether some cut of the window has an old part unlike the new one."""
+        """Whether the window can be cut so that the means of the old and the new part differ."""
         n, total = self.n, self.total
         if n < 2 * LEAST:
             return False
@@ -100,7 +100,7 @@ class Drift:
 
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> Drift:
-        """What `as_list` gave."""
+        """Builds the detector from the values that `as_list` gave."""
         levels, total, squares, unchecked = values
         found = cls()
         found._levels = [[(float(a), float(b)) for a, b in level] for level in levels]

@@ -16,7 +16,7 @@ def _finite(value: Any) -> Any:
 
 @dataclass(slots=True)
 class History:
-    """Records of the epochs, in order, and events in words.
+    """The records of the epochs, in order, and the events as sentences.
 
     A record holds `epoch`, `rows`, `loss` (progressive: each row scored before it was learned), `holdout_loss` (if
     there is a holdout), `objective` (that loss, holdout first, plus alpha R(w)), `eta`, `nonzeros`, `seconds` and
@@ -45,7 +45,7 @@ class History:
         return self.records[number]
 
     def column(self, name: str) -> list[Any]:
-        """One quantity over the epochs."""
+        """The values of one quantity, epoch by epoch."""
         return [record.get(name) for record in self.records]
 
     def as_dict(self) -> dict[str, Any]:
@@ -55,5 +55,5 @@ class History:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> History:
-        """The history that `as_dict` wrote."""
+        """Builds the history from the values that `as_dict` gave."""
         return cls(list(plain.get("records", [])), list(plain.get("events", [])))

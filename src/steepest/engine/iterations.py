@@ -1,9 +1,8 @@
 """The executor of batch solvers: each round is one iteration of a solver over all rows.
 
-One record per iteration, with the same names as those of an epoch, and `gradient`: how far from the minimum, as a share
-of where the solver started; `gd` adds `gradient_norm`, the length itself. It stops when the watched quantity falls to
-`tol`, when a solver has nothing left to do, when the classes prove separable without a penalty, or after `max_iter`
-iterations.
+There is one record per iteration, with the names of an epoch's record and `gradient`, the length of the gradient as a
+share of its first length; `gd` adds `gradient_norm`, the length itself. Training stops when the chosen quantity falls
+to `tol`, when a solver is done, when the classes prove separable without a penalty, or after `max_iter` iterations.
 """
 
 from __future__ import annotations
@@ -26,29 +25,30 @@ from steepest.engine.stopping import Plan
 from steepest.errors import NotConverged
 
 TOLERANCES = ("auto", "gradient", "objective", "parameters")
+MEASURE = "the gradient's share of its first length"  # what `gradient` is, unless the solver says otherwise
 PATIENCE_ON_TOL = 2  # small steps in a row before the objective or the parameters count as unchanging
 
 
 @dataclass(slots=True)
 class Weights:
-    """Weights with a last row for the bias, and all that a solver needs to go on from them."""
+    """The weights of a batch solver, with a last row for the bias, and the solver's state."""
 
     w: Array
     state: Mapping[str, Array]
 
     @classmethod
     def restored(cls, state: Mapping[str, Array]) -> Weights:
-        """Those of a checkpoint; a solver finds its weights in its own state."""
+        """The weights of a checkpoint; the solver restores itself from the same state."""
         return cls(np.array(state["w"]) if "w" in state else np.zeros(0), state)
 
     def clone(self) -> Weights:
-        """The weights alone: what early stopping returns to."""
+        """A copy of the weights without the solver's state, for early stopping to return to."""
         w = self.w.copy()
         return Weights(w, {"w": w})
 
 
 class Iterations(Executor):
-    """A solver steps over all rows at once."""
+    """Runs a batch solver: each round is one of its iterations over all rows."""
 
     unit = "iteration"
 
@@ -70,30 +70,33 @@ class Iterations(Executor):
         self._measure = measure
         self._step: Any = None
         self._last, self._small = math.inf, 0
+        self._gradient: float | None = None  # of the last iteration
+        self._measure_name = getattr(solver, "measure", MEASURE)
 
     @property
     def learner(self) -> Weights:
-        """The solver's weights and state."""
+        """The solver's weights and state, for checkpoints and early stopping."""
         return Weights(self.solver.w, self.solver.state)
 
     def resume(self, learner: Weights, place: Place, history: History) -> str:
-        """From the solver's state; what the stopping rules remember is in the records."""
+        """Restores the solver; the stopping rule is replayed from the records."""
         self.solver.restore(learner.state)
         self.place = place
         for record in history:
             self._unchanging(record["objective"], record["moved"])
+            self._gradient = record["gradient"]
         return f"resumed after iteration {place.epoch}"
 
     def finished(self, plan: Plan) -> bool:
-        """By the number of iterations."""
+        """Whether `max_iter` iterations are done."""
         self.max_iter = plan.epochs
         return self.place.epoch >= plan.epochs
 
     def fell_short(self) -> str | None:
-        """The tolerance was not reached: an event, and a warning of its own kind."""
+        """Warns that the tolerance was not reached, and returns the sentence for the history."""
         if self.all_steps:
             return None
-        reached = "" if self._step is None else f" ({self._step.measure} is {self._step.gradient:.1e})"
+        reached = "" if self._gradient is None else f" ({self._measure_name} is {self._gradient:.1e})"
         sentence = (
             f"stopped after max_iter={self.max_iter} iterations, before tol={self.tol:g} was reached{reached}; "
             "give a larger max_iter or tol, or scale the columns to about one"
@@ -102,9 +105,10 @@ class Iterations(Executor):
         return sentence
 
     def run_round(self, log: Log, save: Save) -> Record:
-        """One iteration in the words of an epoch."""
+        """Runs one iteration; the record has the same names as that of an epoch."""
         started = time.perf_counter()
         step = self._step = self.solver.step()
+        self._gradient = step.gradient
         seconds = time.perf_counter() - started
         self.place = Place(self.place.epoch + 1)
         objective, w = self.objective, self.solver.w
@@ -126,17 +130,17 @@ class Iterations(Executor):
         }
 
     def measure(self, validation: Source) -> float:
-        """By the function given."""
+        """The mean loss on held-out rows, by the function given to the constructor."""
         assert self._measure is not None
         return self._measure(self.solver.w, validation)
 
     def penalty(self) -> float:
-        """Of the weights as they are now."""
+        """The penalty of the current weights."""
         w = self.solver.w
         return float(self.objective.smooth_penalty(w) + self.objective.one_norm(w))
 
     def stop(self, record: Record) -> str | None:
-        """Tolerance reached, nothing left to do, or no minimum to reach."""
+        """The reason to stop: the tolerance is reached, the solver is done, or the weights grow without bound."""
         step, n = self._step, self.place.epoch
         if step.done is not None:
             return f"stopped after iteration {n}: {step.done}"
@@ -145,7 +149,7 @@ class Iterations(Executor):
         unchanging = self._unchanging(step.objective, step.moved)
         if self.tol_on in ("auto", "gradient") and step.gradient <= self.tol:
             self.converged = True
-            return f"converged in {n} iterations: {step.measure} is down to {step.gradient:.1e}"
+            return f"converged in {n} iterations: {self._measure_name} is down to {step.gradient:.1e}"
         if unchanging:
             self.converged = True
             what = "objective" if self.tol_on == "objective" else "parameters"
@@ -165,7 +169,7 @@ class Iterations(Executor):
         return self._small >= PATIENCE_ON_TOL
 
     def _separates(self, objective: float) -> bool:
-        """Every row's loss is below its value at margin 0: then there is no minimum, only ever larger weights."""
+        """Whether all rows are classified correctly without a penalty, so that weights would grow without end."""
         o = self.objective
         at_zero = {"log": math.log(2.0), "exponential": 1.0}.get(o.learner.loss.name)
         if at_zero is None or o.l1 or o.l2 or o.p or o.kinked is not None:

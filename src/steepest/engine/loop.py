@@ -1,9 +1,8 @@
-"""The one training loop: rounds by an executor, each measured, recorded, watched and saved, until there is reason to
-stop.
+"""The one training loop: an executor runs rounds, and each is measured, recorded and saved, until a rule says stop.
 
 An executor decides who calls `step`, when, and how states merge; a round is an epoch over chunks (`Epochs`, here), a
-round of shards (mixing.py), or an iteration of a solver over all rows (iterations.py). The loop never hears of hinge or
-logistic: a learner is something that has the methods of `Learner`.
+round of shards (mixing.py), or an iteration of a solver over all rows (iterations.py). The loop knows nothing of losses
+or kernels: a learner is something that has the methods of `Learner`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ CLEAR_RISE = 0.01  # of the least loss on held-out rows, beyond which a rise is 
 
 
 class Monitor:
-    """Follows a training run; this one stays silent. Subclass it and pass `monitor=` to `fit_stream`.
+    """Callbacks of training, which do nothing here: override some in a subclass, and pass `monitor=` to `fit`.
 
     Examples
     --------
@@ -43,44 +42,44 @@ class Monitor:
     stopping = False  # set it, and training ends after the current chunk
 
     def begins(self, unit: str, rounds: int) -> None:
-        """Before the first round: what a round is called, and how many there are at most."""
+        """Called before the first round, with the name of a round ("epoch") and their planned number."""
 
     def chunk_done(self, epoch: int, so_far: Progress, seconds: float, n_rows: int | None) -> None:
-        """After every chunk."""
+        """Called after every chunk, with the progress of the epoch so far."""
 
     def epoch_done(self, record: Record) -> None:
-        """After every epoch, round or iteration."""
+        """Called after every epoch, round or iteration, with its record."""
 
     def event(self, text: str) -> None:
-        """Something worth reporting happened."""
+        """Called when something worth reporting happened, such as a rollback."""
 
     def choice(self, text: str) -> None:
-        """What "auto" chose, or what went as planned: for those who watch."""
+        """Called with what "auto" chose, and with what went as planned."""
 
     def wants_stop(self) -> bool:
-        """Asked after every chunk and round: whether training should end with what was learned so far."""
+        """Called after every chunk and round: return True to end training with what was learned so far."""
         return self.stopping
 
 
 class Log:
-    """The history of a run and the monitor that follows it."""
+    """Writes events to the history of a run and passes them to its monitor."""
 
     def __init__(self, monitor: Monitor | None) -> None:
         self.history = History()
         self.monitor = monitor or Monitor()
 
     def event(self, text: str) -> None:
-        """Reports an event and keeps it."""
+        """Adds an event to the history and reports it to the monitor."""
         self.history.events.append(text)
         self.monitor.event(text)
 
     def note(self, text: str) -> None:
-        """Keeps what went as planned; the monitor is informed."""
+        """Adds an event to the history; the monitor gets it as a choice, which most monitors do not show."""
         self.history.events.append(text)
         self.monitor.choice(text)
 
     def take(self, progress: Progress, total: Progress) -> None:
-        """Adds what a step did to the total of the round; its events are reported."""
+        """Adds the progress of a step to the total of the round, and reports its events."""
         for event in progress.events:
             self.event(event)
         progress.events.clear()
@@ -91,7 +90,7 @@ Save = Callable[[Place], None]
 
 
 class Executor(ABC):
-    """Who calls step, when, and how states merge: one round after the other."""
+    """Runs training round by round: calls the learner's steps and merges states."""
 
     unit: str  # what a round is called
     learner: Any  # what is learned so far: it has a `state`, and a `clone` for early stopping
@@ -100,7 +99,7 @@ class Executor(ABC):
 
     @abstractmethod
     def resume(self, learner: Any, place: Place, history: History) -> str:
-        """Goes on from a checkpoint; returns a sentence that says from where."""
+        """Continues from a checkpoint; returns a sentence that says from where."""
 
     @abstractmethod
     def finished(self, plan: Plan) -> bool:
@@ -108,26 +107,26 @@ class Executor(ABC):
 
     @abstractmethod
     def run_round(self, log: Log, save: Save) -> Record:
-        """Learns one round; returns its record without `objective` and `holdout_loss`."""
+        """Runs one round; returns its record without `objective` and `holdout_loss`."""
 
     def measure(self, validation: Any) -> float:
-        """Mean loss on held-out rows."""
+        """The mean loss on held-out rows."""
         return mean_loss(self.result(self.learner), validation)
 
     def penalty(self) -> float:
-        """What the penalty adds to the mean loss."""
+        """The penalty that is added to the mean loss."""
         return float(self.result(self.learner).penalty())
 
     def stop(self, record: Record) -> str | None:
-        """A reason of its own to stop after this round."""
+        """The executor's own reason to stop after this round, or None."""
         return None
 
     def fell_short(self) -> str | None:
-        """What to report if all planned rounds are done without any reason to stop."""
+        """The event to report if all planned rounds are done without any reason to stop, or None."""
         return None
 
     def result(self, learner: Any) -> Any:
-        """What a fit keeps of a learner of this executor."""
+        """The learner that a fit keeps, made from this executor's `learner`."""
         return learner
 
 
@@ -139,8 +138,8 @@ def train(
     monitor: Monitor | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Any, History]:
-    """Runs rounds until there is reason to stop; returns the learner to keep (the best under early stopping, or if the
-    plan says so) and the history."""
+    """Runs rounds until the plan or the executor stops; returns the learner to keep (the best one under early stopping
+    or `plan.keep_best`, else the last) and the history."""
     log, watch = Log(monitor), Watch()
     log.monitor.begins(executor.unit, plan.epochs)
     if checkpoints is not None and (found := checkpoints.resume()) is not None:
@@ -169,14 +168,14 @@ def train(
 
 
 class _StoppedError(Exception):
-    """The monitor wants training to end; between two chunks or rounds."""
+    """Raised between two chunks or rounds when the monitor asks for the end of training."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
 
 
 def _run_rounds(executor: Executor, plan: Plan, validation: Source | None, log: Log, watch: Watch, save: Save) -> None:
-    """Until there is reason to stop."""
+    """Runs rounds, measures and records each, and stops by the plan or the executor's own reason."""
     while not executor.finished(plan):
         record = executor.run_round(log, save)
         if validation is not None:
@@ -202,7 +201,7 @@ def _run_rounds(executor: Executor, plan: Plan, validation: Source | None, log: 
 
 
 def _rise(history: History, unit: str) -> str | None:
-    """What to report if the loss on held-out rows was clearly less before the end."""
+    """The event to report if the loss on held-out rows was clearly lower before the end, or None."""
     losses = history.column("holdout_loss")
     least, last = min(losses, default=math.nan), losses[-1] if losses else math.nan
     if not last > least + CLEAR_RISE * abs(least):
@@ -210,8 +209,7 @@ def _rise(history: History, unit: str) -> str | None:
     best = losses.index(least) + 1
     return (
         f"the loss on held-out rows rose from {least:.5g} after {unit} {best} to {last:.5g} after {len(losses)}; "
-        f"the model of {unit} {best} is kept: give fewer epochs, a larger alpha or shuffled rows, or keep the last one "
-        'by keep="last" (--keep last)'
+        f'the model of {unit} {best} is kept (keep="last", or --keep last in the shell, keeps that of the last one)'
     )
 
 
@@ -222,7 +220,7 @@ def _stalled(watch: Watch, plan: Plan, unit: str, number: int) -> str | None:
 
 
 class Epochs(Executor):
-    """One learner takes the chunks of a source, epoch after epoch."""
+    """Runs epochs: one learner takes the chunks of a source in order."""
 
     unit = "epoch"
 
@@ -232,16 +230,16 @@ class Epochs(Executor):
         self.place = Place()
 
     def resume(self, learner: Any, place: Place, history: History) -> str:
-        """Chunks of the unfinished epoch that were learned before are skipped."""
+        """Continues in an unfinished epoch; chunks that were learned before are skipped."""
         self.learner, self.place = learner, place
         return f"resumed in epoch {place.epoch + 1}, after {place.rows:,} of its rows"
 
     def finished(self, plan: Plan) -> bool:
-        """By the number of epochs."""
+        """Whether the planned number of epochs is done."""
         return self.place.epoch >= plan.epochs
 
     def run_round(self, log: Log, save: Save) -> Record:
-        """All chunks of an epoch except those that a resumed run has seen."""
+        """Learns one epoch, without the chunks that a resumed run has learned before."""
         started, epoch, skip, total = time.perf_counter(), self.place.epoch, self.place.chunks, self.place.progress
         if epoch > 0 and not skip:
             self.learner.keep_good_state()
@@ -262,7 +260,7 @@ class Epochs(Executor):
 
 
 class EntryEpochs(Epochs):
-    """A factor model takes all entries of a matrix, block by block or side by side, epoch after epoch."""
+    """Runs epochs of a factor model over all entries of a matrix, in blocks or in parallel."""
 
     def __init__(self, entries: Any, measure: Callable[[Any], float] | None = None) -> None:
         self.entries = entries  # a FactorRun; see learners/factors/factor_run.py
@@ -271,18 +269,18 @@ class EntryEpochs(Epochs):
 
     @property
     def learner(self) -> Any:
-        """The factor model, with what the entries taught it so far."""
+        """The factor model with the current factors written back."""
         self.entries.write_back()
         return self.entries.learner
 
     def resume(self, learner: Any, place: Place, history: History) -> str:
-        """Between epochs."""
+        """Continues after the last complete epoch."""
         self.entries.resume(learner)
         self.place = place
         return f"resumed after {place.epoch} epochs"
 
     def run_round(self, log: Log, save: Save) -> Record:
-        """All entries once."""
+        """Learns all entries once."""
         started, epoch, total = time.perf_counter(), self.place.epoch, Progress()
         log.take(self.entries.epoch(epoch), total)
         seconds = time.perf_counter() - started
@@ -294,13 +292,13 @@ class EntryEpochs(Epochs):
         return record
 
     def measure(self, validation: Any) -> float:
-        """Mean loss on held-out entries, by the function given."""
+        """The mean loss on held-out entries, by the function given to the constructor."""
         assert self._measure is not None
         return self._measure(self.learner)
 
 
 def epoch_record(epoch: int, progress: Progress, eta: float, nonzeros: int, seconds: float) -> Record:
-    """What became of an epoch, in the words that every history uses."""
+    """The record of an epoch for the history."""
     return {
         "epoch": epoch + 1,
         "rows": progress.rows,
@@ -313,7 +311,7 @@ def epoch_record(epoch: int, progress: Progress, eta: float, nonzeros: int, seco
 
 
 def mean_loss(learner: Learner, source: Source) -> float:
-    """Weighted mean loss over a source, without learning from it."""
+    """The weighted mean loss over a source, without learning from it."""
     loss = weight = 0.0
     for chunk in source:
         losses, weights = learner.losses(learner.code_for_scoring(chunk))

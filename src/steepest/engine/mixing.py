@@ -1,11 +1,11 @@
-"""Parameter mixing: shards learn apart, and their models are averaged once or after every round.
+"""Parameter mixing: shards learn separately, and their models are averaged once or after every round.
 
 A round is three pure steps on learner states, so that any driver, threads here or a cluster elsewhere, gives the same
-bits: every shard learns its rows from the common state (`learn_shard`), sends what has changed (`Learner.delta`), and
-the common state takes in the mean of the changes, always in the order of the shards (`Learner.merge`). With one round
-this is one-shot mixing, with more iterative parameter mixing (McDonald, Hall & Mann 2010). Under mix="evidence"
-one-shot mixing counts a shard for a feature by how much of it is in its rows, and iterative mixing takes as many times
-the mean change of a feature as all shards one after the other would have moved it (`Learner.shares`).
+bits: every shard learns its rows from the common state (`learn_shard`), sends its changes (`MixableLearner.delta`), and
+the mean of the changes is added to the common state, always in the order of the shards (`merge`). With one round this
+is one-shot mixing, with more of them iterative parameter mixing (McDonald, Hall & Mann 2010). Under mix="evidence"
+one-shot mixing weights a shard per feature by how much of it is in its rows, and iterative mixing multiplies the mean
+change of a feature so that it moves as far as all shards one after the other would have moved it (`shares`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Pass = tuple[int, int, int, int]  # (epoch, first part of it, the one behind the
 
 @dataclass(frozen=True, slots=True)
 class MixingPlan:
-    """How many shards, how often they are mixed, and what they send."""
+    """The number of shards, how often they are mixed, and what they send."""
 
     n_shards: int
     rounds: int
@@ -52,11 +52,11 @@ class MixingPlan:
 
     @property
     def one_shot(self) -> bool:
-        """Whether shards are mixed at the end only."""
+        """Whether shards are mixed only once, at the end."""
         return self.rounds == 1 and self.seconds is None
 
     def needs_evidence(self, learner: MixableLearner) -> bool:
-        """Whether mixtures ask how much of each feature is in the shards' rows."""
+        """Whether shards are weighted per feature by how much of it is in their rows."""
         return self.mix == "evidence" and self.n_shards > 1 and learner.uses_evidence(one_shot=self.one_shot)
 
 
@@ -64,7 +64,7 @@ class MixingPlan:
 
 
 def shard_sources(source: Source, n: int) -> list[Source]:
-    """N sources of runs of neighbouring rows; a shard's order depends on the seed and its number only."""
+    """Splits a source into n shards of short runs of rows; their order depends on the seed and the number only."""
     if n == 1:
         return [source]
     if source.n_rows is not None and source.n_rows < n:
@@ -81,17 +81,17 @@ def shard_order(order: Order, shard: int) -> Order:
 
 
 def run_length(n_rows: int, n_shards: int) -> int:
-    """Neighbouring rows that a shard gets at a time: few enough that all shards get some."""
+    """How many consecutive rows go to one shard at a time: few enough that all shards get some."""
     return max(1, min(BLOCK_ROWS, n_rows // n_shards))
 
 
 def shards_of_rows(rows: Array, n_rows: int, n_shards: int) -> Array:
-    """The shards of rows, by their numbers among all: runs by turns."""
+    """The shard of each row, by its number among all rows: runs are assigned in turn."""
     return np.asarray(rows // run_length(n_rows, n_shards) % n_shards)
 
 
 def _runs(source: ArraySource, n: int) -> list[Source]:
-    """The rows of each shard."""
+    """Splits rows in memory into shards."""
     assert source.n_rows is not None
     owner = shards_of_rows(np.arange(source.n_rows), source.n_rows, n)
 
@@ -102,7 +102,7 @@ def _runs(source: ArraySource, n: int) -> list[Source]:
 
 
 def part_of_epoch(source: Source, epoch: int, start: int, stop: int, parts: int) -> Iterator[Chunk]:
-    """The rows of parts start to stop - 1 of an epoch that is cut into equal ones."""
+    """The rows of parts start to stop - 1 of an epoch that is cut into `parts` equal ones."""
     if stop - start == parts:
         yield from source.epoch(epoch)
         return
@@ -118,7 +118,7 @@ def part_of_epoch(source: Source, epoch: int, start: int, stop: int, parts: int)
 
 
 def learn_shard(common: L, epochs: Iterable[Iterable[Chunk]]) -> tuple[L, Progress]:
-    """A shard's own learner after these passes over its rows, from the common state."""
+    """Copies the common learner, learns these passes over a shard's rows, and returns (learner, progress)."""
     own, progress = common.fork(), Progress()
     for chunks in epochs:
         for chunk in chunks:
@@ -129,7 +129,7 @@ def learn_shard(common: L, epochs: Iterable[Iterable[Chunk]]) -> tuple[L, Progre
 
 @dataclass(slots=True)
 class RoundSchedule:
-    """Which rows come in each round: a fixed part of the epochs, or as many as shall take so many seconds."""
+    """Which rows each round takes: a fixed part of the epochs, or as many as fit the given seconds."""
 
     epochs: int
     mixing: MixingPlan
@@ -138,7 +138,7 @@ class RoundSchedule:
     _length: int = FIRST_LENGTH
 
     def passes(self) -> list[Pass]:
-        """Those of the next round; none at the end."""
+        """The passes of the next round as (epoch, start, stop, parts); none after the last round."""
         rounds = self.mixing.rounds
         if self.mixing.seconds is not None:
             epoch, start = divmod(self.at, PARTS)
@@ -153,7 +153,7 @@ class RoundSchedule:
         return [(epoch, 0, 1, 1) for epoch in epochs]
 
     def advance(self, seconds: float, rows: int) -> None:
-        """The round is done, and took so long for so many rows."""
+        """Counts a finished round; with rounds by seconds, sets the length of the next one from its speed."""
         if self.mixing.seconds is not None:
             _, start, stop, _ = self.passes()[0]
             self.at += stop - start
@@ -168,7 +168,7 @@ class RoundSchedule:
 
 @dataclass(slots=True)
 class MixedState:
-    """The common learner and what waits in the shards: all that a checkpoint holds."""
+    """The common learner and the residuals of the shards: all that a checkpoint of mixing holds."""
 
     learner: Any  # a MixableLearner
     residuals: list[Residual]
@@ -179,20 +179,20 @@ class MixedState:
 
     @property
     def state(self) -> Mapping[str, Array]:
-        """The learner's arrays, and those that wait, by shard."""
+        """The learner's arrays, the residuals by shard, and what shards already have of the learner."""
         waiting = {f"waits {s} {name}": a for s, r in enumerate(self.residuals) for name, a in r.items()}
         exact = self.base is None or self.base is self.learner
         there = {} if exact else {f"sent {name}": array for name, array in (self.sent or {}).items()}
         return {**self.learner.state, **waiting, **there}
 
     def send(self, how: str) -> None:
-        """The common learner goes to the shards."""
+        """Prepares what shards start from in the next round, and the size of that message."""
         self.base, sent, self.n_bytes = self.learner.send_back(self.sent, how)
         self.sent = sent or None
 
     @classmethod
     def restored(cls, learner: MixableLearner, state: Mapping[str, Array], n_shards: int) -> MixedState:
-        """What `state` described."""
+        """Builds the state from the arrays of a checkpoint."""
         residuals: list[Residual] = [{} for _ in range(n_shards)]
         for name, array in state.items():
             if name.startswith("waits "):
@@ -202,16 +202,16 @@ class MixedState:
         return cls(learner, residuals, sent=sent or None)
 
     def clone(self) -> MixedState:
-        """An independent copy of the learner."""
+        """A copy with an independent learner."""
         return MixedState(self.learner.clone(), self.residuals, sent=self.sent)
 
     def lower_step(self, factor: float) -> None:
-        """Nothing: mixtures keep the step of schedule="adaptive" from round to round."""
+        """Does nothing: mixtures keep the step of schedule="adaptive" from round to round."""
 
 
 @dataclass(slots=True)
 class ShardReplies:
-    """What the shards send after a round, in their order; a delta may be made when its turn comes."""
+    """What all shards send after a round, in their order; deltas may be made one by one when they are read."""
 
     rows: list[int]
     deltas: Iterable[Delta]
@@ -222,21 +222,21 @@ class ShardReplies:
 
 
 class Shards(Protocol):
-    """Who holds the shards, here or on other machines, and lets them learn."""
+    """The shards of a run, in this process or on other machines, and how they learn."""
 
     def prepare(self, learner: MixableLearner) -> None:
-        """Agrees on what all shards must have in common; see `MixableLearner.prepare`."""
+        """Fixes what all shards must agree on; see `MixableLearner.prepare`."""
 
     def evidence(self, learner: MixableLearner) -> list[Array]:
-        """How much the rows of each shard say about each feature."""
+        """How much the rows of each shard say about each feature; see `MixableLearner.evidence`."""
 
     def learn(self, common: MixedState, passes: Sequence[Pass], how: str, keep_voters: bool) -> ShardReplies:
-        """Every shard learns these passes over its rows from the common state."""
+        """Lets every shard learn these passes over its rows, starting from the common state."""
 
 
 @dataclass(slots=True)
 class LocalShards:
-    """Shards in this process, as many at work at once as there are threads."""
+    """Shards in this process, learned by a pool of threads."""
 
     shards: Sequence[Source]
     unknown: Source | None  # all rows, if classes or width are to be found out first
@@ -244,16 +244,16 @@ class LocalShards:
 
     @classmethod
     def of(cls, learner: MixableLearner, source: Source, mixing: MixingPlan) -> LocalShards:
-        """The shards of a source."""
+        """Splits a source into shards by the plan."""
         known = isinstance(source, ArraySource) and learner.knows_targets
         return cls(shard_sources(source, mixing.n_shards), None if known else source, mixing.n_threads)
 
     def prepare(self, learner: MixableLearner) -> None:
-        """From the rows themselves."""
+        """Fixes classes, width and step size from the rows; see `MixableLearner.prepare`."""
         learner.prepare(self.shards[0].epoch(0), () if self.unknown is None else self.unknown.epoch(0))
 
     def evidence(self, learner: MixableLearner) -> list[Array]:
-        """In threads."""
+        """How much the rows of each shard say about each feature, computed in threads."""
         with self._pool() as pool:
             return list(pool.map(lambda shard: learner.evidence(shard.in_file_order()), self.shards))
 
@@ -264,7 +264,7 @@ class LocalShards:
         return ThreadPoolExecutor(self.n_threads if all(isinstance(shard, ArraySource) for shard in self.shards) else 1)
 
     def learn(self, common: MixedState, passes: Sequence[Pass], how: str, keep_voters: bool) -> ShardReplies:
-        """In threads."""
+        """Lets every shard learn these passes in threads, starting from the common state."""
         base = common.base
 
         def work(shard: int) -> tuple[Delta, Residual, Progress, MixableLearner | None]:
@@ -291,7 +291,7 @@ class LocalShards:
 
 
 class Rounds(Executor):
-    """The executor of mixing: in each round all shards learn apart, wherever they are, and are mixed."""
+    """Runs rounds of mixing: in each, all shards learn separately, and their changes are merged."""
 
     unit = "round"
     learner: MixedState
@@ -308,16 +308,16 @@ class Rounds(Executor):
 
     @property
     def voters(self) -> list[Any]:
-        """The shards' own last learners, if they vote."""
+        """The learners of the shards after the last round, if they vote."""
         return self.learner.voters
 
     def resume(self, learner: MixedState, place: Place, history: History) -> str:
-        """Between rounds."""
+        """Continues after the last complete round."""
         self.learner, self.place, self._resumed = learner, place, True
         return f"resumed after round {place.epoch}"
 
     def finished(self, plan: Plan) -> bool:
-        """By the schedule; before the first round the shards agree on what they have in common."""
+        """Whether all rounds are done; prepares the shards before the first one."""
         if self._schedule is None:
             common = self.learner.learner
             if not self._resumed:
@@ -328,7 +328,7 @@ class Rounds(Executor):
         return not self._schedule.passes()
 
     def run_round(self, log: Log, save: Save) -> Record:
-        """All shards learn and are mixed."""
+        """Runs one round: sends the common state, lets all shards learn, and merges their changes."""
         assert self._schedule is not None
         passes, started, schedule = self._schedule.passes(), time.perf_counter(), self._schedule
         common, mixing = self.learner.learner, self.mixing
@@ -354,15 +354,15 @@ class Rounds(Executor):
         }
 
     def result(self, learner: MixedState) -> Any:
-        """The mixture."""
+        """The merged learner."""
         return learner.learner
 
 
 def vote_scores(
     voters: Sequence[Callable[[Chunk], Array]], chunk: Chunk, link: Callable[[Array], Array] | None
 ) -> Array:
-    """Scores of all shards' models together: each has one vote (for a class, or between two); with a link, the
-    probabilities that it gives are averaged instead, and shown as log-odds."""
+    """Combines the scores of all shards' models: each has one vote per row; with a link, their probabilities are
+    averaged instead and returned as log-odds."""
     total: Array | None = None
     for voter in voters:
         scores = voter(chunk)

@@ -9,7 +9,7 @@ from steepest.engine.loop import Monitor
 
 
 def describe(record: Record) -> str:
-    """One epoch in a line."""
+    """One line of text for the record of an epoch."""
     parts = [f"epoch {record['epoch']}", f"{record['rows']:,} rows", f"loss {_shown(record['loss'])}"]
     if "holdout_loss" in record:
         parts.append(f"holdout {_shown(record['holdout_loss'])}")
@@ -27,7 +27,7 @@ def _shown(value: float) -> str:
 
 
 class PrintMonitor(Monitor):
-    """One line per epoch on stderr."""
+    """A monitor that prints one line per epoch to stderr."""
 
     def epoch_done(self, record: Record) -> None:
         """Prints the record."""

@@ -16,7 +16,7 @@ HOGWILD_WEIGHTS = 1 << 20  # on smaller tables threads wait for each other's cac
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the choice depends on; None where a source does not know."""
+    """The properties of the data that the choice depends on; None where the source does not know one."""
 
     n_rows: int | None
     n_weights: int | None

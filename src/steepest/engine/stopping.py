@@ -26,7 +26,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Watch:
-    """The best loss so far, for how many epochs it was not beaten, and the learner to return to, with its loss."""
+    """Tracks the best loss, for how many epochs it was not improved, and the learner to return to."""
 
     best: float = math.inf
     stalled: int = 0
@@ -34,7 +34,7 @@ class Watch:
     kept: float = math.inf
 
     def see(self, loss: float, held_out: float, learner: Any, plan: Plan) -> None:
-        """Takes in the losses of one more epoch: the one that is watched, and the one on held-out rows."""
+        """Adds the losses of an epoch: `loss` decides when to stop, `held_out` which learner to keep."""
         enough = (plan.tol or 0.0) * abs(self.best) if math.isfinite(self.best) else 0.0
         self.stalled = 0 if loss < self.best - enough else self.stalled + 1
         self.best = min(self.best, loss) if not math.isnan(loss) else self.best
@@ -42,12 +42,12 @@ class Watch:
             self.kept, self.best_learner = held_out, learner.clone()
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for a checkpoint; the best learner goes beside them."""
+        """Plain values for a checkpoint, which stores the best learner separately."""
         best, kept = (loss if math.isfinite(loss) else None for loss in (self.best, self.kept))
         return {"best": best, "stalled": self.stalled, "kept": kept}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any], best_learner: Any) -> Watch:
-        """The watch that `as_dict` described."""
+        """Builds the watch from the values that `as_dict` gave."""
         best, kept = (math.inf if plain.get(name) is None else plain[name] for name in ("best", "kept"))
         return cls(best, plain["stalled"], best_learner, kept)

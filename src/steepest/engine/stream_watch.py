@@ -1,9 +1,9 @@
-"""What a model notices of the stream that it learns: whether loss, calibration, labels or unseen features have changed.
+"""Drift of a stream while it is learned: detects changes of loss, calibration, labels and unseen features.
 
-Each is a number in [0, 1] per row, measured before the row is learned, under a window that drops its old part when that
-differs from the new one (`drift`). Errors of numbers have no upper end, so e counts as e / (e + m), m the mean so far.
+Each is a number in [0, 1] per row, measured before the row is learned, in a window that drops its old part when that
+differs from the new one (drift.py). Errors of numbers are unbounded, so e counts as e / (e + m), m the mean so far.
 Invariant: it depends on the rows and their order, not on how they were cut into calls, except for unseen features,
-which are counted per call. It is saved with the model: a restart goes on as if nothing had happened.
+which are counted per call. It is saved with the model, so a restart continues where it was.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LABELS = 8  # classes whose share is watched
 
 
 class StreamWatch:
-    """Windows by what is watched; `add` gives what to report."""
+    """Change detectors for a stream, one per watched quantity; `add` returns the changes."""
 
     def __init__(self) -> None:
         self.n_rows = 0
@@ -33,7 +33,7 @@ class StreamWatch:
         known: Sequence[Any] = (),
         unseen: float | None = None,
     ) -> list[str]:
-        """Rows that are about to be learned; a sentence for each change.
+        """Adds rows that are about to be learned; returns a sentence for each change found.
 
         Losses in [0, 1]; surprises in [0, 1], 0.5 on average where probabilities are right; labels and those `known`;
         the share of features that were never seen.
@@ -46,7 +46,7 @@ class StreamWatch:
         return found + self._watch("the share of unseen features", () if unseen is None else (unseen,), start)
 
     def bounded(self, errors: Iterable[float]) -> list[float]:
-        """Errors of numbers as losses in [0, 1): one that is as large as usual gives a half."""
+        """Maps errors of numbers to [0, 1): an error as large as the mean so far gives 0.5."""
         found = []
         for error in errors:
             usual = self._error / self._n_errors if self._n_errors else error
@@ -73,7 +73,7 @@ class StreamWatch:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> StreamWatch:
-        """What `as_dict` gave."""
+        """Builds the watch from the values that `as_dict` gave."""
         found = cls()
         found.n_rows, (n_errors, error) = int(values["rows"]), values["errors"]
         found._n_errors, found._error = int(n_errors), float(error)

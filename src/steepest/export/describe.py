@@ -14,7 +14,6 @@ from steepest import kernels
 from steepest.data.chunk import Array
 from steepest.data.tables.columns import NUMBER, TEXT
 from steepest.errors import DataError
-from steepest.features.columns import DATE
 from steepest.features.columns import Column as TableColumn
 from steepest.features.hasher import Hasher, separators_of
 from steepest.features.names import hash_name
@@ -69,15 +68,10 @@ class Column:
     scale: float = 1.0
     knots: tuple[float, ...] = ()
     hats: tuple[int, ...] = ()  # what is hashed for each knot
-    format: str = ""  # "marked" for numbers such as $1,234.50; the order of a date's fields
+    format: str = ""  # "marked" for numbers such as $1,234.50; the order of a date's fields; "boolean"
     part: str = ""  # of a date
     strict: bool = False  # the user named its kind, so that other values are refused
     example: str = ""
-
-    @property
-    def input_kind(self) -> str:
-        """The kind of the column of the input."""
-        return DATE if self.part else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +330,7 @@ def _column(given: TableColumn, hasher: Hasher, seed: int, kept: Any) -> Column:
         scale=float(given.scale),
         knots=tuple(map(float, given.knots)),
         hats=tuple(hash_name(name, seed_key) for name in given.knot_names),
-        format=given.format if given.kind == NUMBER else "",
+        format="boolean" if given.boolean else given.format if given.kind == NUMBER else "",
         part=given.part,
         strict=given.named,
         example=given.example,

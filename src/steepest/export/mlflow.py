@@ -32,11 +32,11 @@ def save_model(
     mlflow = _mlflow()
     import steepest
 
-    folder = Path(path)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise DataError(f"{folder} is not empty; give a new directory")
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save(folder / FILE)
+    directory = Path(path)
+    if directory.is_dir() and any(directory.iterdir()):
+        raise DataError(f"{directory} is not empty; give a new directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    model.save(directory / FILE)
     described = mlflow.models.Model() if mlflow_model is None else mlflow_model
     if signature is not None:
         described.signature = signature
@@ -46,8 +46,8 @@ def save_model(
         described.saved_input_example_info = None
     mlflow.pyfunc.add_to_model(described, loader_module=__name__, data=FILE, pip_requirements=None)
     described.add_flavor(FLAVOR, steepest_version=steepest.__version__, data=FILE, model_class=type(model).__name__)
-    described.save(str(folder / "MLmodel"))
-    (folder / "requirements.txt").write_text(f"mlflow\nsteepest=={steepest.__version__}\n", encoding="utf-8")
+    described.save(str(directory / "MLmodel"))
+    (directory / "requirements.txt").write_text(f"mlflow\nsteepest=={steepest.__version__}\n", encoding="utf-8")
 
 
 def log_model(model: Any, name: str = "model", **options: Any) -> Any:

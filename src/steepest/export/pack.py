@@ -35,7 +35,7 @@ class Packed:
 
     @property
     def n_bytes(self) -> int:
-        """What the numbers take."""
+        """The bytes of the stored numbers."""
         return int(self.codes.nbytes + self.scales.nbytes + 8 * len(self.exact))
 
 
@@ -71,7 +71,7 @@ def pack_table(rows: Array, precision: str) -> Packed:
 
 
 def pack_floats(rows: Array, precision: str) -> Packed:
-    """As 32-bit or 16-bit numbers."""
+    """Stores the rows as 32-bit or 16-bit numbers."""
     none = np.zeros(0, np.float32)
     if precision == "float32":
         rows = np.asarray(rows, np.float32)

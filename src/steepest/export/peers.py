@@ -58,11 +58,11 @@ LARGEST_HEADER = 64  # lines of a LIBLINEAR file before its weights
 
 
 def from_sklearn(estimator: Any) -> LinearClassifier | LinearRegressor:
-    """Our model with the weights of a fitted linear model of scikit-learn, and the same predictions.
+    """Converts a fitted linear model of scikit-learn; the result makes the same predictions.
 
-    Takes LogisticRegression, LinearSVC, SGDClassifier, Perceptron, RidgeClassifier, and Ridge, LinearRegression, Lasso,
-    ElasticNet, SGDRegressor, LinearSVR. Probabilities are the same where both have them and mean the same: of log loss,
-    and of modified_huber with two classes. Of a Pipeline, give the last step; its transformers stay in front.
+    Supported: LogisticRegression, LinearSVC, SGDClassifier, Perceptron, RidgeClassifier, and Ridge, LinearRegression,
+    Lasso, ElasticNet, SGDRegressor, LinearSVR. Probabilities are the same for the log loss, and for modified_huber with
+    two classes. Of a Pipeline, pass the last step, and apply the others to the rows first.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def from_sklearn(estimator: Any) -> LinearClassifier | LinearRegressor:
 
 
 def from_liblinear(path: str | Path) -> LinearClassifier | LinearRegressor:
-    """Our model with the weights of a model file of LIBLINEAR's `train`, and the same predictions.
+    """Converts a model file of LIBLINEAR's `train`; the result makes the same predictions.
 
     Solvers 0 to 7 and 11 to 13; the weight of LIBLINEAR's bias feature (`-B`) becomes our bias. Columns are counted
     from 0 here and from 1 in LIBLINEAR's data, which `scan_libsvm` takes care of.
@@ -149,7 +149,7 @@ def from_liblinear(path: str | Path) -> LinearClassifier | LinearRegressor:
 
 
 def from_fasttext(path: str | Path) -> FastTextModel:
-    """A supervised model file of fastText (`.bin`, not quantized), which gives the same labels and probabilities.
+    """Opens a supervised model file of fastText (`.bin`, not quantized), with the same labels and probabilities.
 
     Examples
     --------

@@ -24,6 +24,7 @@ MASK = (1 << 64) - 1
 K0, K1, K2, K3 = 0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x9E3779B97F4A7C15
 CHARACTER_MARK = 0x3C3E
 INVISIBLE = (0xAD, 0x200C, 0x200D, 0x2060, 0xFEFF)
+TRUTH_VALUES = ("true", "false", "TRUE", "FALSE")
 MARKS = (b"", b"?", b"-", b"na", b"n/a", b"nan", b"null", b"none", b"<na>", b"#n/a")  # of a missing category
 NO_NUMBER = (*(mark.decode() for mark in MARKS), "unknown")
 LARGEST = 3.4028234663852886e38  # of 32 bits
@@ -157,7 +158,8 @@ class Values:
             return self._number(column, value)
         if column["kind"] == "list" and not isinstance(value, str | bytes) and isinstance(value, Iterable):
             return "\x1f".join(decoded(text) for part in value if (text := written(part)) is not None)
-        return written(value)
+        text = written(value)
+        return text.capitalize() if column["format"] == "boolean" and text in TRUTH_VALUES else text
 
     def _number(self, column: Mapping[str, Any], value: Any) -> float | None:
         """As the package reads it: what does not fit is missing, unless the user named the kind."""

@@ -75,15 +75,15 @@ def export_model(
     model : LinearClassifier, LinearRegressor, TextClassifier or MatrixFactorization
     path : file to write
     to : {"c", "python", "onnx"}
-        "onnx" takes rows that are hashed already: their indices and values.
+        Format of the file. An ONNX model reads rows that are already hashed: their indices and values.
     precision : {"float32", "float16", "int8"}
         How weights are stored.
     keep : int, optional
-        Keep so many features at most, those whose weights are largest.
+        Number of features to keep: those with the largest weights.
     name : str
-        What the names of the C functions begin with, so that a program can hold several models.
+        Prefix of the names of the C functions, so that a program can contain several models.
     check : Source, optional
-        Labelled rows to measure on what each precision costs, and whose first rows the test in the file uses.
+        Labelled rows on which the cost of each precision is measured. The first ones are used by the test in the file.
 
     Examples
     --------

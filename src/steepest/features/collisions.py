@@ -31,7 +31,7 @@ KERNEL_ROWS = 256  # a sample, whose pairs show the error of the hash kernel
 
 @dataclass(frozen=True, slots=True)
 class BitsReport:
-    """What a number of bits does to the features and rows of the data."""
+    """How much hashing to one number of bits merges features and distorts inner products of the data's rows."""
 
     n_bits: int
     sharing: float  # features that share their bucket, as counted
@@ -43,7 +43,7 @@ class BitsReport:
 
 @dataclass(frozen=True, slots=True)
 class CollisionReport:
-    """How crowded the buckets are. Shares are between 0 and 1; what needs weights is None without them."""
+    """How full the buckets are. Shares are between 0 and 1; those that need weights are None without them."""
 
     n_bits: int
     occupancy: float  # buckets with a feature
@@ -79,7 +79,7 @@ class CollisionReport:
 
 
 def report_collisions(n_bits: int, weights: Any, book: NameBook | None) -> CollisionReport:
-    """From the weights of a model, the names known, and the buckets that they saw touched; None for what is missing."""
+    """Estimates collisions from a model's weights, the known names and the buckets in use; any may be None."""
     n_buckets = 1 << n_bits
     importance = None if weights is None else _total_weight(weights, n_buckets)
     occupancy, n_seen = (0.0, 0) if book is None else book.occupancy(n_bits)
@@ -110,7 +110,7 @@ def report_collisions(n_bits: int, weights: Any, book: NameBook | None) -> Colli
 def count_collisions(
     n_bits: int, signed: bool, rows: Iterable[Chunk], weights: Any = None, book: NameBook | None = None
 ) -> CollisionReport:
-    """The same counted on data: rows hashed to PROBE_BITS."""
+    """Counts collisions on data, by hashing the same rows to PROBE_BITS bits."""
     features, sample = _read(rows)
     if not len(features):
         raise DataError("the data has no features to count collisions of; give the rows that the model learned from")

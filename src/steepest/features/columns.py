@@ -51,6 +51,9 @@ class Column:
         What else a user should know.
     named : bool
         Whether the user named its kind, so that a value of another kind is refused and not taken for missing.
+    boolean : bool
+        Whether the values of a category are true and false, which "true", "TRUE", True of Python and Arrow's booleans
+        all write.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Column:
     reason: str = ""
     note: str = ""
     named: bool = False
+    boolean: bool = False
 
     @property
     def used(self) -> bool:
@@ -86,33 +90,34 @@ class Column:
 
     @property
     def label(self) -> str:
-        """What stands before a value in the name of a feature."""
+        """The prefix of the names of this column's features."""
         return f"{self.name}=" if self.name else ""
 
     @property
     def knot_names(self) -> tuple[str, ...]:
-        """The names of the hats."""
+        """The names of the hat features."""
         return tuple(f"{self.name}~{knot:.12g}" for knot in self.knots)
 
     @property
     def encoding(self) -> tuple[Any, ...]:
-        """All that shapes the features."""
+        """All fields that decide how values become features."""
         numbers = (self.centre, self.scale, *self.knots)
-        return self.name, self.kind, self.format, self.source, self.part, numbers
+        found = self.name, self.kind, self.format, self.source, self.part, numbers
+        return (*found, "boolean") if self.boolean else found
 
     def with_knots(self) -> Column:
-        """The same column with hats, if it can have any."""
+        """A copy of the column with hat features, if its kind can have them."""
         return replace(self, knots=self.candidates)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values; those that say nothing are left out."""
+        """Plain values for a file; fields with their defaults are left out."""
         plain = {field.name: field.default for field in fields(self)}
         own = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         return {name: value for name, value in own.items() if value != plain[name] and value != []}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Column:
-        """The column that `as_dict` described."""
+        """Builds the column from the values that `as_dict` gave."""
         known = {field.name for field in fields(cls)}
         own: dict[str, Any] = {name: value for name, value in values.items() if name in known}
         own |= {name: tuple(value) for name, value in own.items() if isinstance(value, list)}

@@ -101,7 +101,7 @@ def _any_seconds(value: Any, order: str) -> float:
 
 
 def order_of(values: list[str], name: str) -> str:
-    """The order of fields in which almost all of some written values are dates; "" if they are none."""
+    """The order of fields (such as "dmy") that fits almost all of the written values; "" if they are no dates."""
     orders = [COMPACT] if says_time(name) else []
     for order in (MDY, DMY, *orders):
         seconds = parse(values, order)
@@ -114,7 +114,7 @@ def order_of(values: list[str], name: str) -> str:
 
 
 def order_of_numbers(numbers: Array, name: str) -> str:
-    """The same for numbers, which are dates only if the name of the column says so."""
+    """Like `order_of`, for numbers, which are dates only if the column's name suggests it."""
     if not says_time(name) or not len(numbers) or (numbers != np.trunc(numbers)).any():
         return ""
     if ((numbers >= _LEAST_EPOCH) & (numbers < _MOST_EPOCH)).all():

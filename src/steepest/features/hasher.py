@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shlex
 import uuid
 import warnings
 from collections import Counter
@@ -53,6 +54,7 @@ from steepest.data.tables.columns import (
     plain_numbers,
     python_values,
     read_table,
+    truth_values,
 )
 from steepest.errors import ColumnWarning, DataError, ParameterError
 from steepest.features import dates, words, written_numbers
@@ -68,8 +70,17 @@ from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
 from steepest.features.hasher_check import check_buckets, check_columns, check_counts, check_misfits
 from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
-from steepest.parameters import did_you_mean
-from steepest.protocol import Estimator, check_input_names, not_fitted, parameter_names, set_output, store
+from steepest.parameters import MOST_THREADS, did_you_mean
+from steepest.protocol import (
+    Estimator,
+    check_input_names,
+    check_params,
+    index_of,
+    not_fitted,
+    parameter_names,
+    set_output,
+    store,
+)
 
 HASH_ID = kernels.hash_id
 LEARNED = (
@@ -103,7 +114,7 @@ MOST_NAMES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What the kernel takes besides rows; it follows from the parameters and the columns."""
+    """The kernel's arguments besides the rows, derived from the parameters and the columns."""
 
     columns: tuple[tuple[Column, str, bool], ...]  # that give features, their origins, and whether they hold bags
     recipe: kernels.HashRecipe
@@ -114,76 +125,80 @@ class _Plan:
 
 
 class Hasher(Estimator):
-    """Texts, dicts or a table to hashed sparse rows; a scikit-learn transformer.
+    """Turns texts, dicts or tables into sparse rows of hashed features; a scikit-learn transformer.
 
     Parameters
     ----------
     n_bits : int, 10 to 30
-        Rows have 2**n_bits columns.
+        Size of the hash table: 2**n_bits buckets, which are the columns of the rows. Raise it if `collision_report`
+        shows that many features share a bucket.
     ngrams : (low, high) or None
-        Word n-grams. A word is a run of letters, marks, numbers and "_"; a Han ideograph is a word by itself.
+        Lengths of word n-grams: (1, 2) gives words and pairs of words. A word is a run of letters, marks, numbers and
+        "_"; a Han ideograph is a word by itself.
     char_ngrams : (low, high), optional
-        Character n-grams inside words, with marks at both ends: <word>. (1, L) gives all substrings up to length L,
-        which forgives misspellings.
+        Lengths of character n-grams inside words, with marks at both ends: <word>. (1, L) gives all substrings up to
+        length L. Misspelt words then share most features with the correct ones.
     signed : bool
-        Add with a random sign, so that collisions cancel on average.
+        Give each feature a random sign, so that collisions cancel on average.
     copies : int
-        Hash each feature that many times, x#1, x#2, ..., each worth 1/sqrt(copies): a collision spoils only a part.
+        Number of buckets per feature, each with 1/sqrt(copies) of its value. With more, a collision in one bucket
+        matters less.
     cross : pairs of column names
-        For each pair of features of the two columns, their conjunction as a feature too, token#user, worth the product.
-        Whole numbers in a crossed column are taken for ids, that is, categories; other numbers take part by their hats.
+        Columns to cross: each pair of their features becomes a feature, such as token#user, with the product of their
+        values. Whole numbers in a crossed column are treated as categories; other numbers are crossed by their knots.
     names : int or "auto"
-        Keep the names of features while learning, in fixed memory, with room for at least this many; 0 keeps none.
-        "auto" keeps 10,000, in 5 MB, or fewer under the `memory_budget` of a model. Names change no weight.
+        Number of feature names to record while learning, in fixed memory; 0 records none. "auto" is 10,000, in 5 MB, or
+        fewer under the `memory_budget` of a model. Weights are bit-identical with and without names.
     seed : int
-        Another seed, other collisions.
+        Seed of the hash function; another seed gives other collisions.
     lowercase : bool
-        Fold letters of all alphabets to lower case.
+        Convert letters of all alphabets to lower case.
     stop_words : collection of str, or "english", optional
-        Words to leave out; "english" is a list of function words, which the model file then holds.
+        Words to leave out. "english" is a list of function words, which is saved in the model file.
     min_count : int
-        Leave out words that fewer rows have, before n-grams are built; 5, say, for long texts. Rows are counted by
-        `fit` (of a file, in a pass before learning) or by the first `partial_fit`, exactly for the first 1.5 million
-        different words and by a sketch beyond; then the decision holds, also for words that come later.
+        Leave out words that occur in fewer rows than this, before n-grams are built. Try 5 for long texts. Rows are
+        counted by `fit` (for a file, in a pass before learning) or by the first `partial_fit`, exactly for the first
+        1.5 million different words and by a sketch beyond; the decision also holds for later rows.
     max_share : float, above 0 and at most 1
-        Leave out words that more than this share of rows have, counted alike.
+        Leave out words that occur in more than this share of the rows, counted in the same way.
     weighting : "auto", "count", "binary", "log" or "tfidf"
-        How often a feature occurs in a row, whether it does, 1 + log of how often, or that times
-        log((1 + rows) / (1 + rows with it)) + 1, with rows counted by `fit` or `partial_fit` for each bucket. "auto"
-        is "tfidf" once a hasher has learned from rows with texts (by itself or in a model), and "count" else.
+        Value of a feature in a row: how often it occurs, whether it occurs, 1 + log of how often, or tf-idf. The last
+        is the "log" value times log((1 + rows) / (1 + rows with the feature)) + 1, with rows counted by `fit` or
+        `partial_fit` for each bucket. "auto" is "tfidf" for a hasher that has learned from rows with texts (by itself
+        or in a model), and otherwise "count".
     norm : "l2" or None
-        Scale the words of each text column of a row to length 1, each column by itself. A category counts 1, and each
-        of the n values of a list 1/sqrt(n), whatever the norm.
+        Scale the words of each text column of a row to length 1. Whatever the norm, a category counts 1, and each of
+        the n values of a list 1/sqrt(n).
     min_token : int
-        Shorter words are left out, except ideographs.
+        Shortest word that is used, in characters; ideographs are always used.
     text, categorical, numeric : names of columns, optional
-        What to take each for. If any is given, these columns are used and no others. Else all are used; `fit`, or the
-        model that the hasher belongs to, decides their kinds on a sample of rows and then keeps them. A hasher that
-        never learned takes numbers as they are, strings with spaces for text, and all else for categories.
+        Columns to use as texts, categories and numbers. If any is given, no other columns are used. Otherwise all are
+        used; `fit`, or the model that the hasher belongs to, detects their kinds on a sample of rows. A hasher that
+        never learned uses numbers as they are, strings with spaces as texts, and everything else as categories.
     kinds : dict of column names to kinds, optional
-        Overrides single columns: "text", "category", "number", "list" or "date".
+        Kinds of single columns: "text", "category", "number", "list" or "date"; the others are detected.
     ignore : names of columns, optional
         Columns to leave out.
     knots : bool or "auto"
-        Whether numbers also bend at knots, beside their line. "auto" leaves it to the model that the hasher is part of:
-        a linear one decides on rows held back.
+        Let numbers follow curves, with knots, instead of straight lines. "auto" lets a linear model decide for each
+        column, by the loss on held-out rows.
     pairs : int or "auto"
-        How many pairs of columns a linear model may cross by itself, those that help most on rows held back; "auto" is
-        10. Neither `knots` nor `pairs` has a meaning without a model, which knows the targets.
+        Largest number of pairs of columns that a linear model may cross by itself; "auto" is 10. It takes those that
+        lower the loss on held-out rows most. Neither `knots` nor `pairs` has an effect without a model.
     bags : bool or "auto"
-        Whether dicts, one per row, are bags of words with their counts, {"free": 2, "cash": 1}, and not rows of a
-        table: words that a row lacks then give no feature. "auto" decides at the first rows: bags have 32 keys or more
-        in all, of which a row has less than a quarter on average, and numbers as values.
+        Whether dicts are bags of words with their counts, {"free": 2, "cash": 1}, instead of rows of a table. Words
+        that a bag lacks give no feature. "auto" decides by the first rows: bags have numbers as values and 32 keys or
+        more in all, of which a row has less than a quarter on average.
     n_jobs : int, optional
-        Threads; all by default, with the same bits for any number.
+        Number of threads; all cores by default. Results are bit-identical for any number.
     by_column : bool
-        Give the features of each column, and of each cross, 2**n_bits columns of their own. Field-aware models set it:
+        Give the features of each column, and of each cross, 2**n_bits buckets of their own. Field-aware models set it:
         the field of a feature is its number without the last n_bits bits.
 
     Attributes
     ----------
     columns_ : tuple of Column
-        All columns, with kinds and encoding; those that give no features say why.
+        All columns, with their kinds and encoding, and why a column is left out.
     crosses_ : tuple of pairs
         Crosses added by `add_crosses`.
     names_ : NameBook, if names > 0
@@ -268,7 +283,7 @@ class Hasher(Estimator):
         store(self, locals())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """What followed from the old value goes with it."""
+        """Sets a parameter and drops what was derived from its old value."""
         super().__setattr__(name, value)
         if name in SHAPING:
             self.__dict__.pop("_plan", None)
@@ -277,7 +292,7 @@ class Hasher(Estimator):
 
     @property
     def n_features(self) -> int:
-        """Columns of the rows."""
+        """The number of columns of the hashed rows."""
         if not self.by_column or not hasattr(self, "columns_"):
             return 1 << self.n_bits
         n_ranges = len(self.used_columns) + len(self.cross) + len(self.crosses_)
@@ -288,7 +303,7 @@ class Hasher(Estimator):
 
     @property
     def n_names(self) -> int:
-        """Names that are kept for sure."""
+        """The number of names that are kept for certain."""
         return NAMES if isinstance(self.names, str) else self.names
 
     @property
@@ -311,9 +326,9 @@ class Hasher(Estimator):
 
     @property
     def stop_list(self) -> tuple[str, ...]:
-        """The stop words, one by one."""
-        named = self.stop_words
-        return tuple(sorted(STOP_LISTS[named] if isinstance(named, str) else named or ()))
+        """The stop words as a sorted list."""
+        named = () if self.stop_words is None else self.stop_words
+        return tuple(sorted(STOP_LISTS[named] if isinstance(named, str) else named))
 
     @property
     def used_columns(self) -> tuple[Column, ...]:
@@ -325,7 +340,7 @@ class Hasher(Estimator):
         return self.weighting == "tfidf" or (self.weighting == "auto" and hasattr(self, "document_counts_"))
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Forgets everything, then reads X."""
+        """Learns columns, names and counts from X, and forgets what was learned before."""
         return self._learn(self._read_anew(X))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -335,11 +350,11 @@ class Hasher(Estimator):
     set_output = set_output
 
     def transform(self, X: Any) -> Any:
-        """Hashed rows as a scipy.sparse.csr_matrix; learns nothing."""
+        """Returns the hashed rows as a scipy.sparse.csr_matrix; learns nothing."""
         return self._output(self.to_chunk(X), X)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """`fit` and `transform` in one, which saves a pass unless the weights are tf-idf."""
+        """`fit` and `transform` in one pass over X; two passes if the weights are tf-idf."""
         table = self._read_anew(X)
         by_all = self.counts_rows
         if by_all:
@@ -347,7 +362,7 @@ class Hasher(Estimator):
         return self._output(self._chunk(table, learn=not by_all), X)
 
     def _output(self, chunk: Chunk, X: Any) -> Any:
-        """The rows as a sparse matrix, or as a frame of pandas with sparse columns if `set_output` asked for it."""
+        """The rows as a sparse matrix, or as a pandas DataFrame if `set_output` asked for it."""
         rows = _as_csr(chunk)
         kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
         if kind == "default":
@@ -360,7 +375,7 @@ class Hasher(Estimator):
             )
         pandas: Any = importlib.import_module(kind)
         names = list(self.get_feature_names_out())
-        return pandas.DataFrame.sparse.from_spmatrix(rows, getattr(X, "index", None), names)
+        return pandas.DataFrame.sparse.from_spmatrix(rows, index_of(X), names)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """A name for each column of the rows: that of its most frequent feature, where it is known, or "hasher17"."""
@@ -393,11 +408,11 @@ class Hasher(Estimator):
         return Chunk(indptr, indices, values, self.n_features, targets, weight)
 
     def score_task(self, X: Any) -> tuple[kernels.HashRecipe, list[Any], Array | None, float, int]:
-        """X as `kernels.score_rows` takes it, for learners that go from raw rows to scores at once."""
+        """The arguments of `kernels.score_rows` for X, for learners that score raw rows in one call."""
         return *self._hash_task(self._read(X)), _threads(self.n_jobs)
 
     def signature(self, *, learn: bool = False) -> str:
-        """What shapes the rows, for a cache; a cache also keeps what is learned while it is built.
+        """A text that changes with everything that shapes the rows; a cache made under another one is not used.
 
         Counts of rows shape tf-idf weights: those learned along with the rows belong to the cache, those learned before
         are part of the signature, and those still to come from other rows make each signature another one.
@@ -411,7 +426,7 @@ class Hasher(Estimator):
         return f"{HASH_ID} {json.dumps(params)} {json.dumps(self._encodings())}{counts}"
 
     def _encodings(self) -> Any:
-        """What the columns, if they are known, make of a row."""
+        """The encodings of the columns, if they are known."""
         if not hasattr(self, "columns_"):
             return None
         columns = [column.encoding for column in self.used_columns]
@@ -437,7 +452,7 @@ class Hasher(Estimator):
         return params
 
     def count_distinct(self, X: Any) -> int:
-        """How many different features the rows have; learns nothing."""
+        """The number of different features in the rows; learns nothing."""
         plain = {"n_bits": 30, "copies": 1, "names": 0, "weighting": "count", "by_column": False}
         plain |= {"min_count": 1, "max_share": 1.0}
         probe = type(self)(**{**self.get_params(deep=False), **plain})
@@ -461,9 +476,9 @@ class Hasher(Estimator):
         found = {column.name: f"{column.reason}, so it was left out" for column in self.columns_ if column.kind == ID}
         found |= dict.fromkeys(self._leaks(table, y), LEAK)
         for name, what in found.items():
-            hint = f"to use it, name its kind (kinds= in Python, --kind {name}=category in the shell)"
+            hint = f"to use it, name its kind (kinds= in Python, --kind {shlex.quote(f'{name}=category')} in the shell)"
             if what == LEAK:
-                hint = f"if it is not known when you predict, leave it out (ignore= in Python, --ignore {name})"
+                hint = f"if it is not known when you predict, leave it out (ignore=, or --ignore {shlex.quote(name)})"
             warnings.warn(f"column {name!r} {what}: {hint}", ColumnWarning, stacklevel=3)
         leaks = {name for name, what in found.items() if what == LEAK}
         self.columns_ = tuple(replace(c, note=c.note or LEAK) if c.name in leaks else c for c in self.columns_)
@@ -517,7 +532,7 @@ class Hasher(Estimator):
                 raise ParameterError(f"cross={self.cross!r} names {name!r}, whose dicts of words cannot be crossed")
 
     def forget(self) -> None:
-        """Back to what the constructor made."""
+        """Resets to the state after construction."""
         for name in (*LEARNED, "_plan"):
             self.__dict__.pop(name, None)
 
@@ -557,7 +572,7 @@ class Hasher(Estimator):
         return table
 
     def _read(self, X: Any, *, learn: bool = False) -> Table:
-        """The columns of X; their kinds are decided at the first time."""
+        """Reads X into columns; the first call decides their kinds."""
         plan = self._plan
         if plan is not None and plan.only_text is not None and is_list_of_texts(X):
             return Table({plan.only_text: X}, len(X), "list")  # the usual case, a text at a time, and nothing to decide
@@ -581,12 +596,13 @@ class Hasher(Estimator):
         return table
 
     def _read_bags(self, X: Any) -> Table | None:
-        """X as one column of bags of words, or None if its rows are not such."""
+        """X as one column of bags of words, or None if its rows are not bags."""
         records = type(X) is list and is_bag_column(X)
         if "columns_" in self.__dict__:
             bags = len(self.columns_) == 1 and self.columns_[0].is_bag and not self.columns_[0].name
         else:
-            shaped = self.text or self.categorical or self.numeric or self.kinds or self.cross or self.ignore
+            named = (self.text, self.categorical, self.numeric, self.ignore, self.cross)
+            shaped = self.kinds or any(value is not None and len(value) for value in named)
             bags = self.bags is True or (self.bags == "auto" and records and not shaped and looks_like_bags(X))
         if not bags:
             return None
@@ -598,7 +614,7 @@ class Hasher(Estimator):
         return Table({"": X}, len(X), "list")
 
     def _choose_columns(self, table: Table, learn: bool) -> tuple[Column, ...]:
-        """All columns; only a hasher that learns surveys their values, so that a few rows never decide by accident."""
+        """Decides the columns; values are surveyed only while learning, never on a few rows to predict for."""
         from steepest.features.survey import survey_column
 
         named = [(name, TEXT) for name in as_names(self.text)]
@@ -616,7 +632,8 @@ class Hasher(Estimator):
             if name not in table.columns and table.origin != "records":
                 listed = ", ".join(map(repr, list(table.columns)[:20]))
                 near = did_you_mean(name, table.columns) or "name one of these"
-                raise ParameterError(f"kinds= or ignore= names the column {name!r}, but X has {listed}; {near.strip()}")
+                given_by = "ignore" if name in ignored else "kinds"
+                raise ParameterError(f"{given_by}= names the column {name!r}, but X has {listed}; {near.strip()}")
         crossed = {name for pair in self.cross for name in pair}
         sample = _sample(table, names) if learn else {}
         chosen: list[Column] = []
@@ -645,7 +662,7 @@ class Hasher(Estimator):
     def _hash(
         self, table: Table, *, learn: bool, only_names: bool = False, weigh: bool = True
     ) -> tuple[Array, Array, Array]:
-        """A table as (indptr, indices, values); with `only_names`, nothing but names is learned."""
+        """Hashes a table to (indptr, indices, values); with `only_names`, only names are learned."""
         if learn:
             self._make_state(table)
         elif self.counts_words and not hasattr(self, "words_"):
@@ -670,7 +687,7 @@ class Hasher(Estimator):
     def _hash_task(
         self, table: Table, *, weigh: bool = True, count: bool = False
     ) -> tuple[kernels.HashRecipe, list[Any], Array | None, float]:
-        """What the kernels take of rows that were read; with `weigh`, also how many rows have each feature."""
+        """The kernels' arguments for a table; with `weigh`, also the number of rows with each feature (for tf-idf)."""
         plan = self._plan
         assert plan is not None  # made when the table was read
         columns = self._encode(table, plan, count)
@@ -683,7 +700,7 @@ class Hasher(Estimator):
         return plan.recipe, columns, self.document_counts_, float(self.n_documents_)
 
     def _encode(self, table: Table, plan: _Plan, count: bool) -> list[Any]:
-        """The columns as the kernel takes them; values that do not fit their column are counted while learning."""
+        """The columns in the kernel's form; while learning, counts values that do not fit their column."""
         times: dict[str, Array] = {}  # of dates, which several columns are made from
         columns: list[Any] = []
         for column, origin, is_bag in plan.columns:
@@ -701,6 +718,8 @@ class Hasher(Estimator):
                 if misfits and column.named:
                     raise _not_a_number(python_values(values), numbers, column.name)
                 columns.append(numbers)
+            elif column.boolean:
+                columns.append(encode(truth_values(values), CATEGORY, column.name))
             elif column.kind == TEXT and not column.named and column.name:
                 columns.append(as_texts(values, column.name))
             else:
@@ -769,7 +788,7 @@ class Hasher(Estimator):
         return _Plan(columns, recipe, self._uses_counts, only_text, named, texts)
 
     def _prefix(self, name: str) -> str:
-        """What a column's words are named with: the column where there is more than one text."""
+        """The prefix of a column's words in names: the column's name if there are several text columns."""
         texts = (column for column in getattr(self, "columns_", ()) if column.kind == TEXT)
         return f"{name}:" if len(list(islice(texts, 2))) > 1 else ""
 
@@ -777,6 +796,7 @@ class Hasher(Estimator):
         """Refuses parameters that cannot work, by name and value. Those that a plan was made from are good."""
         if self._plan is not None:
             return
+        check_params(self)
         for name, low, high in INTEGERS:
             if not _is_whole(value := getattr(self, name), low, high):
                 raise ParameterError(f"{name}={value!r} must be a whole number from {low} to {high}")
@@ -788,12 +808,14 @@ class Hasher(Estimator):
         for name in ("ngrams", "char_ngrams"):
             pair = getattr(self, name)
             if pair is not None and not (_is_pair(pair, int) and 1 <= pair[0] <= pair[1] <= LONGEST_GRAM):
-                bounds = f"(low, high) with 1 <= low <= high <= {LONGEST_GRAM}"
+                bounds = f"(low, high), such as (1, 2), with 1 <= low <= high <= {LONGEST_GRAM}"
                 raise ParameterError(f"{name}={pair!r} must be {bounds}, or None")
         if isinstance(self.stop_words, str) and self.stop_words not in STOP_LISTS:
             raise ParameterError(
                 f"stop_words={self.stop_words!r} is one string, and not 'english'; give a collection of words"
             )
+        if self.stop_words is not None and not all(isinstance(word, str) for word in self.stop_words):
+            raise ParameterError(f"stop_words={self.stop_words!r} holds something that is not a text")
         if not isinstance(self.max_share, float | int | np.number) or not 0 < self.max_share <= 1:
             raise ParameterError(f"max_share={self.max_share!r} must be a share of rows above 0 and at most 1")
         if isinstance(self.cross, str) or not all(_is_pair(pair, str) for pair in self.cross):
@@ -802,7 +824,10 @@ class Hasher(Estimator):
             )
         for column, kind in (self.kinds or {}).items():
             if kind not in KINDS:
-                raise ParameterError(f"kinds={{{column!r}: {kind!r}}} is unknown; choose one of {', '.join(KINDS)}")
+                near = did_you_mean(kind, KINDS)
+                raise ParameterError(
+                    f"the kind {kind!r} of column {column!r} is unknown; {near}choose one of {', '.join(KINDS)}"
+                )
         for name in ("knots", "bags"):
             if getattr(self, name) != "auto" and not isinstance(getattr(self, name), bool):
                 raise ParameterError(f"{name}={getattr(self, name)!r} is unknown; give True, False or 'auto'")
@@ -831,7 +856,7 @@ class Hasher(Estimator):
         return self._feature_hash(name, copy) >> 32 & (1 << self.n_bits) - 1
 
     def sign(self, name: str, copy: int = 0) -> int:
-        """+1 or -1: with which sign the feature of this name is added to its column."""
+        """The sign, +1 or -1, with which the feature of this name is added to its column."""
         return -1 if self.signed and self._feature_hash(name, copy) >> 63 else 1
 
     def sign_in(self, bucket: int, name: str) -> int:
@@ -845,7 +870,7 @@ class Hasher(Estimator):
         return 1
 
     def _name_reader(self) -> Self:
-        """A hasher that makes the same rows and knows the names of the next few alone."""
+        """A hasher that makes the same rows and records only the names of the next few."""
         reader = type(self)(**{**self.get_params(deep=False), "names": NAMES_IN_A_ROW})
         for name in LEARNED:
             if name != "names_" and hasattr(self, name):
@@ -868,17 +893,35 @@ class Hasher(Estimator):
         """Makes sure that the heaviest features of rows just learned have their names, rare ones, too."""
         if not hasattr(self, "names_"):
             return
-        buckets = np.flatnonzero(self._buckets_in_use(rows))
+        buckets = self._features_in_use(rows)
         if len(wanted := self.names_.unnamed(buckets, heaviness(buckets))):
             self.find_names(X, rows, wanted)
 
-    def _buckets_in_use(self, rows: Chunk) -> Array:
-        """For each bucket, whether it was used: by any row so far, where rows are counted, else by these."""
-        if hasattr(self, "document_counts_") and len(self.document_counts_) == self.n_features:
-            return self.document_counts_
+    def rows_with(self, features: Array) -> Array:
+        """For each feature, how many rows had its bucket, where rows are counted; columns share the counts."""
+        return np.asarray(self.document_counts_[np.asarray(features) & ((1 << self.n_bits) - 1)])
+
+    @property
+    def counts_all_features(self) -> bool:
+        """Whether rows are counted for every feature: those of texts are, categories, numbers and crosses are not."""
+        crosses = (*self.cross, *self.crosses_)
+        return hasattr(self, "document_counts_") and not crosses and all(c.kind == TEXT for c in self.used_columns)
+
+    @property
+    def counted_features(self) -> Array:
+        """The features that counted rows may have had, in ascending order."""
+        buckets = np.flatnonzero(self.document_counts_)
+        if self.n_features == 1 << self.n_bits:
+            return buckets
+        return (np.arange(0, self.n_features, 1 << self.n_bits)[:, None] + buckets).ravel()
+
+    def _features_in_use(self, rows: Chunk) -> Array:
+        """The features of any row so far, where all of them are counted, else of these."""
+        if self.counts_all_features:
+            return self.counted_features
         used = np.zeros(self.n_features, bool)
         used[rows.indices] = True
-        return used
+        return np.flatnonzero(used)
 
     def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
         """One row: hashed, the names that are in it for each bucket, and those known from training for each."""
@@ -972,7 +1015,7 @@ class Hasher(Estimator):
     # ---------------------------------------------------------------------------------------------------------- state
 
     def state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Everything there is, as plain values and arrays for a model file."""
+        """The complete state as (plain values, arrays) for a model file."""
         columns = [column.as_dict() for column in self.columns_] if hasattr(self, "columns_") else None
         header = {"hash": HASH_ID, "params": self._plain_params(), "columns": columns, "crosses": self.crosses_}
         header |= {
@@ -990,17 +1033,21 @@ class Hasher(Estimator):
 
     @classmethod
     def from_state(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """The hasher that `state` described."""
+        """Builds the hasher from what `state` gave."""
         if header["hash"] != HASH_ID:
             raise DataError(
                 f"the model was made with the hash {header['hash']!r}, this version has {HASH_ID!r}; use the other one"
             )
-        hasher = cls(**header["params"])
+        params = dict(header["params"])
+        for name in {"ngrams", "char_ngrams", "cross"} & params.keys():  # JSON has no tuples
+            if isinstance(params[name], list):
+                params[name] = tuple(tuple(v) if isinstance(v, list) else v for v in params[name])
+        hasher = cls(**params)
         hasher._check()
         return hasher.restore(header, arrays)
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """Forgets all, and takes over what a hasher with the same parameters had learned when `state` described it."""
+        """Replaces what was learned by the state of a hasher with the same parameters."""
         self.forget()
         if header["columns"] is not None:
             self.columns_ = tuple(map(_stored_column, header["columns"]))
@@ -1016,7 +1063,7 @@ class Hasher(Estimator):
                 check_misfits(header["misfits"])
                 self.misfits_ = dict(header["misfits"])
         if "document_counts" in arrays:
-            check_counts(arrays["document_counts"], header["n_documents"], self.n_features)
+            check_counts(arrays["document_counts"], header["n_documents"], 1 << self.n_bits)
             self.document_counts_ = np.array(arrays["document_counts"], np.uint32)
             self.n_documents_ = int(header["n_documents"])
         kept = {key.removeprefix("words."): array for key, array in arrays.items() if key.startswith("words.")}
@@ -1029,7 +1076,7 @@ class Hasher(Estimator):
         return self
 
     def _is_of_old(self) -> bool:
-        """Whether columns, as versions before 0.2 stored them, made other rows then than they do now."""
+        """Whether columns stored by a version before 0.2 gave other rows then than they do now."""
         return len(self.columns_) > 1 or self.columns_[0].kind != TEXT
 
     def __getstate__(self) -> dict[str, Any]:
@@ -1086,7 +1133,7 @@ def _stored_column(values: Any) -> Column:
 
 
 def separators_of(column: Column) -> str:
-    """What is between the values of a list, or the parts of a category."""
+    """The characters between the values of a list, or the parts of a category."""
     if column.kind == TEXT:
         return ""
     if column.kind == LIST:
@@ -1095,7 +1142,7 @@ def separators_of(column: Column) -> str:
 
 
 def _misfits(values: Any, found: Array) -> int:
-    """How many values are there but were not understood."""
+    """The number of values that are present but could not be converted."""
     marks = (value is not None and str(value).strip().lower() not in MISSING_MARKS for value in python_values(values))
     return sum(there and bool(np.isnan(number)) for there, number in zip(marks, found, strict=True))
 
@@ -1148,5 +1195,5 @@ def _as_csr(chunk: Chunk) -> Any:
 @cache
 def _threads(n_jobs: int | None) -> int:
     if n_jobs is not None and n_jobs > 0:
-        return n_jobs
+        return min(int(n_jobs), MOST_THREADS)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -26,7 +26,7 @@ TYPES: dict[str, Any] = {"str": str, "int": int, "float": (int, float), "bool": 
 
 
 def check_columns(columns: Sequence[Column], n_inputs: Any, crosses: Any) -> None:
-    """Columns are of known kinds with plain values in range, named once; crosses are of columns that there are."""
+    """Raises unless columns have known kinds, valid values and unique names, and crosses name existing columns."""
     if not 0 < len(columns) <= MOST_COLUMNS:
         raise ValueError(f"{len(columns)} columns")
     for column in columns:
@@ -61,9 +61,9 @@ def _check_column(column: Column) -> None:
             raise ValueError(f"column {column.name!r} has knots that do not ascend"[:200])
 
 
-def check_counts(counts: Any, n_documents: Any, n_features: int) -> None:
-    """Rows were counted once per feature, and none is in more rows than there were."""
-    if not isinstance(counts, np.ndarray) or counts.shape != (n_features,) or counts.dtype.kind not in "iu":
+def check_counts(counts: Any, n_documents: Any, n_buckets: int) -> None:
+    """Raises unless there is one row count per bucket, at most the number of rows."""
+    if not isinstance(counts, np.ndarray) or counts.shape != (n_buckets,) or counts.dtype.kind not in "iu":
         raise ValueError("document_counts do not belong to the features")
     _whole("the number of rows counted", n_documents, 0, MOST_ROWS)
     if len(counts) and not 0 <= int(counts.min()) <= int(counts.max()) <= n_documents:
@@ -71,13 +71,13 @@ def check_counts(counts: Any, n_documents: Any, n_features: int) -> None:
 
 
 def check_buckets(buckets: Array, n_features: int) -> None:
-    """Names belong to features that there are."""
+    """Raises unless all names belong to existing features."""
     if len(buckets) and int(buckets.max()) >= n_features:
         raise ValueError(f"a name belongs to feature {int(buckets.max())} of {n_features}")
 
 
 def check_misfits(misfits: Any) -> None:
-    """Values that did not fit their column are counted by its name."""
+    """Raises unless misfits are counted by column name."""
     if not isinstance(misfits, Mapping):
         raise ValueError("misfits are not an object")
     for name, n in misfits.items():
@@ -89,7 +89,7 @@ BOOK_ALLOWANCE, BOOK_GROWTH, BYTES_PER_NAME = 128 << 20, 1024, 540
 
 
 def check_names(size: int, state: Mapping[str, Array]) -> None:
-    """The room for names is not more than what the names in the file explain."""
+    """Raises if the room for names is larger than the names in the file explain."""
     stored = sum(np.asarray(state[part]).nbytes for part in ("numbers", "texts") if part in state)
     if size * BYTES_PER_NAME > BOOK_ALLOWANCE + BOOK_GROWTH * stored:
         raise ValueError(f"room for {size} names, and {stored} bytes of them")

@@ -45,11 +45,11 @@ class NameBook:
         self.added: dict[int, str] = {}
 
     def add(self, names: Mapping[int, str]) -> None:
-        """Names of buckets that were looked up because a model gives them weight; the newest stay."""
+        """Adds names that were looked up for heavy buckets; when the room is used up, the newest stay."""
         self.added = dict(list((self.added | dict(names)).items())[-MOST_ADDED:])
 
     def unnamed(self, buckets: Array, heavy: Array) -> Array:
-        """Those among the MOST_ADDED heaviest of some buckets that have no name."""
+        """The heaviest buckets without a name, at most MOST_ADDED."""
         few = np.arange(len(heavy))
         if len(heavy) > MOST_ADDED:  # no weight below this one can be among them
             few = np.flatnonzero(heavy >= np.partition(heavy, len(heavy) - MOST_ADDED)[len(heavy) - MOST_ADDED])
@@ -64,12 +64,12 @@ class NameBook:
 
     @property
     def n_bytes(self) -> int:
-        """Memory in use, now and ever after."""
+        """The memory of the book, which is fixed."""
         return self.table.n_bytes
 
     @property
     def n_rows(self) -> int:
-        """Rows that went by."""
+        """The number of rows read."""
         return self.table.n_rows
 
     def names_of(self, buckets: Any) -> list[list[str]]:
@@ -89,7 +89,7 @@ class NameBook:
         )
 
     def prune(self, weights: Any) -> None:
-        """Makes sure of the `size` heaviest buckets; `weights` has one axis over all buckets, others over classes."""
+        """Keeps the names of the `size` heaviest buckets; `weights` has the buckets on the first axis."""
         buckets = self.table.buckets()
         weights = np.asarray(weights)
         axis = int(np.argmax(weights.shape))
@@ -98,7 +98,7 @@ class NameBook:
         self.table.prune(np.ascontiguousarray(heavy.max(axis=others) if others else heavy))
 
     def keep_heaviest(self, heaviness: Callable[[Array], Array]) -> None:
-        """Does the same from a function that gives the weight of buckets; nothing if no weight was learned yet."""
+        """Like `prune`, with a function that gives the weight of buckets; does nothing while all weights are 0."""
         heavy = heaviness(self.table.buckets())
         if heavy.any():
             self.table.prune(np.ascontiguousarray(heavy, np.float64))
@@ -110,7 +110,7 @@ class NameBook:
         return float(touched.sum()) / n_seen, n_seen
 
     def state(self) -> dict[str, Array]:
-        """The whole book as plain arrays."""
+        """The whole book as arrays."""
         numbers, texts, seen_once, touched, rows = self.table.state()
         text = json.dumps(list(self.added.items())).encode()
         added = {"added": np.frombuffer(text, np.uint8)} if self.added else {}
@@ -124,7 +124,7 @@ class NameBook:
 
     @classmethod
     def from_state(cls, size: int, state: Mapping[str, Array]) -> NameBook:
-        """The book that `state` described."""
+        """Builds the book from the arrays that `state` gave."""
         try:
             check_names(size, state)
             book = cls(size)

@@ -60,7 +60,7 @@ TOLERATED = 0.01  # share of the loss by which one way may be worse where both t
 
 @dataclass(slots=True)
 class Shape:
-    """What was decided."""
+    """What `find_shape` decided: columns with knots, pairs to cross, and events that say so."""
 
     bends: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
@@ -76,7 +76,7 @@ class _Cells:
     n: int
 
     def by(self, other: _Cells) -> _Cells:
-        """Of both."""
+        """The cells of two columns crossed."""
         return _Cells(self.codes * other.n + other.codes, self.n * other.n)
 
 
@@ -92,7 +92,7 @@ class _Sample:
     parts: list[Array] = field(default_factory=list)
 
     def encoded(self, columns: Sequence[Column]) -> Chunk:
-        """The rows by these columns alone."""
+        """The rows encoded by these columns alone."""
         params = self.hasher.get_params(deep=False) | {"names": 0, "weighting": "count", "cross": ()}
         trial = type(self.hasher)(**params)
         trial.columns_, trial.n_features_in_ = tuple(columns), len(columns)
@@ -100,7 +100,7 @@ class _Sample:
         return chunk
 
     def scored(self, columns: Sequence[Column]) -> _Scores:
-        """All rows by additive models of the other folds."""
+        """Scores of all rows by additive models trained on the other folds."""
         rows = replace(self.encoded(columns), y=self.y)
         labels = distinct(self.y).tolist() if self.task == "classify" else []
         settings = LinearSettings(
@@ -128,7 +128,7 @@ class _Sample:
         return _Scores(self, ways)
 
     def losses(self, scores: Array) -> Array:
-        """Of every row."""
+        """The loss of every row."""
         if self.task == "regress":
             return np.asarray(0.5 * np.square(scores[:, 0] - self.y))
         if scores.shape[1] == 1:
@@ -158,11 +158,11 @@ class _Scores:
         self.losses = np.array([sample.losses(scores) for scores in ways])
 
     def gain(self, cells: _Cells) -> float:
-        """Of Newton steps in the cells, per row."""
+        """The gain per row of Newton steps in the cells."""
         return float(np.mean([self._steps(cells, way)[0] for way in range(len(self.ways))]))
 
     def moved(self, cells: _Cells) -> _Scores:
-        """After these steps."""
+        """The scores after Newton steps in the cells."""
         ways = []
         for way, scores in enumerate(self.ways):
             steps = self._steps(cells, way)[1]
@@ -185,12 +185,12 @@ class _Scores:
         return best
 
     def is_better_than(self, other: _Scores, errors: float, least: float = 0.0) -> bool:
-        """Whether losses are less by a share and so many standard errors."""
+        """Whether the losses are lower by a minimum share and by several standard errors."""
         gains = (other.losses - self.losses).mean(axis=0)
         return bool(gains.mean() > max(least * other.losses.mean(), errors * gains.std() / math.sqrt(len(gains))))
 
     def is_tolerable_beside(self, other: _Scores) -> bool:
-        """Whether losses are not clearly more in any way."""
+        """Whether the losses are not clearly higher under any split into folds."""
         return bool((self.losses.mean(axis=1) <= (1 + TOLERATED) * other.losses.mean(axis=1)).all())
 
 
@@ -228,7 +228,7 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
 
 
 def _parts(y: Array, *, mixed: bool) -> list[Array]:
-    """The part of each row: scattered, and in stretches, too, if rows to come may be other than these."""
+    """The fold of each row: random, and also contiguous if future rows may differ from these."""
     n_rows = len(y)
     scattered = (np.arange(1, n_rows + 1) * GOLDEN % 1.0 * PARTS).astype(np.int64)
     stretches = np.arange(n_rows) * PARTS // n_rows
@@ -278,7 +278,7 @@ def _trend(values: Array) -> str:
 def _bend(
     shape: Shape, columns: Sequence[Column], steady: Sequence[Column], cells: Mapping[str, _Cells], scores: _Scores
 ) -> tuple[Sequence[Column], _Scores]:
-    """The columns with bends where these are better than lines, and the scores with them."""
+    """(the columns that get knots because these beat a line on held-out rows, the scores with them)."""
     sample, chosen = scores.sample, {column.name for column in steady if column.candidates}
     if not (forced := sample.hasher.knots is True):
         curved = [column.name for column in steady if len(column.candidates) > 2]
@@ -299,7 +299,7 @@ def _bend(
 def _add_pairs(
     shape: Shape, cells: Mapping[str, _Cells], origins: Mapping[str, str], scores: _Scores, most: int
 ) -> None:
-    """The best pairs, one by one, as long as the next one is certain to help."""
+    """Adds the best pairs one by one, as long as the next one surely helps."""
     if len(cells) > MOST_CROSSED:
         alone = {name: scores.gain(own) for name, own in cells.items()}
         cells = {name: cells[name] for name in sorted(cells, key=lambda name: -alone[name])[:MOST_CROSSED]}

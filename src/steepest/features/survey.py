@@ -29,6 +29,7 @@ from steepest.data.tables.columns import (
     NUMBER,
     TEXT,
     TEXT_SPACES,
+    TRUTH_VALUES,
     arrow_codes,
     category_text,
     is_boolean,
@@ -154,7 +155,7 @@ def _is_constant(column: Column, n_rows: int) -> bool:
 
 def _left_out(column: Column, kind: str) -> Column:
     value = f"only {column.example!r}" if column.example else "no value at all"
-    reason = f"has {value} in the sample" if kind == CONSTANT else "is different in almost every row"
+    reason = f"has {value} in the sample" if kind == CONSTANT else "differs in almost every row"
     return replace(column, kind=kind, reason=reason)
 
 
@@ -187,11 +188,13 @@ def _of_values(name: str, column: Any, kind: str) -> list[Column]:
     n_rows, n_known = len(codes), sum(known.values())
     base = Column(name, CATEGORY, len(known), 1 - n_known / n_rows if n_rows else 0.0, _shown(next(iter(known), "")))
 
+    boolean = bool(there) and all(text in TRUTH_VALUES for text in there)
+
     def rows() -> list[str | None]:
         return [texts[code] if code >= 0 else None for code in codes.tolist()]
 
     if kind in (TEXT, CATEGORY):
-        return [replace(base, kind=kind)]
+        return [replace(base, kind=kind, boolean=boolean and kind == CATEGORY)]
     if kind == LIST:
         return [_list_column(name, rows(), _separator(known) or LIST_SEPARATORS)]
     if kind == DATE:
@@ -201,6 +204,8 @@ def _of_values(name: str, column: Any, kind: str) -> list[Column]:
         return [replace(part, format=MARKED) for part in _of_numbers(name, numbers, False, NUMBER)]
     if _is_constant(base, n_rows):
         return [_left_out(base, CONSTANT)]
+    if boolean:
+        return [replace(base, boolean=True)]
     if _is_typed(column):
         if all(isinstance(value, date) for value in python_values(column) if value is not None) and known:
             return _of_dates(base, rows(), dates.YMD)

@@ -22,7 +22,7 @@ from steepest.features.names import NAMES_IN_A_ROW, NameBook, hash_name, mix
 
 
 class VwNames:
-    """What a model knows of the names: a book that a source fills, and the hash that the source used."""
+    """Names of features of Vowpal Wabbit text: a book filled by a source, and the source's hash settings."""
 
     def __init__(
         self, size: int, n_bits: int, signed: bool, seed: int, crosses: Sequence[tuple[str, str]] = ()
@@ -36,18 +36,18 @@ class VwNames:
 
     @classmethod
     def of(cls, source: VwSource, size: int) -> VwNames:
-        """Empty, for the features of this source."""
+        """An empty book for the features of this source."""
         source.prepare()
         return cls(size, source.n_bits, bool(source.signed), source.seed, source.crosses)
 
     # -------------------------------------------------------------------------------------------- while rows are read
 
     def is_new(self, block_id: int) -> bool:
-        """Whether the block is new."""
+        """Whether nothing of the block was recorded yet."""
         return block_id not in self._seen_blocks
 
     def record(self, block_ids: list[int], log: kernels.NameLog, n_rows: int) -> None:
-        """Takes in names; now and then, those that the learner gives weight to are made sure of before."""
+        """Records names; now and then the names of the heaviest weights are secured first."""
         self._seen_blocks.update(block_ids)
         self._n_times += 1
         if self.heaviness is not None and self._n_times & (self._n_times - 1) == 0:
@@ -55,11 +55,11 @@ class VwNames:
         self.names_.table.read(log, n_rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the learner and the blocks of a source that does not fill this copy."""
+        """The state without the learner and the record of blocks, which a copy does not need."""
         return {**self.__dict__, "heaviness": None, "_seen_blocks": set()}
 
     def start_over(self) -> None:
-        """Forgets all."""
+        """Forgets all names."""
         self.names_ = NameBook(self.names_.size)
         self._seen_blocks.clear()
         self._n_times = 0
@@ -67,7 +67,7 @@ class VwNames:
     # ------------------------------------------------------------------------------------------------------- rows
 
     def to_chunk(self, lines: Sequence[str]) -> Chunk:
-        """Lines of text, with labels or without, as hashed rows."""
+        """Hashes lines of text, with or without labels."""
         return self._parse(lines)[0]
 
     def read_row(self, line: str) -> tuple[Chunk, list[list[str]], list[list[str]]]:
@@ -109,7 +109,7 @@ class VwNames:
         return 1
 
     def _hashes(self, name: str) -> list[int]:
-        """What namespace^name may mean, since both may have a ^ in them."""
+        """The possible hashes of the name "namespace^feature", since both parts may contain a ^."""
         key = kernels.hash_key("", self.seed)
         places = [place for place, letter in enumerate(name) if letter == "^"]
         parts = [("", name), *((name[:place], name[place + 1 :]) for place in places)]
@@ -128,14 +128,14 @@ class VwNames:
     # ------------------------------------------------------------------------------------------------------- state
 
     def state(self) -> dict[str, Array]:
-        """Everything there is, as arrays for a model file."""
+        """The complete state as arrays for a model file."""
         own = np.array([self.names_.size, self.n_bits, self.signed, self.seed], np.uint64)
         crosses = {"crosses": np.frombuffer(json.dumps(self.crosses).encode(), np.uint8)} if self.crosses else {}
         return {"hash": own, **crosses, **self.names_.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> VwNames:
-        """What `state` described."""
+        """Builds the names from the arrays that `state` gave."""
         size, n_bits, signed, seed = map(int, state["hash"])
         crosses = json.loads(state["crosses"].tobytes()) if "crosses" in state else ()
         found = cls(size, n_bits, bool(signed), seed, crosses)

@@ -50,7 +50,7 @@ STOP_LISTS = {"english": frozenset(_ENGLISH.split())}
 
 @dataclass(frozen=True, slots=True)
 class KeptWords:
-    """Which words are kept: those listed by hash, or all but those; beyond them, what the bits of a sketch say."""
+    """The words that are kept or left out, listed by hash; for words beyond the lists, by the bits of a sketch."""
 
     listed: Array  # hashes, ascending
     keeps_listed: bool
@@ -63,7 +63,7 @@ class KeptWords:
 
     @classmethod
     def of(cls, counts: kernels.WordCounts, min_count: int, max_share: float) -> KeptWords:
-        """What follows from counts."""
+        """Decides which words are kept, from their counts."""
         hashes, rows, cells = counts.counts()
         most = math.floor(max_share * counts.n_rows)
         kept = (rows >= min_count) & (rows <= most)
@@ -86,11 +86,11 @@ class KeptWords:
 
     @property
     def error(self) -> float:
-        """By how much the sketch may have counted too high, but for fewer than 2 % of its words."""
+        """How much too high the sketch may have counted; exceeded for fewer than 2 % of its words."""
         return math.e * self.n_sketched / (1 << SKETCH_BITS)
 
     def as_filter(self) -> kernels.WordFilter:
-        """The same for the kernel."""
+        """The decision in the kernel's form."""
         return kernels.WordFilter(self.listed, self.keeps_listed, self.enough, self.too_many, SKETCH_BITS)
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class KeptWords:
         return f"{said}; further words by a sketch, whose counts are at most {self.error:.2g} too high"
 
     def state(self) -> dict[str, Array]:
-        """Everything there is, as arrays for a model file."""
+        """The complete state as arrays for a model file."""
         facts = [self.keeps_listed, self.n_rows, self.n_words, self.n_kept, self.n_sketched]
         return {
             "listed": self.listed,
@@ -111,7 +111,7 @@ class KeptWords:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> KeptWords:
-        """What `state` described."""
+        """Builds the object from the arrays that `state` gave."""
         try:
             keeps_listed, *facts = (int(fact) for fact in state["facts"])
             listed: Array = np.array(state["listed"], np.uint64)
@@ -154,20 +154,20 @@ def _columns_of(source: Source) -> Iterator[Any]:
 
 
 class _Batches:
-    """An encoder whose rows say where they come from: entry k of batch b is (k, b)."""
+    """An encoder that marks each row with its batch and position: entry k of batch b is (k, b)."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[Any, int]] = {}
         self._n = 0
 
     def __call__(self, batch: RawBatch) -> Chunk:
-        """The batch, which is kept until its rows come out."""
+        """Keeps the batch until its rows are used, and returns marked rows."""
         number, n = self._n, batch.n_rows
         self.waiting[number] = batch.columns, n
         self._n += 1
         return Chunk(np.arange(n + 1), np.arange(n, dtype=np.int32), np.full(n, number, np.float32), max(n, 1))
 
     def forget_before(self, number: int) -> None:
-        """Batches come out in their order."""
+        """Drops the batches before this one, since batches are used in order."""
         for old in [known for known in list(self.waiting) if known < number]:
             del self.waiting[old]

@@ -37,7 +37,7 @@ SMALLEST_ALPHA, LARGEST_ALPHA = 1e-100, 1e30
 
 
 def check_alpha(alpha: float) -> float:
-    """The strength of a penalty, if it is one."""
+    """The strength of a penalty, checked to be a finite number >= 0."""
     alpha = float(alpha)
     if not 0 <= alpha < math.inf:
         raise ParameterError(f"alpha={alpha} is not a strength of a penalty; give a finite number that is not negative")
@@ -151,7 +151,7 @@ class Penalty:
         return alpha * a, alpha * b
 
     def for_stochastic(self) -> Penalty:
-        """The same penalty in a form that stochastic solvers can use; lp becomes l1 or l2, or is refused."""
+        """The penalty for stochastic solvers; lp becomes l1 or l2 if p is 1 or 2, else it raises."""
         if self.name in NORMS:
             raise ParameterError(
                 f"penalty={self.name!r} couples all weights, so it cannot be applied row by row; use solver='gd' "

@@ -1,4 +1,4 @@
-"""State and restore of learners and batch solvers: some of their arrays and numbers, by their names."""
+"""Saving and restoring learners and batch solvers, which name the arrays and numbers that make up their state."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ UNKNOWN = -1e308  # in a state, for None: what only more rows will show; NaN in 
 
 
 def is_unknown(number: float) -> bool:
-    """Whether a number of a state stands for what is not known yet."""
+    """Whether a number of a state is the mark of an unknown value."""
     return number == UNKNOWN or math.isnan(number)
 
 
 class Resumable:
-    """Something that goes on to the same bits from the attributes that it names."""
+    """A base of classes whose state consists of the attributes they name; a restored object continues bit for bit."""
 
     state_arrays: ClassVar[tuple[str, ...]] = ("w",)
     state_numbers: ClassVar[tuple[str, ...]] = ()  # also of parts, such as "good.rollbacks"
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """What is needed to go on besides arrays."""
+        """The scalars of the state, by name."""
         numbers = (attrgetter(name)(self) for name in self.state_numbers)
         return tuple(UNKNOWN if number is None else float(number) for number in numbers)
 
     @property
     def state(self) -> dict[str, Array]:
-        """All that is needed to go on."""
+        """All arrays that are needed to continue."""
         arrays = {name: getattr(self, name) for name in self.state_arrays}
         return arrays | {COUNTERS: np.array(self.numbers)}
 
     def restore(self, state: State) -> None:
-        """Goes on from there."""
+        """Restores the attributes from a state."""
         for name in self.state_arrays:
             setattr(self, name, np.array(state[name]))
         self.restore_numbers(state[COUNTERS].tolist())
         self.restored()
 
     def restore_numbers(self, numbers: Iterable[float]) -> None:
-        """Takes back what `numbers` gave."""
+        """Restores the scalars that `numbers` gave."""
         for name, number in zip(self.state_numbers, numbers, strict=False):  # old files may lack the last ones
             owner, _, last = name.rpartition(".")
             holder = attrgetter(owner)(self) if owner else self
@@ -56,4 +56,4 @@ class Resumable:
             setattr(holder, last, kind(number) if kind in (bool, int) and number.is_integer() else value)
 
     def restored(self) -> None:
-        """Finds again what follows from the state, where that is something."""
+        """Hook: recomputes what follows from the restored state."""

@@ -29,7 +29,7 @@ _CODES = {"constant": 0, "adaptive": 0, "invsqrt": 1, "bottou": 2, "optimal": 2,
 
 
 def schedule_code(schedule: str, alpha: float) -> int:
-    """The number by which the kernels know the schedule."""
+    """The number that kernels use for the schedule."""
     if schedule not in SCHEDULES:
         raise unknown("schedule", schedule, SCHEDULES)
     if not 0 <= alpha < math.inf:
@@ -55,7 +55,7 @@ def scheduled_step(code: int, t: float, eta0: float, alpha: float, power: float 
 
 
 def rows_in_effect(t: float, half_life: float) -> float:
-    """The weights of t rows together, if a row counts half after `half_life` more; they stay below h / ln 2 + 1.
+    """The total weight of t rows if a row counts half after `half_life` more; at most half_life / ln 2 + 1.
 
     >>> rows_in_effect(100, math.inf), round(rows_in_effect(2, 1), 3), round(rows_in_effect(1e9, 1000))
     (100, 1.5, 1443)
@@ -64,7 +64,7 @@ def rows_in_effect(t: float, half_life: float) -> float:
 
 
 def growth(t: float, half_life: float) -> float:
-    """By how much sums over rows that are forgotten are larger than they say; a unit changes now and then."""
+    """The factor by which sums over rows under a half-life are stored too large; it is reset now and then."""
     age = t / half_life
     return float(2.0 ** (age - UNIT_BITS * math.floor(age / UNIT_BITS)))
 

@@ -12,7 +12,7 @@ from steepest.learners.targets import weights_as_pairs, weights_from_pairs
 
 
 class PlainSettings:
-    """A base of dataclasses whose values can be written to a file."""
+    """A base of settings dataclasses that can be written to a model file."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class PlainSettings:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """The settings that `as_dict` wrote."""
+        """Builds the settings from the values that `as_dict` gave."""
         values = dict(plain)
         if "class_weight" in values:
             values["class_weight"] = weights_from_pairs(values["class_weight"])

@@ -25,7 +25,7 @@ PACKED_ELEMENTS = 1 << 20  # from which on a table is worth packing
 
 
 class LastGoodState:
-    """Copies of a learner's arrays, and how often it came back to them."""
+    """Copies of a learner's arrays to return to after divergence, and the number of such rollbacks."""
 
     def __init__(
         self, first_rows: int = FIRST_SNAPSHOT_ROWS, most_rollbacks: int = MOST_ROLLBACKS, rollbacks: int = 0
@@ -40,18 +40,18 @@ class LastGoodState:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a state to return to."""
+        """Whether a state was kept."""
         return bool(self.arrays)
 
     def next_rows(self, rows_learned: int) -> int:
-        """The number of rows after which a state should be kept next; until then it stays the same."""
+        """The number of learned rows at which the next state should be kept."""
         self.edge = self.first_rows
         while self.edge <= rows_learned:
             self.edge *= 2
         return self.edge
 
     def is_recent(self, rows_learned: int, n_outputs: int = 1) -> bool:
-        """Whether the state has half of these rows already."""
+        """Whether the kept state covers at least half of these rows."""
         return self.exists and self.n_outputs == n_outputs and rows_learned < 2 * self.rows
 
     def keep(
@@ -80,15 +80,15 @@ class LastGoodState:
         self.n_outputs, self.rows = n_outputs, rows_learned
 
     def forget(self) -> None:
-        """There is no state to return to any more."""
+        """Drops the kept state."""
         self.arrays, self.rows = {}, 0
 
     def restored(self) -> dict[str, Array]:
-        """Copies of the arrays that were kept."""
+        """Copies of the kept arrays."""
         return {name: kept.table() if isinstance(kept, Packed) else kept.copy() for name, kept in self.arrays.items()}
 
     def halve_step(self, eta0: float, rows_learned: int, progress: Progress) -> float:
-        """The step size with which to go on after a rollback, which is counted and reported."""
+        """Half the step size for use after a rollback, which is counted and reported."""
         self.rollbacks += 1
         if self.rollbacks > self.most_rollbacks:
             raise DataError(
@@ -103,7 +103,7 @@ class LastGoodState:
 
 
 class Packed:
-    """The bits of a table at one moment, in less memory if most of it is zero."""
+    """A compressed copy of a table that is mostly zero."""
 
     def __init__(self) -> None:
         self._shape: tuple[int, ...] = (0,)
@@ -113,7 +113,7 @@ class Packed:
         self._n_values = 0
 
     def take(self, table: Array, n_threads: int = 1) -> Self:
-        """Keeps what a table holds now, in the memory that is there already if it fits; returns itself."""
+        """Copies a table, reusing the memory of the last copy if it fits; returns itself."""
         bits = _bits(table)
         n_bytes = -(-bits.size // 8)
         if len(self._mask) != n_bytes:
@@ -130,7 +130,7 @@ class Packed:
         return self._room[: self._n_values]
 
     def table(self) -> Array:
-        """The table, unpacked."""
+        """The table, decompressed."""
         table = np.empty(self._shape, self._dtype)
         kernels.spread_nonzeros(self._mask, self._values, _bits(table))
         return table
@@ -141,7 +141,7 @@ def _bits(table: Array) -> Array:
 
 
 def overflow(what: str, dtype: object) -> DataError:
-    """The error for numbers that have left their range."""
+    """The error for numbers that are no longer finite."""
     return DataError(
         f"learning overflowed: {what} beyond {dtype}; scale the features, targets and sample weights to about one, "
         "or choose a smaller eta0"
@@ -156,6 +156,6 @@ def refuse_overflow(state: State) -> None:
 
 
 def all_finite(table: Array) -> bool:
-    """Whether all numbers are. The sum shows it in most cases, without an array of truth values."""
+    """Whether all numbers are finite; their sum shows it in most cases without a mask array."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(table.sum()) or np.isfinite(table).all())

@@ -32,7 +32,7 @@ LOSS_CODES = {loss.code for loss in LOSSES.values()}
 
 
 class StateCheck:
-    """The arrays of a state, asked one after the other; `numbers` are its counters, by their names."""
+    """Checks the arrays of a state that was read from a file; `numbers` are its counters by name."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -62,7 +62,7 @@ class StateCheck:
 
     @property
     def n_features(self) -> int:
-        """The counter of features."""
+        """The counter `n_features`."""
         return int(self.numbers["n_features"])
 
     def arrays(self, forms: Mapping[str, str], **sizes: int) -> dict[str, int]:
@@ -86,13 +86,13 @@ class StateCheck:
         return sizes
 
     def whole(self, what: str, number: float, least: int, most: int) -> int:
-        """A whole number within a range."""
+        """Checks that a number is whole and within a range."""
         if not (math.isfinite(number) and number == int(number) and least <= number <= most):
             raise ValueError(f"{what} is {number}")
         return int(number)
 
     def labels(self) -> int:
-        """The labels; how many there are."""
+        """Checks the labels; returns their number."""
         n_labels = self.arrays({"labels": "b|i|u|f|U|S|O n"})["n"]
         values = self.state["labels"].tolist()
         if not all(isinstance(label, str | bytes | int | float | bool) for label in values):
@@ -102,7 +102,7 @@ class StateCheck:
         return n_labels
 
     def targets(self, task: str, *, column_per_class: bool = False) -> int:
-        """What `Targets.state` wrote; the number of outputs."""
+        """Checks the arrays of `Targets.state`; returns the number of outputs."""
         self.arrays({"targets": "f8 5", "class_counts": "f n"})
         n_labels, counts = self.labels(), self.state["class_counts"]
         n_outputs, *flags, loss = self.state["targets"].tolist()
@@ -121,7 +121,7 @@ class StateCheck:
         return k
 
     def owners(self) -> Array:
-        """The features that rows of a table belong to, each at most once."""
+        """Checks the features that own the rows of a table: each at most once."""
         self.arrays({"owners": "i4 rows"})
         owners = self.state["owners"]
         self.codes(owners, self.n_features, "owners")
@@ -130,14 +130,14 @@ class StateCheck:
         return owners
 
     def sizes(self) -> None:
-        """What `Sizes.state` wrote, if there are any."""
+        """Checks the arrays of `Sizes.state`, if there are any."""
         if "size" in self.state:
             self.arrays({"centre": "f8 columns", "size": "f8 columns"}, columns=len(self.state["size"]))
             if not (self.state["size"] > 0).all():
                 raise ValueError("the sizes of features are not positive numbers")
 
     def waiting(self, n_features: int) -> None:
-        """Rows that wait: a sparse block with targets and weights, if there are any."""
+        """Checks the waiting rows, a sparse block with targets and weights, if there are any."""
         if not any(name.startswith(MARK) for name in self.state):
             return
         forms = {"indptr": "i starts", "indices": "i entries", "values": "f entries"}
@@ -154,11 +154,11 @@ class StateCheck:
                 raise ValueError(f"{MARK}weight is negative")
 
     def pointers(self, indptr: Array, n_entries: int, name: str) -> None:
-        """Where rows begin: from 0 upwards to the number of entries."""
+        """Checks row pointers, which run from 0 upwards to the number of entries."""
         if not len(indptr) or indptr[0] != 0 or indptr[-1] != n_entries or (np.diff(indptr) < 0).any():
             raise ValueError(f"{name} does not lead through the entries")
 
     def codes(self, codes: Array, n: int, name: str) -> None:
-        """Numbers of things, of which there are n."""
+        """Checks indices, which must be below n."""
         if len(codes) and not (int(codes.min()) >= 0 and int(codes.max()) < n):
             raise ValueError(f"{name} holds a number that is not between 0 and {n - 1}")

@@ -29,7 +29,7 @@ from steepest.learners.losses import LOSSES, loss_for
 from steepest.learners.resumable import UNKNOWN, Resumable, is_unknown
 from steepest.learners.snapshot import LastGoodState
 from steepest.learners.waiting import WaitingRows, finished
-from steepest.parameters import at_least
+from steepest.parameters import at_least, shown
 
 
 def distinct(y: Array) -> Array:
@@ -54,7 +54,7 @@ def _at_most_two(y: Array) -> Array | None:
 
 
 class LabelBook:
-    """Labels in the order in which they got their codes 0, 1, 2, ..."""
+    """The labels by their codes 0, 1, 2, ..., which are given in the order of first appearance."""
 
     def __init__(self, labels: Iterable[Any] = ()) -> None:
         self.labels: list[Any] = []
@@ -77,7 +77,7 @@ class LabelBook:
         self._sorted = None
 
     def codes(self, y: Array) -> Array:
-        """The code of every target as float64; -1 for labels that are not in the book."""
+        """The code of every target as float64; -1 for unknown labels."""
         if len(self.labels) == 2 and y.dtype.kind in "biuf" and not isinstance(self.labels[0], str):
             second = y == self.labels[1]
             known = second | (y == self.labels[0])
@@ -112,7 +112,7 @@ LARGEST_TARGET = 1e100
 
 
 class Targets:
-    """What the outputs stand for, and the loss of scores against targets."""
+    """Codes targets for kernels and computes losses and gradients of scores against them."""
 
     def __init__(
         self,
@@ -147,23 +147,23 @@ class Targets:
 
     @property
     def kind(self) -> int:
-        """How kernels read the coded targets."""
+        """How kernels read the coded targets: TARGETS, ONE_VS_REST or SOFTMAX."""
         if self.task != "classify" or self.several or self.n_outputs == 1:
             return TARGETS
         return SOFTMAX if self.softmax else ONE_VS_REST
 
     @property
     def has_codes(self) -> bool:
-        """Whether coded targets are the numbers of classes, and not a row of targets per output."""
+        """Whether targets are coded as class indices, not as one target per output."""
         return self.kind != TARGETS
 
     @property
     def is_softmax(self) -> bool:
-        """Whether the scores belong to one soft maximum."""
+        """Whether the outputs are coupled by a softmax."""
         return self.kind == SOFTMAX
 
     def state(self) -> dict[str, Array]:
-        """All of this that rows have shown, as arrays."""
+        """The arrays of a state: everything that was learned from rows."""
         loss = UNKNOWN if self.loss_is_open else self.loss.code
         shape = [self.n_outputs, self.several, self.has_bare_rows, self.started, loss]
         return {
@@ -173,7 +173,7 @@ class Targets:
         }
 
     def restore(self, state: State) -> None:
-        """Takes in what `state` described, beside the labels, which were given when this was made."""
+        """Restores what `state` gave, except for the labels, which the constructor got."""
         n_outputs, several, bare, started, loss = state["targets"].tolist()
         self.n_outputs, self.several = int(n_outputs), bool(several)
         self.has_bare_rows, self.started = bool(bare), bool(started)
@@ -182,7 +182,7 @@ class Targets:
             self._take_loss(int(loss))
 
     def decide_loss(self) -> None:
-        """What loss="auto" stands for, by the classes or targets known so far."""
+        """Resolves loss="auto" from the classes or targets known so far."""
         if self.loss_is_open:
             n_problems = self.n_outputs if self.several or len(self.book) > 2 else 1
             self._take_loss(LOSSES[loss_for("auto", n_problems)].code)
@@ -194,7 +194,7 @@ class Targets:
     # ------------------------------------------------------------------------------------------- what rows show
 
     def announce(self, rows: Chunk) -> None:
-        """Takes in the shape of y and the classes in it, in the order in which they would be learned."""
+        """Learns the shape of y and new classes from rows before they are learned."""
         y = _targets_of(rows)
         self._take_shape(y)
         if self.task == "classify" and y.ndim == 1:
@@ -221,7 +221,7 @@ class Targets:
         self._block = None
 
     def measure_spread(self, coded: Array) -> None:
-        """Sets shift and scale from some targets, one row each."""
+        """Sets shift and scale from a sample of coded targets."""
         self.shift, self.scale = np.zeros(self.n_outputs), np.ones(self.n_outputs)
         if self.task != "classify":
             self.shift = self.middle(coded)
@@ -230,7 +230,7 @@ class Targets:
             self.scale = np.where(spread > 0, spread, 1.0)
 
     def middle(self, coded: Array) -> Array:
-        """The constant score about which numbers lie: their mean, its logarithm for counts, or their median."""
+        """The constant score that numbers vary around: their mean, its logarithm for counts, or their median."""
         if self.loss.kind == "count":
             return np.asarray(np.log(np.maximum(coded.mean(axis=0), 1e-3)))
         return np.asarray(coded.mean(axis=0) if self.loss.name == "squared" else np.median(coded, axis=0))
@@ -238,7 +238,7 @@ class Targets:
     # ------------------------------------------------------------------------------------------- coded for kernels
 
     def code_rows(self, rows: Chunk, unit: int = 1) -> Chunk:
-        """Rows with targets and weights as kernels take them; new classes are taken in when it is their turn.
+        """Codes the targets and weights of a block's rows for kernels; new classes are added in row order.
 
         If a unit of rows that are learned together has a new class, the result ends before that unit, unless it is the
         first one.
@@ -264,13 +264,20 @@ class Targets:
         return rows.with_targets(coded, weight)
 
     def code_for_scoring(self, rows: Chunk) -> Chunk:
-        """Rows with coded targets, for measuring only: unknown classes are refused, class weights not applied."""
-        coded = self._known(rows)
+        """Rows with coded targets, for measuring only: unknown classes weigh 0, class weights are not applied."""
+        y, weight = rows.visited(_targets_of(rows)), rows.weight
+        coded = self._coded(y)
+        if coded is None:
+            codes = self.book.codes(y)
+            weight = np.ones(len(rows.indptr) - 1) if weight is None else weight.copy()
+            weight[rows.row_numbers[codes < 0]] = 0.0
+            codes = np.maximum(codes, 0.0)
+            coded = 2.0 * codes - 1.0 if self.n_outputs == 1 else codes
         if rows.order is not None:
             block = np.zeros((len(rows.indptr) - 1, *coded.shape[1:]))
             block[rows.order] = coded
             coded = block
-        return rows.with_targets(coded, rows.weight)
+        return rows.with_targets(coded, weight)
 
     def _numbers(self, y: Array) -> Array:
         if y.dtype.kind not in "biuf":
@@ -290,7 +297,7 @@ class Targets:
         return y
 
     def _weigh_in_turn(self, rows: Chunk, codes: Array) -> Array | None:
-        """Weights of the block's rows; "balanced" counts the classes up to and including each row visited."""
+        """Weights of the block's rows; "balanced" counts classes up to and including each row."""
         if self.class_weight is None:
             return rows.weight
         if self.class_weight != "balanced":
@@ -314,13 +321,13 @@ class Targets:
     # ------------------------------------------------------------------------------------------- of visited rows
 
     def code(self, rows: Chunk, *, grow: bool = False) -> Array:
-        """Targets of the rows visited: class codes, or a row of targets per output; `grow` takes in new classes."""
+        """Codes the targets of visited rows: class indices, or one target per output; `grow` adds new classes."""
         if grow:
             self.announce(rows)
         return self._by_output(self._known(rows))
 
     def code_known(self, rows: Chunk) -> Array | None:
-        """The same for many batches at once, or None if a class among them is new: it must wait its turn."""
+        """Like `code`, for many batches at once; None if a class among them is new."""
         coded = self._coded(rows.visited(_targets_of(rows)))
         return None if coded is None else self._by_output(coded)
 
@@ -332,7 +339,8 @@ class Targets:
         coded = self._coded(y)
         if coded is None:
             label = y[self.book.codes(y) < 0][:1].tolist()[0]
-            raise DataError(f"the label {label!r} was never seen in training; the classes are {self.book.labels[:10]}")
+            classes = ", ".join(shown(known) for known in self.book.labels[:10])
+            raise DataError(f"the label {shown(label)} was never seen in training; the classes are {classes}")
         return coded
 
     def _coded(self, y: Array) -> Array | None:
@@ -345,7 +353,7 @@ class Targets:
         return 2.0 * codes - 1.0 if self.n_outputs == 1 else codes
 
     def weigh(self, rows: Chunk, coded: Array) -> Array | None:
-        """Weights of the rows visited, a batch; "balanced" counts the classes up to and including the batch."""
+        """Weights of the visited rows of a batch; "balanced" counts classes up to and including the batch."""
         weight = None if rows.weight is None else rows.visited(rows.weight)
         if self.class_weight is None or self.task != "classify" or self.several:
             return weight
@@ -367,7 +375,7 @@ class Targets:
         return self.losses(scores, coded.visited(coded.y)), weight
 
     def losses(self, scores: Array, coded: Array) -> Array:
-        """Loss of each row."""
+        """The loss of each row."""
         if self.is_softmax:
             shifted = scores - scores.max(axis=1, keepdims=True)
             log_sum = np.log(np.exp(shifted).sum(axis=1))
@@ -376,7 +384,7 @@ class Targets:
         return np.asarray(np.asarray(values).sum(axis=1))
 
     def _signs(self, coded: Array) -> Array:
-        """Class codes as one against the rest."""
+        """Class indices as -1 and +1 per output."""
         return np.where(np.arange(self.n_outputs) == coded[:, None], 1.0, -1.0) if self.has_codes else coded
 
     def scores(self, output: Array) -> Array:
@@ -387,7 +395,7 @@ class Targets:
 
     @property
     def parameter_of_outputs(self) -> Any:
-        """The parameter of the loss in the units of outputs."""
+        """The parameter of the loss in the units of the outputs."""
         is_width = self.loss.kind == "real" and self.loss.parameter == "epsilon"
         return self.parameter / self.scale if is_width else self.parameter
 
@@ -416,7 +424,7 @@ class Targets:
         return self.losses(self.scores(output), coded), gradients.astype(output.dtype)
 
     def losses_of_outputs(self, output: Array, coded: Array) -> Array:
-        """Loss of each row in the units of outputs: what `gradients` are the gradients of."""
+        """The loss of each row in the units of the outputs; `gradients` are its derivatives."""
         if self.loss.kind != "real":
             return self.losses(self.scores(output), coded)
         values = self.loss.value(output, (coded - self.shift) / self.scale, self.parameter_of_outputs)
@@ -433,8 +441,8 @@ def _targets_of(rows: Chunk) -> Array:
 
 
 def checked_class_weight(weight: Any) -> Any:
-    """None, "balanced", or weights by label."""
-    if weight is None or weight == "balanced":
+    """The parameter `class_weight`, checked: None, "balanced", or a dict of weights by label."""
+    if weight is None or (isinstance(weight, str) and weight == "balanced"):
         return weight
     if not isinstance(weight, dict):
         raise ParameterError(f"class_weight={weight!r} is unknown; give None, 'balanced' or a dictionary")
@@ -442,18 +450,18 @@ def checked_class_weight(weight: Any) -> Any:
 
 
 def balanced_weights(sums: Mapping[Any, float]) -> dict[Any, float]:
-    """Weights of "balanced" where all rows are known: n / (classes * weight of the class's rows)."""
+    """Weights for "balanced" where all rows are known: n / (classes * weight of the class's rows)."""
     total = sum(sums.values())
     return {label: total / (len(sums) * max(weight, 1e-300)) for label, weight in sums.items()}
 
 
 def weights_as_pairs(class_weight: Any) -> Any:
-    """The weights of classes for a file, whose keys must be strings; "balanced" and None as they are."""
+    """Class weights for a file as [label, weight] pairs, since JSON keys are strings."""
     return [[label, w] for label, w in class_weight.items()] if isinstance(class_weight, dict) else class_weight
 
 
 def weights_from_pairs(plain: Any) -> Any:
-    """What `weights_as_pairs` wrote."""
+    """Class weights from what `weights_as_pairs` gave."""
     return dict(plain) if isinstance(plain, list) else plain
 
 
@@ -461,13 +469,13 @@ def weights_from_pairs(plain: Any) -> Any:
 
 
 def refuse_huge_targets(y: Array) -> None:
-    """Raises if squares of targets, and sums of them, would overflow."""
+    """Raises if squares of the targets, or their sums, would overflow."""
     if len(y) and (largest := float(np.abs(y).max())) > LARGEST_TARGET:
         raise DataError(f"the target {largest:g} is too large; scale the targets to at most {LARGEST_TARGET:g}")
 
 
 def refuse_bad_row(rows: Chunk, visit: int, n_columns: int | None = None) -> None:
-    """Raises if a visited row itself is at fault, and returns if the weights are; the table has `n_columns`."""
+    """Raises if the row has a bad index or value; returns if the weights are the cause. `n_columns`: of the table."""
     row = int(rows.row_numbers[visit])
     span = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
     indices, values = rows.indices[span], rows.values[span]
@@ -500,7 +508,7 @@ def refuse_bad_rows(rows: Chunk, n_columns: int | None = None, *, check_values: 
 
 
 def only_known(rows: Chunk, n_features: int) -> Chunk:
-    """The rows without features that were never seen in training, which have no weights: their values become 0."""
+    """The rows with the values of features that training has not seen set to 0."""
     if rows.n_features <= n_features:
         return rows
     rows = rows.packed()  # the block may be far larger than what is visited of it
@@ -510,7 +518,7 @@ def only_known(rows: Chunk, n_features: int) -> Chunk:
 
 
 class TargetLearner(Resumable):
-    """A learner whose outputs are those of its `targets`."""
+    """The base of learners with targets: waiting rows, rollback, and losses by `targets`."""
 
     settings: Any
     targets: Targets
@@ -524,11 +532,11 @@ class TargetLearner(Resumable):
 
     @property
     def state(self) -> dict[str, Array]:
-        """Everything that was learned or is needed to go on, as arrays."""
+        """All arrays that were learned or are needed to continue."""
         return super().state | self.targets.state() | self.waiting.state()
 
     def restore(self, state: State) -> None:
-        """Goes on from there."""
+        """Restores the learner from a state."""
         super().restore(state)
         self.targets.restore(state)
         self.waiting = WaitingRows.from_state(state, self.n_features)
@@ -540,7 +548,7 @@ class TargetLearner(Resumable):
     @classmethod
     @abstractmethod
     def from_state(cls, settings: Any, state: State) -> Self:
-        """The learner that had this state."""
+        """Builds a learner from its settings and state."""
 
     def clone(self) -> Self:
         """An independent copy."""
@@ -549,7 +557,7 @@ class TargetLearner(Resumable):
         return copy
 
     def finish(self) -> Progress:
-        """Learns the rows that wait, as if no others were to come."""
+        """Learns the waiting rows, as if no others were to come."""
         self._finished = None
         return self.waiting.finish(self._learn)
 
@@ -557,7 +565,7 @@ class TargetLearner(Resumable):
     def _learn(self, rows: Chunk, progress: Progress) -> None: ...
 
     def _learn_by(self, kernel: Callable[[Chunk], Outcome], coded: Chunk, progress: Progress) -> None:
-        """Learns coded rows by a kernel; one on which learning overflows is left out, so that a stream goes on."""
+        """Learns coded rows by a kernel; a row on which scores overflow is skipped after a rollback."""
         start = 0
         while start < coded.n_rows:
             part = coded.span(start, coded.n_rows) if start else coded
@@ -577,14 +585,14 @@ class TargetLearner(Resumable):
         return done, status
 
     def refuse_bad_row(self, rows: Chunk, visit: int) -> None:
-        """Raises if the row itself is at fault, and returns if the weights are."""
+        """Raises if the row has a bad index or value; returns if the weights are the cause."""
         refuse_bad_row(rows, visit, self.n_features)
 
     def roll_back(self, progress: Progress) -> None:
-        """Scores ran out of range: back to the last good state with half the step."""
+        """Returns to the last good state with half the step size, because scores overflowed."""
 
     def finished(self) -> Self:
-        """This learner if nothing waits, else a copy that has learned the rows that wait."""
+        """This learner if no rows wait, else a copy that has learned them."""
         if self._finished is None:
             self._finished = finished(self)
         known: Self = self._finished
@@ -596,27 +604,27 @@ class TargetLearner(Resumable):
 
     @property
     def book(self) -> LabelBook:
-        """The classes."""
+        """The labels and their codes."""
         return self.targets.book
 
     @property
     def several_targets(self) -> bool:
-        """Whether y has a column per output."""
+        """Whether y has one column per output."""
         return self.targets.several
 
     @property
     def n_outputs(self) -> int:
-        """Columns of the scores."""
+        """The number of outputs, one column of scores each."""
         return self.targets.n_outputs
 
     @abstractmethod
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
-        """Raw scores, shape (rows, outputs); each row's bits are its own, so results are bit-identical for threads."""
+        """Raw scores, shape (rows, outputs); each row is summed on its own, so any number of threads agrees."""
 
     def losses(self, coded: Chunk, scores: Array | None = None) -> tuple[Array, Array]:
-        """(loss of each row visited, its weight), targets coded already; scores that are known need not be found."""
+        """(loss, weight) of each row visited, with targets coded; computes the scores unless they are given."""
         return self.targets.row_losses(self.scores(coded) if scores is None else scores, coded)
 
     def code_for_scoring(self, rows: Chunk) -> Chunk:
-        """Rows with coded targets, for measuring only: unknown classes are refused, class weights not applied."""
+        """Rows with coded targets, for measuring only: unknown classes weigh 0, class weights are not applied."""
         return self.targets.code_for_scoring(rows)

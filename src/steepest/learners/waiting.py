@@ -1,7 +1,7 @@
 """Rows that wait until there are enough of them: for a first step size, or to fill a mini-batch or a round.
 
-For this a learner's state does not depend on how a stream was cut into chunks. Rows that wait are packed, and a part of
-the learner's state. A learner feeds every chunk through `ready` and gives back what it could not use:
+Thanks to them a learner's state does not depend on how a stream was cut into chunks. Waiting rows are a part of that
+state. A learner passes every chunk through `ready` and puts back what it could not use:
 
     for rows in self.waiting.ready(chunk, self.rows_needed, self.announce):
         whole = rows.n_rows - rows.n_rows % batch_size
@@ -24,20 +24,21 @@ Announce = Callable[[Chunk], None]
 
 
 class WaitingRows:
-    """The rows that wait, if any."""
+    """Rows that were read but not learned yet, because a learner needs more of them at once."""
 
     def __init__(self, rows: Chunk | None = None) -> None:
         self.rows = rows
 
     @property
     def n_rows(self) -> int:
-        """How many wait."""
+        """The number of waiting rows."""
         return 0 if self.rows is None else self.rows.n_rows
 
     def ready(self, chunk: Chunk, needed: Callable[[], int], announce: Announce | None = None) -> Iterator[Chunk]:
-        """Rows that need not wait any longer, in order: at least `needed()` at a time, as often as there are so many.
+        """Yields rows to learn, in order, at least `needed()` at a time; the rest of the chunk waits.
 
-        `announce` sees rows before they wait. Between two results rows may be put back, and `needed` may change.
+        `announce` is called with rows before they wait. Between two results rows may be put back, and `needed` may
+        change.
         """
         while chunk.n_rows:
             if self.rows is None and chunk.n_rows >= needed():
@@ -50,26 +51,26 @@ class WaitingRows:
                 yield rows
 
     def put_back(self, rows: Chunk, announce: Announce | None = None) -> None:
-        """These rows wait, behind those that wait already."""
+        """Adds rows behind those that wait already."""
         if rows.n_rows:
             if announce is not None:
                 announce(rows)
             self.rows = rows.packed() if self.rows is None else concatenate([self.rows, rows])
 
     def take(self) -> Chunk | None:
-        """All rows that wait, which then do so no longer."""
+        """Removes and returns all waiting rows."""
         rows, self.rows = self.rows, None
         return rows
 
     def finish(self, learn: Callable[[Chunk, Progress], None]) -> Progress:
-        """Learns all rows that wait, as if no others were to come."""
+        """Learns all waiting rows, as if no others were to come."""
         progress = Progress()
         if (rows := self.take()) is not None:
             learn(rows, progress)
         return progress
 
     def state(self) -> dict[str, Array]:
-        """The rows as arrays of a state."""
+        """The waiting rows as arrays of a state."""
         if self.rows is None:
             return {}
         names = ("indptr", "indices", "values", "y", "weight")
@@ -78,7 +79,7 @@ class WaitingRows:
 
     @classmethod
     def from_state(cls, state: State, n_features: int) -> Self:
-        """The rows that `state` described."""
+        """Builds the waiting rows from the arrays that `state` gave."""
         found = {name.removeprefix(MARK): np.array(array) for name, array in state.items() if name.startswith(MARK)}
         if not found:
             return cls()
@@ -98,7 +99,7 @@ Waits = TypeVar("Waits", bound=_Waits)
 
 
 def finished(learner: Waits) -> Waits:
-    """The learner if nothing waits, else a copy that has learned the rows that wait."""
+    """The learner itself if no rows wait, else a copy that has learned them."""
     if learner.waiting.rows is None:
         return learner
     copy = learner.clone()

@@ -1,8 +1,9 @@
-"""What every model is: parameters, a hasher for raw rows, THE way from rows to a fitted learner, and a file.
+"""The base of all estimators: parameters, fitting (`Model._fit` is the one way to a fitted learner), and model files.
 
-`fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`. A kind of model says which learner it is (`_settings`,
-`_new_learner`, `_restore`); all else is the same for all. With a hasher, X may be raw (texts, dicts, tables); the
-hasher that a model owns is a copy of the one given, learns with the model and travels in its file.
+`fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`. A subclass names its learner (`learner_type`, `settings_type`)
+and turns its parameters into the learner's settings (`settings_for`); methods that are marked as hooks may do more.
+With a hasher, X may be raw (texts, dicts, tables); a model owns a copy of the hasher given, which learns with the model
+and is saved in its file.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from steepest.data.raw import (
     stored_encoder,
     taken_rows,
 )
-from steepest.data.source import SHUFFLES, ArraySource, Source, csr_arrays, from_arrays
+from steepest.data.source import SHUFFLES, ArraySource, Lenient, Source, csr_arrays, from_arrays
 from steepest.data.store.row_store import store_rows
-from steepest.data.tables.columns import as_arrow, is_raw_rows
+from steepest.data.tables.columns import as_arrow, is_raw_rows, without_views
 from steepest.engine.checkpoint import EVERY, Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Epochs, Executor, Monitor, train
@@ -48,16 +49,15 @@ from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
 from steepest.models.calibration import LEAST_ROWS, Calibration, Recent
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
-from steepest.parameters import at_least, choice, inside, number, whole
+from steepest.parameters import MOST_THREADS, at_least, choice, inside, integer, whole
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
-MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
 PATIENCE = 2  # epochs without improvement before `tol` ends training
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Who follows a fit, and where its state is saved."""
+    """How one fit runs: the monitor that follows it, where checkpoints are saved, and how many epochs it takes."""
 
     monitor: Monitor
     checkpoint: str | Path | None = None
@@ -67,11 +67,11 @@ class Run:
     keep: str = "best"  # of the epochs, if rows are held out: "best" or "last"
 
     def plan(self, plan: Plan, validation: Any) -> Plan:
-        """The plan, with what is kept if rows are held out."""
+        """The plan, which keeps the learner of the best epoch if rows are held out and `keep` is "best"."""
         return replace(plan, keep_best=validation is not None and self.keep == "best" and not plan.early_stopping)
 
     def part(self, name: str) -> Run:
-        """The same for a part of the fit that saves its state by itself."""
+        """The run of one part of a fit, whose checkpoints go to a subdirectory of that name."""
         return replace(self, checkpoint=None if self.checkpoint is None else Path(self.checkpoint) / name)
 
 
@@ -79,8 +79,9 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 _learning: dict[int, int] = {}  # by the estimator that is being fitted, the thread that does it
 
 
-def _alone(fit: Fit) -> Fit:
-    """A method that learns, and refuses to do so while another thread teaches the same estimator."""
+def _guard(fit: Fit) -> Fit:
+    """Wraps `fit` or `partial_fit`: checks types of parameters; raises if another thread fits the same estimator."""
+    goes_on = fit.__name__ == "partial_fit"
 
     @functools.wraps(fit)
     def guarded(self: Any, *args: Any, **options: Any) -> Any:
@@ -92,6 +93,8 @@ def _alone(fit: Fit) -> Fit:
                 "for example sklearn.base.clone(estimator)"
             )
         try:
+            if outermost and not (goes_on and self.__sklearn_is_fitted__()):  # a row of a stream costs microseconds
+                protocol.check_params(self)
             return fit(self, *args, **options)
         finally:
             if outermost:
@@ -101,7 +104,7 @@ def _alone(fit: Fit) -> Fit:
 
 
 class Model:
-    """Sources in, a learner inside."""
+    """The base of all estimators: parameters, fitting, prediction, saving and loading."""
 
     kind: ClassVar[str] = ""  # "classifier", "regressor", "clusterer", ...
     task: ClassVar[str] = ""
@@ -132,7 +135,7 @@ class Model:
         super().__init_subclass__(**options)
         for name in ("fit", "partial_fit"):
             if name in vars(cls):
-                setattr(cls, name, _alone(vars(cls)[name]))
+                setattr(cls, name, _guard(vars(cls)[name]))
 
     # ------------------------------------------------------------------------------------------------- parameters
 
@@ -141,7 +144,7 @@ class Model:
     __repr__ = protocol.describe
 
     def set_params(self, **params: Any) -> Self:
-        """Changes constructor arguments; `part__name` reaches into an object among them."""
+        """Sets parameters; `part__name` sets a parameter of the object that is the parameter `part`."""
         protocol.set_params(self, **params)
         return self
 
@@ -160,21 +163,21 @@ class Model:
     # scikit-learn's routing of metadata: which of `sample_weight` and `groups` a search or a pipeline passes on.
 
     def get_metadata_routing(self) -> Any:
-        """The requests of this estimator, as scikit-learn reads them."""
+        """Returns the metadata requests of this estimator to scikit-learn."""
         return protocol.metadata_request(self)
 
     def set_fit_request(self, **requests: bool | str | None) -> Self:
-        """Requests that `fit` gets `sample_weight` from a meta-estimator of scikit-learn."""
+        """Sets whether scikit-learn's meta-estimators pass `sample_weight` (or `groups`) to `fit`."""
         protocol.set_request(self, "fit", requests)
         return self
 
     def set_partial_fit_request(self, **requests: bool | str | None) -> Self:
-        """The same for `partial_fit`."""
+        """Sets whether scikit-learn's meta-estimators pass `sample_weight` (or `groups`) to `partial_fit`."""
         protocol.set_request(self, "partial_fit", requests)
         return self
 
     def set_score_request(self, **requests: bool | str | None) -> Self:
-        """The same for `score`."""
+        """Sets whether scikit-learn's meta-estimators pass `sample_weight` (or `groups`) to `score`."""
         protocol.set_request(self, "score", requests)
         return self
 
@@ -186,34 +189,36 @@ class Model:
             raise protocol.not_fitted(self, "call fit before using it")
 
     def _check_learner(self) -> None:
-        """The same for what is shown as an attribute, so that `hasattr` is False."""
+        """Raises AttributeError before the first fit, so that `hasattr` is False for fitted attributes."""
         if not self.__sklearn_is_fitted__():
             raise AttributeError(f"this {type(self).__name__} is not fitted yet")
 
     def seed(self) -> int:
-        """A number from `random_state`."""
+        """A seed for one fit: `random_state` if it is a number, else drawn from it or from the system."""
         state = self.random_state
         if state is None:
             return int.from_bytes(os.urandom(4)) >> 1
-        if isinstance(state, int | np.integer) and state >= 0:
+        if isinstance(state, int | np.integer) and 0 <= state < 1 << 63:
             return int(state)
         if isinstance(state, np.random.RandomState):
             return int(state.randint(0, 2**31 - 1))
         if isinstance(state, np.random.Generator):
             return int(state.integers(0, 2**31 - 1))
-        raise ParameterError(f"random_state={state!r} is not a seed; give an integer, a generator or None")
+        raise ParameterError(
+            f"random_state={state!r} is not a seed; give an integer from 0 to 2**63 - 1, a generator or None"
+        )
 
     def monitor(self) -> Monitor:
-        """Who follows a fit if nobody is given: a printer if `verbose` is set."""
+        """The monitor of a fit that was given none: it prints if `verbose` is set, else stays silent."""
         return PrintMonitor() if self.verbose else Monitor()
 
     @property
     def n_threads(self) -> int:
-        """How many threads `n_jobs` asks for."""
+        """The number of threads that `n_jobs` stands for."""
         return threads(self.n_jobs)
 
     def _early_stopping(self) -> EarlyStopping | None:
-        """When to stop early, checked; None for never."""
+        """The parameter `early_stopping`, checked, as a value object; None if it is off."""
         given = self.early_stopping
         if given is False or given is None:
             return None
@@ -231,12 +236,13 @@ class Model:
 
     # -------------------------------------------------------------------------------------------------- learning
 
-    @_alone
+    @_guard
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, monitor: Monitor | None = None) -> Self:
         """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
 
         X may also be raw: texts, dicts, or a table (pandas, polars, Arrow, a dataset of Hugging Face) with columns that
-        are not numbers. Then it is hashed by `hasher`, or by a plain one if there is none. `monitor` follows the fit.
+        are not numbers. It is then hashed by `hasher`, or by `Hasher()` if there is none. The methods of `monitor`, a
+        `Monitor`, are called during the fit.
         """
         vars(self).pop("hasher_", None)
         X = in_memory(X)
@@ -268,7 +274,7 @@ class Model:
             source.labels = np.union1d(source.labels, np.unique(targets[held]))
         return source, ArraySource(chunk)
 
-    @_alone
+    @_guard
     def fit_stream(
         self,
         source: Source,
@@ -282,10 +288,11 @@ class Model:
     ) -> Self:
         """Learns from a source of chunks, `epochs` times over it.
 
-        `validation` is measured after every epoch, and the model of the epoch with the least loss on it is kept;
-        `keep="last"` keeps that of the last epoch. `checkpoint` names a directory in which the state is saved every so
-        often, `checkpoint_every` "30s" or "100000-rows"; `resume=True` goes on from there, to the same bits as if
-        nothing had happened. If the newest checkpoint is damaged, the one before is taken.
+        `validation` is measured after every epoch, and the model of the epoch with the lowest loss on it is kept;
+        `keep="last"` keeps that of the last epoch. Its rows whose labels no training row has are left out.
+        `checkpoint` is a directory in which the state is saved, as often as `checkpoint_every` says ("30s" or
+        "100000-rows"); `resume=True` continues from there, to the same bits as an uninterrupted run. If the newest
+        checkpoint is damaged, the one before it is used.
         """
         vars(self).pop("hasher_", None)
         self._plan_for_stream(source)
@@ -302,7 +309,7 @@ class Model:
                 "leave the validation source out, or give early_stopping=True"
             )
         shared = validation is not None and _share_a_cache(source, validation)
-        source = self._training_rows(self._named(self.hashed(source, learn=True)), seed)
+        source = self._training_rows(self._record_names(self.hashed(source, learn=True)), seed)
         settings = self._resolve(source, run)
         if validation is not None:
             validation = self._training_rows(self.hashed(validation, learn=shared), seed)
@@ -313,19 +320,19 @@ class Model:
             source, validation = source.holdout(stopping.fraction, seed)
         self._learn(settings, source, validation, run, seed)
         if validation is not None and validation.read_once is None:
-            self._use_held_out(validation)
+            self._calibrate_by(Lenient(validation))
         return self
 
-    def _use_held_out(self, rows: Source) -> None:
-        """What rows that were held out of training are good for once it has ended."""
+    def _calibrate_by(self, rows: Source) -> None:
+        """Measures the fitted model on rows that it did not learn; nothing for models without calibration."""
 
-    def _take_residuals(self, residuals: Array, later: Array | None = None) -> None:
-        """How far predictions of rows that were not learned are off, if there are enough; `later`: of stretches."""
+    def _store_residuals(self, residuals: Array, later: Array | None = None) -> None:
+        """Stores absolute errors on held-out rows for intervals; `later`: those of held-out stretches of rows."""
         if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
             self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals, later)
 
-    def _watching(self) -> StreamWatch:
-        """What is noticed of a stream that is learned."""
+    def _stream_watch(self) -> StreamWatch:
+        """The drift detectors of `partial_fit(calibrate=True)`, made at the first call."""
         self._watch = self._watch or StreamWatch()
         return self._watch
 
@@ -335,28 +342,32 @@ class Model:
         `counted`: the hasher has already counted the rows that they are of.
         """
         hasher: Any = getattr(self, "hasher_", None)
+        has_weights = hasattr(self.learner_, "output_weights")
+        if not has_weights and not (hasher is not None and hasher.counts_all_features):
+            return None
+        unseen = np.ones(len(features), bool)
         if hasattr(hasher, "document_counts_"):
             _, places, own = np.unique(features, return_inverse=True, return_counts=True)
-            return int(np.count_nonzero(hasher.document_counts_[features] <= (own[places] if counted else 0)))
-        if not hasattr(self.learner_, "output_weights"):
-            return None
-        weights = [self.learner_.output_weights(k, features) for k in range(min(self.learner_.n_outputs, 4))]
-        return int(np.count_nonzero(~np.any(weights, axis=0)))
+            unseen = hasher.rows_with(features) <= (own[places] if counted else 0)
+        if has_weights and unseen.any() and not (hasher is not None and hasher.counts_all_features):
+            outputs = range(min(self.learner_.n_outputs, 4))
+            unseen[unseen] = ~np.any([self.learner_.output_weights(k, features[unseen]) for k in outputs], axis=0)
+        return int(np.count_nonzero(unseen))
 
     def _unseen_share(self, chunk: Chunk) -> float | None:
         features = chunk.packed().indices
         unseen = self.unseen_features(features, counted=True) if len(features) else None
         return None if unseen is None else unseen / len(features)
 
-    def _rows_apart(self, X: Any, y: Any, as_targets: Callable[[Any], Array]) -> Source:
-        """Rows that the model was not trained on, to measure it by: those of a source, or of arrays."""
+    def _unlearned_rows(self, X: Any, y: Any, as_targets: Callable[[Any], Array]) -> Source:
+        """Rows for `calibrate_on`, from a source or from arrays, encoded as the fitted model needs them."""
         self._check_fitted()
         if isinstance(X, Source):
             return self.hashed(X, learn=False)
         return ArraySource(replace(self._chunk(X), y=as_targets(y)))
 
     def _learn_twice(self, settings: Any, source: Source, run: Run, seed: int, stopping: EarlyStopping) -> None:
-        """The rule of two samples: learns from A until B gets no better, then as often from all rows."""
+        """Early stopping with refit: learns part A until part B gets no better, then all rows for as many epochs."""
         source = store_rows(source)
         part, held_out = self._two_samples(source, stopping, seed)
         self._learn(settings, part, held_out, run.part("part"), seed)
@@ -371,7 +382,7 @@ class Model:
 
     @staticmethod
     def _two_samples(source: Source, stopping: EarlyStopping, seed: int) -> tuple[Source, Source]:
-        """(A, B): rows to learn and rows to stop by, which never share one."""
+        """(A, B): rows to learn and rows to stop by; no row is in both."""
         rest, held_out = source.holdout(stopping.fraction, seed)
         if stopping.train is None or stopping.train >= 1 - stopping.fraction:
             return rest, held_out
@@ -381,7 +392,7 @@ class Model:
         return choice("shuffle", self.shuffle, SHUFFLES)
 
     def _learn(self, settings: Any, source: Source, validation: Source | None, run: Run, seed: int) -> None:
-        """Epoch after epoch."""
+        """Runs the training loop on prepared rows, with checkpoints if requested, and adopts the learner."""
         source = source.shuffle(self._row_order(), seed)
         plan = run.plan(self.plan_epochs(run.rounds), validation)
         if plan.epochs > 1 and self._stores_rows:
@@ -408,7 +419,7 @@ class Model:
     _stores_rows: ClassVar[bool] = True  # whether rows are parsed once if there are several epochs
 
     def plan_epochs(self, rounds: int | None = None) -> Plan:
-        """How long to train; exactly `rounds` epochs, if given."""
+        """The number of epochs and the stopping rule from the parameters; exactly `rounds` epochs, if given."""
         stopping = self._early_stopping()
         return Plan(
             epochs=self._n_epochs() if rounds is None else rounds,
@@ -428,38 +439,38 @@ class Model:
     # What a kind of model says of itself.
 
     def _plan_for_arrays(self, X: Any, y: Any, classes: Any = None, *, more_to_come: bool = False) -> None:
-        """What must be known of rows in memory before they are hashed."""
+        """Hook of `fit`, called before rows in memory are hashed; linear models plan their memory here."""
 
     def _plan_for_stream(self, source: Source) -> None:
-        """The same of rows that are still in their files."""
+        """Hook of `fit_stream`, called before the source is read; linear models plan their memory here."""
 
-    def _named(self, source: Source) -> Source:
-        """The source; a model that can learn names of features from it begins to listen."""
+    def _record_names(self, source: Source) -> Source:
+        """Hook: the source, changed so that feature names are recorded while it is read, if the model keeps them."""
         return source
 
     def _training_rows(self, source: Source, seed: int) -> Source:
-        """What the learner sees of the rows."""
+        """Hook: the source from which the learner learns; some models read, group or pair its rows first."""
         return source
 
     def _resolve(self, source: Source, run: Run) -> Any:
-        """Settings for these rows; what "auto" chose is reported."""
+        """The settings of the learner for these rows; reports to the monitor what "auto" chose."""
         self._n_rows = source.n_rows
         return self.settings_for(source.n_rows)
 
     def settings_for(self, n_rows: int | None) -> Any:
-        """The constructor's arguments, checked and resolved."""
+        """The settings of the learner: the constructor's arguments, checked, with "auto" resolved."""
         raise TypeError(f"{type(self).__name__} has no settings")
 
     def new_learner(self, settings: Any, source: Source, classes: Any = None) -> Any:
-        """A learner that has seen nothing yet."""
+        """An untrained learner for rows of this source; `classes` are labels known beforehand."""
         return self._learner_for(settings, source, ())
 
     def _learner_for(self, settings: Any, source: Source, labels: Any) -> Any:
-        """The same, where the labels are known, if there are any."""
+        """An untrained learner, given the labels that are known before learning (or none)."""
         return self.learner_type(settings, source.n_features or 0, labels)
 
     def _first_learner(self, settings: Any, source: Source) -> Any:
-        """The learner that a fit starts with."""
+        """The learner that a fit starts with; linear models may continue from an earlier one."""
         learner = self.new_learner(settings, source)
         learner.n_threads = self.n_threads
         return learner
@@ -472,7 +483,7 @@ class Model:
         return cls.learner_type.from_state(known, state)
 
     def _restorer(self, learner: Any) -> Any:
-        """Makes what a checkpoint has saved out of its arrays."""
+        """A function that makes a learner from the arrays of a checkpoint."""
 
         def restore(state: State) -> Any:
             found = self._restore(learner.settings, state)
@@ -482,20 +493,20 @@ class Model:
         return restore
 
     def _executor(self, learner: Any, source: Source, plan: Plan) -> Executor:
-        """Who calls step."""
+        """The executor that runs the rounds of training for this learner and source."""
         return Epochs(learner, source)
 
     def _fingerprint(self, plan: Plan) -> dict[str, Any]:
-        """What else a run must share with its checkpoint."""
+        """More values that a checkpoint must have in common with the run that resumes it."""
         return {}
 
     def _finish(self, learner: Any, history: History, executor: Any) -> None:
-        """The last word on a learner before it is adopted."""
+        """Checks a trained learner before it is adopted; subclasses add events to the history."""
         if learner.rows_learned == 0:
             raise DataError("the data holds no rows; nothing can be learned from it")
 
     def _refuse_overflow(self, learner: Any) -> None:
-        """Whatever is shown or saved is finite, with the rows that wait."""
+        """Raises if any number that would be shown or saved is not finite, after learning the pending rows."""
         self._check_numbers(learner)
         if isinstance(learner, TargetLearner) and learner.waiting.rows is not None:
             shown: Any = learner
@@ -506,7 +517,7 @@ class Model:
         refuse_overflow(learner.state)
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
-        """One pass in the order given, from where the learner is."""
+        """Learns one pass over the source in its given order; `partial_fit` of all models ends here."""
         if not hasattr(self, "learner_"):
             self.adopt(self.new_learner(self.settings_for(None), source, classes), History(), source)
         learner = self.learner_
@@ -518,7 +529,7 @@ class Model:
         return self
 
     def adopt(self, learner: Any, history: History, source: Source) -> None:
-        """Takes a learner that was fitted; names that follow from it are shown."""
+        """Makes a trained learner and its history the fitted state of this estimator."""
         self._refuse_overflow(learner)
         self.learner_, self.calibration_, self._recent, self._watch = learner, None, None, None
         self.recipe_ = source.recipe
@@ -528,16 +539,16 @@ class Model:
         self._refresh()
 
     def _loss_name(self) -> str:
-        """The loss of one score, whose link gives a probability or a mean."""
+        """The name of the loss whose link turns scores into probabilities or means."""
         loss = getattr(self, "loss", "")
         return str(loss.choice if isinstance(loss, Option) else loss)
 
     def _names_of_targets(self, source: Source) -> list[Any] | None:
-        """What the columns of a multi-label target stand for, where that is known."""
+        """The names of the columns of a multi-label target, or None."""
         return target_names(source)
 
     def _refresh(self) -> None:
-        """Names that follow from the learner's state."""
+        """Sets the fitted attributes that follow from the learner, such as `n_features_in_`."""
         hasher = getattr(self, "hasher_", None)
         self.n_features_in_ = self.learner_.n_features if hasher is None else hasher.n_features_in_
         if (names := getattr(hasher, "feature_names_in_", None)) is not None:
@@ -564,15 +575,15 @@ class Model:
         return source
 
     def own_hasher(self, roles: Mapping[str, Any] | None = None) -> Any:
-        """A copy of the hasher given (or a plain one): what it learns belongs to this model."""
+        """This model's copy of the given hasher (or of a default one); it learns with the model."""
         if not hasattr(self, "hasher_"):
             hasher = self.given_hasher()
-            params = {**hasher.get_params(deep=False), **(roles or {}), **self._planned(hasher)}
+            params = {**hasher.get_params(deep=False), **(roles or {}), **self._hasher_overrides(hasher)}
             self.hasher_ = type(hasher)(**params)
         return self.hasher_
 
     def given_hasher(self) -> Any:
-        """The hasher of the constructor, or the one that raw rows get without it."""
+        """The `hasher` parameter, or the default hasher for raw rows."""
         from steepest.features.hasher import Hasher
 
         hasher = Hasher() if self.hasher is None else self.hasher
@@ -580,12 +591,12 @@ class Model:
             raise ParameterError(f"hasher={hasher!r} is not a Hasher; give steepest.Hasher(...) or None")
         return hasher
 
-    def _planned(self, hasher: Any) -> dict[str, Any]:
-        """Parameters of the hasher that something else decides."""
+    def _hasher_overrides(self, hasher: Any) -> dict[str, Any]:
+        """Hook: parameters of the hasher that the model sets itself, such as those of a memory plan."""
         return {}
 
     def hashed(self, source: Source, *, learn: bool) -> Source:
-        """The source itself, or, if its rows are raw, with this model's hasher put in."""
+        """The source, with this model's hasher as its encoder if its rows are raw."""
         if not is_raw(source):
             if (state := stored_encoder(source)) is not None:
                 self._take_hasher(*state, learn=learn)
@@ -611,7 +622,7 @@ class Model:
         """Chooses knots and crosses from a sample of rows and their targets; called once, before rows are encoded."""
 
     def _take_hasher(self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, learn: bool) -> None:
-        """Rows that were hashed into a cache file bring their hasher along; no other one can be used with them."""
+        """Adopts the hasher stored in a cache file of hashed rows; raises if the model has a different one."""
         from steepest.features.hasher import Hasher
 
         stored = Hasher.from_state(header, arrays)
@@ -629,7 +640,7 @@ class Model:
             del self.feature_names_in_
 
     def _chunk(self, X: Any, *, columns: bool = True) -> Chunk:
-        """Rows to predict for; `columns`: those of a sparse matrix are checked here, not left to kernels."""
+        """Rows in memory as a chunk to predict for; `columns`: check the column indices of sparse matrices here."""
         self._check_fitted()
         X = in_memory(X)
         if getattr(self, "hasher_", None) is not None:
@@ -665,29 +676,29 @@ class Model:
             yield chunk, self._scores(chunk)
 
     def _row_losses(self, coded: Chunk, scores: Array) -> tuple[Array, Array]:
-        """(loss, weight) of each row, whose scores are these."""
+        """(loss, weight) of each row, given its scores."""
         found: tuple[Array, Array] = self.learner_.losses(coded, scores)
         return found
 
     def predict_spark(self, df: Any, **options: Any) -> Any:
-        """A Spark DataFrame with a column of predictions, and of probabilities if there are any.
+        """Returns the Spark DataFrame with a column of predictions, and of probabilities if the model has them.
 
-        `features` names the columns to read if they are others than in `fit_spark`; `prediction` and `probability`
-        name the new columns.
+        `features` are the columns to read, by default those of `fit_spark`; `prediction` and `probability` are the
+        names of the new columns.
         """
         return importlib.import_module("steepest.spark").predict_spark(self, df, **options)
 
     # ------------------------------------------------------------------------------------------------------ files
 
     def save(self, path: str | Path) -> Any:
-        """Writes the model to one file: complete, checked and free of code; an old file stays if writing fails."""
+        """Writes the model to one file, which contains no code. If writing fails, an old file stays as it was."""
         self._check_fitted()
         self._refuse_overflow(self.learner_)
         header, arrays = self._file_parts()
         model_file.write(path, {"kind": "model", "class": type(self).__name__, **header}, arrays)
 
     def _file_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """(plain values, arrays) that make up a fitted model."""
+        """(header, arrays) of the model file."""
         hasher = getattr(self, "hasher_", None)
         hasher_header, hasher_arrays = (None, {}) if hasher is None else hasher.state()
         words, arrays = split_words(self._whole_state())
@@ -707,7 +718,7 @@ class Model:
         return header, arrays | {HASHER + name: array for name, array in hasher_arrays.items()}
 
     def _file_header(self) -> dict[str, Any]:
-        """Plain values that every model has."""
+        """The parameters, settings and history that the header of every model file holds."""
         params = {k: v for k, v in self.get_params(deep=False).items() if k not in ("hasher", "random_state")}
         params["random_state"] = self.random_state if isinstance(self.random_state, int) else None
         return {
@@ -720,7 +731,7 @@ class Model:
 
     @classmethod
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        """The model that `save` took apart."""
+        """Builds a fitted model from the header and the arrays of a model file."""
         model = cls(**{name: from_plain(value) for name, value in header["params"].items()})
         if header["hasher"] is not None:
             from steepest.features.hasher import Hasher
@@ -749,20 +760,20 @@ class Model:
         return model
 
     def _whole_state(self) -> State:
-        """All arrays that prediction and further learning need."""
+        """All arrays of the model file: what prediction and further learning need."""
         state: State = self.learner_.state
         return state
 
     def _take_state(self, settings: Any, state: State) -> None:
-        """The opposite of `_whole_state`."""
+        """Restores the learner from the arrays that `_whole_state` gave."""
         self.learner_ = self._restore(settings, state)
 
     def _take_header(self, header: Mapping[str, Any]) -> None:
-        """Plain values beyond those of every model."""
+        """Hook: restores what a kind of model adds to the header of its file."""
 
 
 def load(path: str | Path) -> Any:
-    """The estimator that was saved in a file; the file is data only, nothing in it is executed.
+    """Loads the estimator that was saved in a file. The file is data: nothing in it is executed.
 
     Examples
     --------
@@ -788,7 +799,7 @@ def load(path: str | Path) -> Any:
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
-    """The plain values that every model has are of the types that `save` writes."""
+    """Raises ValueError unless the header of a model file has the types that `save` writes."""
     for part in ("params", "settings", "history", "recipe"):
         if not isinstance(header[part], dict):
             raise ValueError(f"{part} is not an object")
@@ -811,7 +822,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
 
 
 def to_plain(value: Any) -> Any:
-    """A parameter for the header of a file, which is JSON without infinities."""
+    """Converts a parameter to JSON values for the header of a file; JSON has no infinities or tuples."""
     if isinstance(value, Option):
         return {"option": type(value).__name__, "values": to_plain(value.get_params(deep=False))}
     if isinstance(value, tuple):
@@ -828,7 +839,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(value: Any) -> Any:
-    """What `to_plain` wrote."""
+    """Converts a parameter back from the JSON values that `to_plain` gave."""
     if not isinstance(value, Mapping):
         return value
     if "option" in value:
@@ -841,36 +852,41 @@ def from_plain(value: Any) -> Any:
 
 
 def threads(n_jobs: int | None) -> int:
-    """How many threads `n_jobs` asks for; None for one, -1 for all cores."""
-    n = 1 if n_jobs is None else int(number("n_jobs", n_jobs))
+    """The number of threads that `n_jobs` stands for: one for None, all cores for -1."""
+    n = 1 if n_jobs is None else integer("n_jobs", n_jobs)
+    if n == 0:
+        raise ParameterError("n_jobs=0 leaves no thread to work; give 1 or more, or -1 for all cores")
     return min(n, MOST_THREADS) if n > 0 else os.cpu_count() or 1
 
 
 def target_names(source: Source) -> list[Any] | None:
-    """What the columns of a multi-label target stand for, where the source knows."""
+    """The names of the columns of a multi-label target as texts, or None if the source has none."""
     return None if source.label_names is None else [str(name) for name in source.label_names]
 
 
 def in_memory(X: Any) -> Any:
-    """X itself; what an iterator gives, or a table of another library, as a list or an Arrow table."""
+    """X, with iterators read into lists and tables of other libraries converted to Arrow."""
     if isinstance(X, Iterator):
         parts = list(X)
         return joined_rows([in_memory(part) for part in parts]) if parts and _is_batch(parts[0]) else parts
     if isinstance(X, list | np.ndarray) or hasattr(X, "iloc") or hasattr(X, "tocsr"):
         return X
+    column = X.to_arrow() if hasattr(X, "to_arrow") and hasattr(X, "dtype") else X  # a column of polars
+    if hasattr(column, "type") and hasattr(column, "cast"):
+        return without_views(column)
     table = as_arrow(X)
     return X if table is None else table
 
 
 def _is_batch(part: Any) -> bool:
-    """Whether what an iterator gives is several rows at a time."""
+    """Whether an element of an iterator holds several rows."""
     if isinstance(part, list):
         return bool(part) and isinstance(part[0], str | bytes | dict | list)
     return hasattr(part, "iloc") or hasattr(part, "schema") or (isinstance(part, np.ndarray) and part.ndim == 2)
 
 
 def _share_a_cache(a: Source, b: Source) -> bool:
-    """Rows of one cache are hashed in one pass, whichever of them are held out."""
+    """Whether both sources read the same cache file, whose rows are hashed in one pass."""
     return cache_of(a) is not None and cache_of(a) == cache_of(b)
 
 

@@ -52,22 +52,22 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
-        """What `as_dict` gave."""
+        """Builds the calibration from the values that `as_dict` gave."""
         known = {**values, **{name: tuple(map(float, values.get(name, ()))) for name in ("residuals", "later")}}
         if known["kind"] not in ("none", "temperature", "platt") or not math.isfinite(known["slope"] + known["shift"]):
             raise ValueError("a calibration that is not one")
         return cls(**known)
 
     def sigmoid(self, scores: Array) -> Array:
-        """P of the second class."""
+        """The calibrated probability of the second class."""
         return _sigmoid(self.slope * np.asarray(scores, np.float64) + self.shift)
 
     def powers(self, probabilities: Array) -> Array:
-        """P of every class from the model's own probabilities."""
+        """The calibrated probability of every class, from the model's own probabilities."""
         return _powers(np.log(np.maximum(probabilities, TINY)), self.slope)
 
     def with_residuals(self, residuals: Array, later: Array | None = None) -> Calibration:
-        """The same map with what held-out rows were off by, scattered ones and stretches."""
+        """The same map with the residuals of held-out rows: random ones, and contiguous ones as `later`."""
         far = np.zeros(0) if later is None else later
         return replace(self, residuals=_stored(residuals), later=_stored(far), later_rows=len(far))
 
@@ -91,7 +91,7 @@ class Calibration:
 
 
 class Recent:
-    """What a stream has shown: scores of the last rows before they were learned, and what was true of them.
+    """The last rows of a stream, with the scores they got before they were learned and their true targets.
 
     Invariant: it depends on the rows added and their order, not on how they were cut into calls of `add`.
     """
@@ -101,7 +101,7 @@ class Recent:
         self.n_seen = n_seen
 
     def add(self, scores: Array, true: Array, weight: Array) -> Array | None:
-        """Takes rows in; the remembered ones, if a new map is due."""
+        """Adds rows; returns all stored ones when the calibration is due for an update, else None."""
         new = np.column_stack([scores, true, weight])
         if new.shape[1] != self.rows.shape[1]:  # a class came: scores of before have no place for it
             self.rows, self.n_seen = np.zeros((0, new.shape[1])), 0
@@ -118,7 +118,7 @@ class Recent:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recent:
-        """What `as_dict` gave."""
+        """Builds the object from the values that `as_dict` gave."""
         rows = np.array(values["rows"], np.float64).reshape(-1, int(values["width"]))
         if rows.shape[1] < 3 or len(rows) > RECENT or not np.isfinite(rows).all():
             raise ValueError("the last rows of a stream are not what they should be")
@@ -134,7 +134,7 @@ def _stored(residuals: Array) -> tuple[float, ...]:
 
 
 def calibrate_two(scores: Array, positive: Array, own: Array | None, weight: Array) -> Calibration:
-    """The map of two classes; `own`: the model's own probabilities of the second one, None if it has none."""
+    """Fits the map for two classes; `own`: the model's own probabilities of the second one, or None."""
     y = positive.astype(np.float64)
     before = None if own is None else _two_losses(np.asarray(own, np.float64), y)
     maps = {"temperature": False, "platt": True}
@@ -153,7 +153,7 @@ def calibrate_two(scores: Array, positive: Array, own: Array | None, weight: Arr
 
 
 def calibrate_many(own: Array, true: Array, weight: Array) -> Calibration:
-    """The power of the model's own probabilities; `true`: numbers of the classes."""
+    """Fits the power of the model's own probabilities; `true`: class indices."""
     logs = np.log(np.maximum(own, TINY))
     rows = np.arange(len(true))
     before = -np.log(np.maximum(own[rows, true], TINY))
@@ -214,7 +214,7 @@ def fit_power(logs: Array, true: Array, weight: Array) -> float:
 
 
 def _choose(before: Array | None, maps: Mapping[str, Array], weight: Array) -> tuple[str, float | None]:
-    """(the map to use, its mean loss): the best one, if it is better than none by more than noise."""
+    """(the map to use, its mean loss): the best one, unless using none is as good within the noise."""
     name = min(maps, key=lambda k: float(weight @ maps[k]))
     if before is not None:
         gain = before - maps[name]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one feature of a row adds to a score: value times weight. `others` share its bucket."""
+    """What one feature of a row adds to a score: value times weight. `others` are names in the same bucket."""
 
     name: str
     value: float
@@ -32,7 +32,7 @@ class Contribution:
 
 
 class ClassWeights:
-    """The weights of one output in a table that all share, read where they are asked for.
+    """The weights of one output in a shared table, looked up on demand.
 
     Against another output they are half the difference, as the score of two classes is.
     """
@@ -88,7 +88,7 @@ def top_features(
     *,
     against: bool = False,
 ) -> dict[Any, list[tuple[str, float]]]:
-    """The k features that speak most for each output, or against it, heaviest first; by name where names are known."""
+    """The k features with the largest weights for each output (or the lowest, `against` it), with names if known."""
     if against:
         found = top_features([(label, -weights) for label, weights in weights_by_output], k, hasher, names)
         return {label: [(name, -weight) for name, weight in pairs] for label, pairs in found.items()}

@@ -62,60 +62,65 @@ SMALLEST_VALUE, LARGEST_VALUE = 1e-30, 1e30
 
 
 class MatrixFactorization(Model):
-    """Factors of users and items: score(u, i) = mean + b_u + b_i + p_u·q_i.
+    """Matrix factorization: learns vectors of users and items with score(u, i) = mean + b_u + b_i + p_u·q_i.
 
-    Minimises, over the known entries (or all cells for `implicit`, `kl` and `full`), the sum of the losses plus
-    ½ Σ ridge |p|² over the rows of both sides. Ratings are measured in units of their standard deviation, so that
-    `alpha` and `eta0` need no tuning to their scale.
+    Minimises the sum of the losses over the known entries (or over all cells for `implicit`, `kl` and `full`) plus
+    ½ Σ ridge |p|² over the vectors of both sides. Ratings are divided by their standard deviation internally, so that
+    `alpha` and `eta0` do not depend on their scale.
 
     Parameters
     ----------
     n_factors : int
-        Numbers that describe each user and each item.
+        Length of the vector of each user and item.
     loss : {"squared", "absolute", "logistic", "hinge", "bpr", "implicit", "kl", "full"}
-        `squared` and `absolute` fit ratings; `logistic` and `hinge` two kinds of entries (0 or -1, and 1); `bpr` ranks
-        known pairs above others; `implicit` takes every missing cell for a weak zero; `kl` is for counts, non-negative;
-        `full` is the squared loss over all cells of a sparse matrix, whose missing cells are zeros.
+        Loss function. "squared" and "absolute" fit ratings; "logistic" and "hinge" fit two kinds of entries (0 or -1,
+        and 1); "bpr" ranks known pairs above others; "implicit" treats every missing cell as a weak zero; "kl" is for
+        counts and non-negative factors; "full" is the squared loss over all cells of a sparse matrix, missing ones as
+        0.
     solver : {"sgd", "als", "lbfgs"}
-        Losses over all cells cannot be sampled entry by entry: for `implicit` and `kl`, "sgd" means "als", and
-        `solver_` says so. For `full`, "sgd" visits known cells and zeros drawn for every epoch.
+        Algorithm: stochastic gradients, alternating least squares, or L-BFGS for small problems. For "implicit" and
+        "kl", "sgd" means "als", and `solver_` shows it; for "full" it visits known cells and random zeros.
     alpha : float or "auto"
-        Strength of the 2-norm. "auto": 0.04 (0.11 by count, 0.1 by none); for implicit 0.002 (0.01 by count or
-        none); 0.01 for bpr and full, 0 for kl.
+        Strength of the 2-norm. "auto" is 0.04 (0.11 with weighting="count", 0.1 with "none"); for implicit 0.002 (0.01
+        with "count" or "none"); 0.01 for bpr and full, 0 for kl.
     l1 : float
         Strength of the 1-norm.
     weighting : {"mixed", "count", "none"}
-        The ridge of a row with n entries: alpha (n + 100), alpha n, or alpha times the mean of n. For implicit, with c
-        the confidence of a row's known cells and m its cells: alpha (20 c + m), alpha (c + m), or alpha.
+        How the penalty of a row grows with its number n of entries: alpha (n + 100), alpha n, or alpha times the mean
+        of n. For implicit, with c the confidence of a row's known cells and m its cells: alpha (20 c + m), alpha (c +
+        m), or alpha.
     biases : bool
-        Learn biases of users and items around the global mean; False leaves out both. Never with implicit, kl, full
-        or nonnegative.
+        Learn biases of users and items around the global mean. They are not used with implicit, kl, full or
+        nonnegative.
     nonnegative : bool
-        Factors are not below zero.
+        Keep factors at or above zero.
     confidence : float or "auto"
-        implicit: a known cell weighs 1 + confidence · value, the others 1. "auto": such that known cells add 6 % to the
-        weight of all cells.
+        Weight of known cells, with loss="implicit": 1 + confidence · value, where others weigh 1. "auto" lets known
+        cells add 6 % to the weight of all cells.
     schedule : {"adagrad", "bold"}
-        A step for each row that falls with its gradients; or one for all, raised while the loss falls and halved when
-        it rises.
+        Step sizes: one per row that falls with its gradients ("adagrad"), or one for all, which rises while the loss
+        falls and is halved when it rises ("bold").
     eta0 : float or "auto"
+        First step size.
     epochs : int
+        Passes over the entries.
     n_blocks : int or "auto"
-        The matrix is learned in n_blocks x n_blocks blocks; part of the model, unlike `n_jobs`.
+        The matrix is learned in n_blocks x n_blocks blocks. This is part of the model, unlike `n_jobs`.
     early_stopping : bool or EarlyStopping
-        Holds out a tenth, stops after two epochs without progress on it, and keeps the best.
+        Hold out a tenth of the entries, stop after two epochs without improvement on them, and keep the best model.
     clip : bool
-        Keep predictions of squared and absolute loss, and the scores of recommendations, inside the range of the
-        ratings.
+        Keep predictions and recommendations of squared and absolute loss inside the range of the ratings.
     parallel : {"strata", "hogwild"}
-        How threads share the work of `sgd`: blocks that have no row in common, with the same bits for any `n_jobs`; or
-        all threads write to all rows without locks, with results that differ from run to run.
+        How threads share the work of "sgd": blocks that share no row, with the same bits for any `n_jobs`, or all rows
+        without locks, with results that differ from run to run.
     n_jobs : int
-        Threads; they never change the result, except under parallel="hogwild".
+        Number of threads. Results do not depend on it, except under "hogwild".
     dtype : {"float32", "float16"}
-        How factors are stored in files; float16 rounds them when training ends.
+        How factors are stored in files; "float16" rounds them when training ends.
     random_state : int or None
+        Seed: the same number gives bit-identical results.
     verbose : int
+        1 prints one line per epoch to stderr.
 
     Attributes
     ----------
@@ -200,7 +205,7 @@ class MatrixFactorization(Model):
         return self._fit(self.source_of(X, y, sample_weight), None, None if monitor is None else Run(monitor))
 
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
-        """The entries are gathered in memory; a plan, an executor and the loop do the rest."""
+        """Gathers the entries in memory and runs the training loop over them."""
         settings, run, stopping = self.settings_for(None), run or Run(self.monitor()), self._early_stopping()
         if validation is None and stopping is not None:
             source, validation = source.holdout(stopping.fraction, settings.seed)
@@ -237,7 +242,7 @@ class MatrixFactorization(Model):
         return Checkpoints(run.checkpoint, restore, fingerprint, resume=run.resume, every=run.every)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """One more pass over new ratings, in the order given; users and items may be new.
+        """Learns one more pass over new ratings, in the order given; users and items may be new.
 
         With SGD the passes of several calls are one long pass, whatever the cuts: the first 1,000 ratings wait until
         all are there, to fix mean and spread. With als the rows that are touched are solved anew, users first.
@@ -300,7 +305,7 @@ class MatrixFactorization(Model):
         return run
 
     def strata(self, X: Any, y: Any = None, sample_weight: Any = None) -> Strata:
-        """The blocks and the schedule by which `fit` would learn these ratings; for executors of your own."""
+        """The blocks and the schedule by which `fit` would learn these ratings, for your own executors."""
         users, items = IdBook(), IdBook()
         entries = gather(self.source_of(X, y, sample_weight), users, items)
         learner = FactorLearner(self.settings_for(None))
@@ -351,7 +356,7 @@ class MatrixFactorization(Model):
         return mean_loss
 
     def fold_in(self, X: Any, y: Any = None, sample_weight: Any = None, *, side: str = "users") -> Self:
-        """Takes in new users (or items) from their ratings of known items (or by known users), without retraining.
+        """Adds new users (or items) from their ratings of known items (or by known users), without retraining.
 
         Their rows are solved with the other side fixed: by least squares, or by short SGD where the loss asks for it.
         A row that is known already is solved anew from the ratings given.
@@ -388,7 +393,7 @@ class MatrixFactorization(Model):
     def adopt_factors(
         self, learner: FactorLearner, users: IdBook, items: IdBook, entries: Entries, history: History
     ) -> None:
-        """Takes a learner that was fitted, the ids of its rows, and the entries that users have seen.
+        """Makes a trained learner the fitted state, with the ids of its rows and the entries users have seen.
 
         The learner comes last: a model whose fit was interrupted here is not fitted, rather than half of it.
         """
@@ -408,7 +413,7 @@ class MatrixFactorization(Model):
         self.learner_ = learner
 
     def _learns_online(self, settings: FactorSettings) -> bool:
-        """Whether new entries are learned one by one, so that the values of old ones need not be kept."""
+        """Whether `partial_fit` learns entry by entry, so that old values need not be kept."""
         return settings.solver == "sgd" and settings.loss != "full"
 
     def _rounded(self, learner: FactorLearner) -> None:
@@ -417,7 +422,7 @@ class MatrixFactorization(Model):
                 table[:, : learner.padded] = table[:, : learner.padded].astype(np.float16)
 
     def _own_arrays(self) -> None:
-        """Arrays mapped from a file are copied before they change."""
+        """Copies arrays that are mapped from a file, before they change."""
         for name in ("users", "items"):
             table = getattr(self.learner_, name)
             if not table.flags.writeable or table.ctypes.data % 4:
@@ -426,7 +431,7 @@ class MatrixFactorization(Model):
                 setattr(self.learner_, name, room)
 
     def _remember(self, entries: Entries) -> None:
-        """What users have seen; put in order when it is next needed."""
+        """Adds entries to what users have seen, which is sorted when it is next needed."""
         self._new.append(entries)
 
     def _order_seen(self) -> None:
@@ -450,7 +455,7 @@ class MatrixFactorization(Model):
         return self._known_entries()
 
     def _model(self) -> FactorLearner:
-        """The learner to answer with; ratings that wait are learned in a copy, as if no others were to come."""
+        """The learner for predictions, with the waiting ratings learned."""
         self._check_fitted()
         if self.learner_.waiting is None:
             return self.learner_
@@ -464,7 +469,7 @@ class MatrixFactorization(Model):
         self._ready = None
 
     def check_targets(self, values: Array) -> None:
-        """Refuses ratings that the loss cannot learn."""
+        """Raises for ratings that the loss cannot learn."""
         largest = float(np.abs(values).max(initial=0.0))
         if largest > LARGEST_VALUE or (self.loss not in CENTRED and 0 < largest < SMALLEST_VALUE):
             raise DataError(f"the largest value to learn is {largest:g}, where float32 fails; scale the values")
@@ -544,7 +549,7 @@ class MatrixFactorization(Model):
         return np.asarray(getattr(learner, side)[:, learner.padded + BIAS] * np.float32(scale))
 
     def id_of(self, text: str, side: str = "users") -> Any:
-        """The id that a word stands for: a number if the model's ids are numbers."""
+        """The id for a word of the command line: a number if the model's ids are numbers."""
         self._check_fitted()
         return (self._users if choice("side", side, ("users", "items")) == "users" else self._items).id_of(text)
 
@@ -678,7 +683,7 @@ class MatrixFactorization(Model):
         return learner.in_units(scores + user_bias[:, None] + np.float32(learner.offset))
 
     def _popular(self, learner: FactorLearner, k: int, filter: Filter) -> tuple[Array, Array]:
-        """(codes, scores) of the best items for nobody in particular: by bias, else by how often they were seen."""
+        """(codes, scores) of the most popular items: by bias, or else by how often they were seen."""
         counts = learner.item_counts.astype(np.float32)
         worth = self._biases("items") + np.float32(self.mean_) if learner.settings.biases else counts
         worth = allowed_bias(np.asarray(worth, np.float32), self._items, filter)
@@ -760,7 +765,7 @@ class MatrixFactorization(Model):
 
     @classmethod
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        """The model that `save` took apart."""
+        """Builds a fitted model from the header and the arrays of a model file."""
         estimator = cls(**{name: from_plain(value) for name, value in header["params"].items()})
         settings = FactorSettings.from_dict(header["settings"])
         FactorLearner.check_file(settings, arrays)

@@ -32,7 +32,7 @@ ETA0, ALPHA, EPOCHS = 0.1, 5e-3, 5
 
 
 class FMModel(Model):
-    """What classifier and regressor share."""
+    """The base of the factorization machines for classes and for numbers."""
 
     learner_type = FMLearner
     settings_type = FMSettings
@@ -84,8 +84,8 @@ class FMModel(Model):
             raise ParameterError("fields=[...] is for arrays; with a hasher, fields=True makes each column a field")
         return given.astype(np.int64)
 
-    def _planned(self, hasher: Any) -> dict[str, Any]:
-        """With fields, the features of each column have a range of their own."""
+    def _hasher_overrides(self, hasher: Any) -> dict[str, Any]:
+        """With fields, the features of each column get a range of buckets of their own."""
         return {"by_column": True} if self.fields is True else {}
 
     def _learner_for(self, settings: FMSettings, source: Source, labels: Any) -> FMLearner:
@@ -114,7 +114,7 @@ class FMModel(Model):
 
     @property
     def n_fields_(self) -> int:
-        """Fields that were seen; 1 without fields."""
+        """The number of fields; 1 without fields."""
         self._check_fitted()
         return len(self.learner_.table.field_ids)
 
@@ -126,12 +126,12 @@ class FMModel(Model):
 
     @property
     def n_nonzero_(self) -> int:
-        """Weights and factors that are not zero."""
+        """The number of weights and factors that are not zero."""
         self._check_fitted()
         return int(self.learner_.count_nonzero())
 
     def _by_output(self, values: Array) -> Array:
-        """What the learner has by output as this estimator shows it."""
+        """Values per output, in the order in which this estimator shows them."""
         return values
 
     def _outputs(self, values: Array) -> list[tuple[Any, Array]]:
@@ -177,36 +177,39 @@ class FMModel(Model):
 
 
 class FMClassifier(Classifier, FMModel):
-    """A factorization machine for classes: b + w·x + Σ <v_i, v_j> x_i x_j, learned by AdaGrad.
+    """Factorization machine for classes: learns b + w·x + Σ <v_i, v_j> x_i x_j by AdaGrad.
 
     Parameters
     ----------
     n_factors : int
-        Numbers in each factor vector v_i. More can tell more pairs apart and need more rows; 4 is usual with fields.
+        Length of the factor vector v_i of each feature. More factors tell more pairs apart, and need more rows; 4 is
+        usual with fields.
     fields : bool or list of int
-        True makes it field-aware: a feature has a vector for each field of the other feature. A field is a column of
-        the table that a hasher reads, or else a column of X. A list gives the field of each feature, which files of
-        numbered features need.
+        Whether a feature has one vector per field of the other feature (field-aware). A field is a column of the table
+        that a hasher reads, or else a column of X. A list sets the field of each feature, which files of numbered
+        features need.
     loss : {"log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron"}
-        Loss of one score; more than two classes are learned one against the rest.
+        Loss function of a score. More than two classes are learned one against the rest.
     alpha : float
-        Strength of the penalty ½ alpha (w² + |v|²) on the features of each row that is learned. Raise it where few
-        rows share a feature.
+        Strength of the penalty ½ alpha (w² + |v|²), applied to the features of each row that is learned. Raise it if
+        few rows share a feature.
     eta0 : float or "auto"
-        Step of AdaGrad; "auto" is 0.1. Rows are measured in units of their root mean square length, so that it seldom
+        Step size of AdaGrad; "auto" is 0.1. Rows are divided by their root mean square length internally, so it rarely
         needs tuning.
     epochs : int
-        Passes over the data. Machines with many factors learn rare features by heart: use `early_stopping`.
+        Passes over the data. Machines with many factors memorise rare features: use `early_stopping`.
     normalise : bool
-        Brings each row to length 1. Useful where rows differ in their number of features.
+        Scale each row to length 1. Useful if rows differ in their number of features.
     tol, early_stopping
         As in LinearClassifier.
     class_weight : None, "balanced" or {label: weight}
+        Factors for the weights of the rows of each class, as in LinearClassifier.
     shuffle : {"blocks", "rows", "once", "never"}
+        Order of the rows in every epoch.
     n_jobs : int
-        Threads that score; learning is serial.
+        Number of threads that predict. Training is serial.
     hasher : Hasher or None
-        With it, X may be raw: texts, dicts, a DataFrame or an Arrow table.
+        Turns raw X (texts, dicts, a DataFrame or an Arrow table) into features.
     random_state, verbose
         As in LinearClassifier.
 
@@ -256,10 +259,10 @@ class FMClassifier(Classifier, FMModel):
 
 
 class FMRegressor(Regressor, FMModel):
-    """A factorization machine for numbers: b + w·x + Σ <v_i, v_j> x_i x_j, learned by AdaGrad.
+    """Factorization machine for numbers: learns b + w·x + Σ <v_i, v_j> x_i x_j by AdaGrad.
 
-    The parameters are those of FMClassifier, with the losses of numbers: "squared", "huber", "epsilon_insensitive",
-    "quantile" or "poisson". All but counts are learned in units of their spread, and alpha is in these units.
+    The parameters are those of FMClassifier, with the losses "squared", "huber", "epsilon_insensitive", "quantile" and
+    "poisson". Targets, except counts, are divided by their spread internally, and alpha applies in these units.
 
     Examples
     --------

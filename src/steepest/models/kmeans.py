@@ -35,37 +35,37 @@ EPOCHS = {"minibatch": 3, "lloyd": 300}
 
 
 class KMeans(Model):
-    """k-means: minimises Σ w |x - c(x)|², c(x) being the nearest of `n_clusters` centres.
+    """k-means clustering: minimises Σ w |x - c(x)|², where c(x) is the nearest of `n_clusters` centres.
 
     Parameters
     ----------
     n_clusters : int
-        How many centres.
+        Number of centres.
     init : {"k-means++", "k-means||", "random"} or array of shape (n_clusters, d)
-        Where the search begins: rows far apart (greedy k-means++), the same in five passes for large n_clusters
-        ("k-means||"), any rows, or centres that you give.
+        How the first centres are chosen: rows far apart (greedy k-means++), the same in five passes for hundreds of
+        clusters ("k-means||"), random rows, or centres that you give.
     solver : {"minibatch", "lloyd"}
-        "minibatch" learns from a stream in constant memory: stochastic gradients with a step of one over the weight a
-        centre has seen. "lloyd" holds the rows in memory and iterates until nothing moves.
+        Algorithm. "minibatch" reads a stream in constant memory: each centre takes steps of one over the weight it has
+        seen. "lloyd" holds the rows in memory and iterates until no label changes.
     restarts : int
-        Starts, of which the best counts.
+        Number of starts, of which the best counts.
     epochs : int or "auto"
-        Passes over the data, at most: 3 for "minibatch", 300 for "lloyd".
+        Largest number of passes over the data; "auto" is 3 for "minibatch" and 300 for "lloyd".
     batch_size : int
         Rows that "minibatch" labels before centres move.
     tol : float or None
-        Training stops when the loss improves by less than this share ("minibatch": for two epochs).
+        Training stops when the loss improves by less than this share ("minibatch": in two epochs).
     init_size : int or "auto"
-        Rows among which the start is sought: by default three batches, or 30 rows per cluster if that is more.
-        "minibatch" takes the first ones and clusters them by "lloyd" before it goes on.
+        Rows among which the first centres are chosen; "auto" is three batches, or 30 rows per cluster if that is more.
+        "minibatch" first clusters these rows by "lloyd".
     shuffle : {"blocks", "rows", "once", "never"}
         Order of the rows in every epoch of "minibatch".
     n_jobs : int
-        Threads; -1 for all. The result does not depend on it.
+        Number of threads; -1 uses all cores. Results do not depend on it.
     hasher : Hasher or None
-        With it, X may be raw: texts, dicts, a DataFrame or an Arrow table.
+        Turns raw X (texts, dicts, a DataFrame or an Arrow table) into features.
     random_state : int, generator or None
-        A number gives the same bits every time.
+        Seed: the same number gives bit-identical results.
     verbose : int
         1 prints one line per epoch to stderr.
 
@@ -76,7 +76,7 @@ class KMeans(Model):
     inertia_ : float
         Σ w |x - c(x)|²; after `fit_stream` with "minibatch" the last epoch's mean loss times the number of rows.
     counts_ : array of n_clusters
-        Weight of the rows that each centre is the mean of.
+        Total weight of the rows of each centre.
     n_iter_, n_features_in_, history_
 
     Examples
@@ -174,7 +174,7 @@ class KMeans(Model):
         self.labels_ = found.labels
 
     def adopt_clustering(self, learner: KMeansLearner, found: Clustering, source: Source) -> None:
-        """Takes a learner that was made of what Lloyd's algorithm has found."""
+        """Makes a learner built from the result of Lloyd's algorithm the fitted state."""
         history = History([dict(record) for record in found.records])
         if not found.converged:
             history.events.append(f"not converged after {len(found.records)} epochs; give more or a larger tol")
@@ -189,7 +189,7 @@ class KMeans(Model):
         learner.finish()
 
     def _iterate(self, rows: Chunk, settings: KMeansSettings, plan: Plan, monitor: Monitor) -> tuple[Clustering, Array]:
-        """What Lloyd's algorithm finds, and the columns that it speaks of."""
+        """Runs Lloyd's algorithm; returns its result and the columns that it used."""
         given, epochs, tol = self.given_centres(rows.n_features), plan.epochs, plan.tol or 0.0
         if given is not None:
             if rows.n_rows < settings.k:
@@ -215,7 +215,7 @@ class KMeans(Model):
         return KMeansSettings(k, start, n_starts, size, batch, self.seed())
 
     def new_learner(self, settings: KMeansSettings, source: Source, classes: Any = None) -> KMeansLearner:
-        """A learner that has seen nothing yet."""
+        """An untrained learner for rows of this source."""
         given = self.given_centres(source.n_features)
         if given is not None and source.n_rows is not None and source.n_rows < settings.k:
             raise DataError(f"n_samples={source.n_rows} should be >= n_clusters={settings.k}: ask for fewer clusters")
@@ -229,7 +229,8 @@ class KMeans(Model):
             given = np.asarray(self.init.toarray(), np.float32)
         else:
             try:
-                given = np.asarray(self.init, np.float32)
+                with np.errstate(over="ignore"):  # infinities are refused below
+                    given = np.asarray(self.init, np.float32)
             except (TypeError, ValueError):
                 raise ParameterError(f"init={self.init!r} is not an array; give one, or {', '.join(STARTS)}") from None
         k = int(self.n_clusters)
@@ -254,7 +255,7 @@ class KMeans(Model):
         return shown
 
     def predict(self, X: Any) -> Array:
-        """The number of the nearest centre for each row."""
+        """Returns the number of the nearest centre for each row."""
         return self._centres().nearest(self._rows(X), self.n_threads)[0]
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -302,7 +303,7 @@ class KMeans(Model):
         return {"rows": rows, "loss": inertia / weight, "inertia": inertia, "clusters_used": int((sizes > 0).sum())}
 
     def _fitting(self, source: Source) -> Iterator[Chunk]:
-        """Chunks of a source; features that the model has never seen lie outside all centres."""
+        """Yields chunks of a source; features unknown to the model are handled as columns where all centres are 0."""
         self._check_fitted()
         for chunk in self.hashed(source, learn=False):
             if chunk.n_features > self.learner_.n_features:
@@ -381,7 +382,7 @@ class KMeans(Model):
 
 
 def _canonical(X: Any) -> Any:
-    """A scipy matrix in which no cell is given twice: the square of a sum is not the sum of squares."""
+    """A scipy matrix without duplicate entries, since the square of a sum is not the sum of squares."""
     if not hasattr(X, "tocsr"):
         return X
     rows = checked_csr(X)
@@ -392,7 +393,7 @@ def _canonical(X: Any) -> Any:
 
 
 def _gather(source: Source) -> Chunk:
-    """All rows of a source, in memory."""
+    """Reads all rows of a source into memory."""
     if isinstance(source, ArraySource) and source.rows is None:
         return source.block
     chunks = [chunk.packed() for chunk in source]

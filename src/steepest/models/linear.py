@@ -1,4 +1,4 @@
-"""Linear classifiers and regressors: a scikit-learn face on a source, a learner and the training loop.
+"""Linear classifiers and regressors: the scikit-learn interface to a source, a learner and the training loop.
 
 Both minimise the mean loss of w·x + b plus alpha R(w), with R = ½‖w‖² for "l2" and ‖w‖₁ for "l1"; the bias is never
 penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
@@ -84,7 +84,7 @@ STOCHASTIC = {
 
 
 class LinearModel(Model):
-    """What linear classifiers, regressors and rankers share."""
+    """The base of the linear classifier, regressor and ranker."""
 
     learner_type = LinearLearner
     settings_type = LinearSettings
@@ -153,7 +153,7 @@ class LinearModel(Model):
                 self._choice = self._race(source, rows) or self._choice
             if rows is not None and self._choice.solver in BATCH_SOLVERS and problem.tol is None:
                 self._softmax = problem.multi_class == "softmax"
-                self._strength = self._find_strength(rows)
+                self._strength = self._find_strength(rows, source.labels)
         settings = self.settings_for(source.n_rows)
         if self._memory is not None:
             run.monitor.event(self._memory.reason)
@@ -162,7 +162,7 @@ class LinearModel(Model):
         return settings
 
     def _choices_made(self, solver: str) -> list[str]:
-        """What "auto" chose, in sentences."""
+        """Sentences that say what "auto" chose."""
         made = [] if self._shape is None else list(self._shape.events)
         made += [] if self._choice is None else [self._choice.sentence(solver)]
         if self._row_order() != self.shuffle:
@@ -170,22 +170,22 @@ class LinearModel(Model):
         return made if self._strength is None else [*made, self._strength.sentence()]
 
     def _training_rows(self, source: Source, seed: int) -> Source:
-        """Rows are read before a solver is chosen if there may be few enough to minimise exactly."""
+        """The source; its rows are loaded first if they may be few enough for an exact solver."""
         open_choice = self.solver == "auto" and self._tol() is None and not self._stochastic_option()
         return load_rows(source, FEW_TABLE_ENTRIES) if open_choice else source
 
     def _row_order(self) -> str:
-        """A model that forgets learns rows as they come: the last ones are the newest."""
+        """The shuffle mode; with a half-life rows keep their order, since the last ones must be the newest."""
         return "never" if self.flat_params()["half_life"] < math.inf else super()._row_order()
 
     def _stochastic_option(self) -> str:
-        """A parameter that was given and that only stochastic gradients have."""
+        """The first parameter set by the user that only stochastic solvers have, as "name=value", or ""."""
         params = self.flat_params()
         given = [name for name, default in STOCHASTIC.items() if name in params and params[name] != default]
         return f"{given[0]}={params[given[0]]!r}" if given else ""
 
     def choose_encoding(self, hasher: Any, columns: Any, y: Array | None) -> None:
-        """Which numbers bend and which pairs of columns are crossed, by the targets of a sample of rows."""
+        """Chooses numeric columns to encode with knots and pairs of columns to cross, on a sample of rows."""
         self._shape = None
         if y is None or self.kind not in ("classifier", "regressor"):
             return
@@ -198,7 +198,7 @@ class LinearModel(Model):
         hasher.add_crosses(self._shape.pairs)
 
     def _problem(self, source: Source, rows: ArraySource | None) -> Problem:
-        """What the choice of a solver depends on."""
+        """The properties of the data and the parameters from which a solver is chosen."""
         params = self.flat_params()
         kind, alpha, p = penalty_kind(params, source.n_rows)
         y = None if rows is None else rows.block.y
@@ -231,7 +231,7 @@ class LinearModel(Model):
         )
 
     def _differ_in_size(self, problem: Problem, rows: ArraySource | None) -> bool:
-        """Whether features may differ in size: columns of several kinds, or arrays of values that nobody knows."""
+        """Whether features may differ in scale: columns of several kinds, or arrays of unknown origin."""
         if problem.stochastic_option or problem.penalty != "l2" or problem.multi_class == "hashed":
             return False
         hasher = getattr(self, "hasher_", None)
@@ -240,7 +240,7 @@ class LinearModel(Model):
         return any(column.kind != "text" for column in hasher.used_columns)
 
     def _race(self, source: Source, rows: ArraySource | None) -> Choice | None:
-        """The stochastic solver that does best on some rows; a stream that comes by once gets a step per feature."""
+        """Compares stochastic solvers on a sample of rows; None if there are none. A pipe gets "adagrad" untested."""
         if rows is None and source.root.read_once is not None:
             return Choice("adagrad", "columns are of several kinds, so each feature has a step of its own")
         some = source.limit(RACE_ROWS) if rows is None else rows.sample(RACE_ROWS)
@@ -254,23 +254,26 @@ class LinearModel(Model):
         return race(sample, candidates, labels)
 
     def _is_table(self, rows: ArraySource, n_entries: int) -> bool:
-        """Whether rows have columns of several kinds, or are dense."""
+        """Whether rows are dense or have columns of several kinds."""
         hasher = getattr(self, "hasher_", None)
         if hasher is not None:
             return any(column.kind != "text" for column in hasher.used_columns)
         return n_entries >= DENSE_SHARE * (rows.n_rows or 0) * (rows.n_features or 0)
 
-    def _find_strength(self, rows: ArraySource) -> Any:
-        """What alpha="auto" stands for, by rows held back; None if alpha was given, or nothing can be held back."""
+    def _find_strength(self, rows: ArraySource, known: Array | None) -> Any:
+        """The alpha that alpha="auto" resolves to, by held-out rows; None if it was given or cannot be tried."""
         from steepest.learners.batch.strength import choose_strength
 
         params = self.flat_params()
         if params["alpha"] != "auto" or params["C"] is not None or params["penalty"] in (None, "none"):
             return None
         settings = self.settings_for(rows.n_rows)
-        labels = distinct(rows.block.y).tolist() if self.task == "classify" and rows.block.y is not None else []
-        if self.task == "classify" and len(labels) < 2:
-            return None
+        labels: list[Any] = []
+        if self.task == "classify" and rows.block.y is not None:
+            labels = distinct(rows.block.y).tolist()
+            if len(labels) < 2:
+                return None
+            labels = labels if known is None else sorted(known.tolist())
 
         def new_learner(part: ArraySource) -> LinearLearner:
             return LinearLearner(settings, part.n_features or 0, labels)
@@ -286,15 +289,15 @@ class LinearModel(Model):
         self.history_.events[place:place] = self._choices_made(self.learner_.settings.solver)
         if self._strength is not None:
             if self.calibration_ is None:
-                self._take_held_back(self._strength.held, self._strength.later)
+                self._calibrate_by_held_back(self._strength.held, self._strength.later)
             self._strength = replace(self._strength, held=None, later=None)  # scores are not needed again
         return self
 
-    def _take_held_back(self, held: Any, later: Any) -> None:
-        """What rows that alpha="auto" held back say of this model: two `learners.batch.strength.HeldBack`."""
+    def _calibrate_by_held_back(self, held: Any, later: Any) -> None:
+        """Hook: calibrates by scores of rows that the search for alpha held out (two `HeldBack`)."""
 
-    def _named(self, source: Source) -> Source:
-        """If the rows are parsed from named features, this model will know their names."""
+    def _record_names(self, source: Source) -> Source:
+        """The source; names of features in Vowpal Wabbit text are recorded while it is read."""
 
         def listener(found: VwSource) -> VwNames:
             self.vw_names_ = VwNames.of(found, NAMES)
@@ -360,14 +363,14 @@ class LinearModel(Model):
         self.voters_ = getattr(executor, "voters", ())
 
     def _show_first_step(self, learner: LinearLearner, history: History) -> None:
-        """The first step of stochastic gradients, given or calibrated, also in the records of shards."""
+        """Adds the first step size to every record of the history that lacks it."""
         for record in history if learner.first_step is not None else ():
             record.setdefault("eta0", learner.first_step)
 
     def _minimise(
         self, settings: LinearSettings, source: Source, validation: Source | None, run: Run, seed: int
     ) -> None:
-        """Minimises over all rows at once by the solver of the table; `run.rounds` limits the iterations, if given."""
+        """Minimises over all rows by a batch solver; `run.rounds` limits the iterations, if given."""
         from steepest.learners.batch.batch_data import BatchData
         from steepest.learners.batch.objective import Objective
 
@@ -418,7 +421,7 @@ class LinearModel(Model):
             warnings.warn(complaint, NotConverged, stacklevel=4)
 
     def _one_pass(self, learner: LinearLearner, source: Source, seed: int) -> LinearLearner:
-        """A learner that has seen the rows in one stochastic pass."""
+        """A learner after one stochastic pass over the rows."""
         settings = self.settings_for(source.n_rows, "stochastic")
         settings = replace(settings, class_weight=learner.settings.class_weight)
         first = LinearLearner(settings, learner.n_features, learner.book.labels)
@@ -428,7 +431,7 @@ class LinearModel(Model):
         return first
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
-        """One pass in the order given, from where the learner is."""
+        """Learns one pass over the source in its given order, for `partial_fit`."""
         if self.solver == "auto" and hasattr(self, "learner_") and self.learner_.settings.solver in BATCH_SOLVERS:
             self.learner_ = self.learner_.going_on(self.settings_for(None, "stochastic"))
         solver = self.learner_.settings.solver if hasattr(self, "learner_") else self.flat_params()["solver"]
@@ -460,20 +463,20 @@ class LinearModel(Model):
         return self
 
     def adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
-        """Takes a learner that was fitted; names that follow from it are shown."""
+        """Makes a trained learner the fitted state; attributes of the last solver are removed."""
         for name in FINDINGS:
             vars(self).pop(name, None)
         super().adopt(learner, history, source)
 
     def continue_from(self, learner: LinearLearner | None) -> Self:
-        """The next fit starts at the weights of this learner; None for a fresh start."""
+        """Starts the next fit at the weights of this learner; None for a fresh start."""
         self._warm = learner
         return self
 
     # --------------------------------------------------------------------------------------------------- parallel
 
     def _kind_of_parallel(self, settings: LinearSettings, source: Source | None) -> tuple[str, str | None]:
-        """(how to learn in parallel, why if that was chosen here)."""
+        """(mode of parallel learning, the reason if "auto" chose it)."""
         params = self.flat_params()
         kind = choice("parallel", params["parallel"], KINDS)
         if kind == "auto" and settings.forgets:
@@ -502,7 +505,7 @@ class LinearModel(Model):
         return decide(shape, self.n_threads, n_round.n_replicas * n_round.sync_every, seeded=seeded)
 
     def _in_parallel(self, settings: LinearSettings, kind: str) -> LinearSettings:
-        """The settings of a learner that learns in this way."""
+        """The settings, changed for this mode of parallel learning."""
         if kind == "hogwild":
             return replace(settings, hogwild=True)
         if kind != "replicas":
@@ -533,7 +536,7 @@ class LinearModel(Model):
             self.mixing_plan(whole("epochs", self.epochs, 1))
 
     def mixing_plan(self, epochs: int) -> MixingPlan:
-        """How shards are mixed over so many epochs, checked."""
+        """The plan for parallel="mixing" over this many epochs, checked."""
         params = self.flat_params()
         rounds = epochs if params["rounds"] is None else whole("rounds", params["rounds"], 1)
         if rounds > epochs and rounds % epochs:
@@ -558,13 +561,13 @@ class LinearModel(Model):
 
     # ----------------------------------------------------------------------------------------------------- memory
 
-    def _planned(self, hasher: Any) -> dict[str, Any]:
+    def _hasher_overrides(self, hasher: Any) -> dict[str, Any]:
         if self._memory is None:
             return {}
         return {"n_bits": self._memory.n_bits, "names": self._planned_names(hasher, parse_bytes(self.memory_budget))}
 
     def _plan_for_arrays(self, X: Any, y: Any, classes: Any = None, *, more_to_come: bool = False) -> None:
-        """Chooses what fits the memory budget, if there is one, by rows in memory."""
+        """Plans the memory for rows in memory if there is a budget, and surveys raw columns."""
         self._memory = None
         if self.memory_budget is None or y is None:
             if self.hasher is not None and y is not None and not more_to_come:
@@ -583,7 +586,7 @@ class LinearModel(Model):
         self._plan_memory(Survey(n_rows, labels, n_targets, 0, some, 0 if more_to_come else n_some))
 
     def _survey_arrays(self, X: Any, y: Any) -> None:
-        """Kinds of columns and their encoding are decided on rows from all over X, as they are for files."""
+        """Decides the kinds of columns and their encoding on a sample from all over X, as for files."""
         hasher = self.own_hasher()
         if isinstance(X, list) and is_list_of_texts(X):
             return
@@ -591,7 +594,7 @@ class LinearModel(Model):
             self.choose_encoding(hasher.survey(sample[0]), *sample)
 
     def _plan_for_stream(self, source: Source) -> None:
-        """The same by a survey of a source, which is read once for it."""
+        """Plans the memory if there is a budget; the source is read once for it."""
         self._memory = None
         if self.memory_budget is not None:
             parse_bytes(self.memory_budget)
@@ -620,7 +623,7 @@ class LinearModel(Model):
         )
 
     def _planned_names(self, hasher: Any, budget: int) -> int:
-        """Names that were asked for stay; the usual number of them shrinks with the budget."""
+        """How many feature names to keep: as requested, or the default reduced to fit the budget."""
         if hasher.names != "auto":
             return int(hasher.names)
         return max(1, min(NAMES, NAMES * budget // (NAMES_SHARE * NameBook(NAMES).n_bytes)))
@@ -641,7 +644,7 @@ class LinearModel(Model):
         return vote_scores(voters, chunk, link)
 
     def _scores_of(self, X: Any) -> Array:
-        """Raw rows go to scores in one call of a kernel, which halves what a text alone costs."""
+        """Scores of rows in memory; raw rows are hashed and scored in one kernel call, twice as fast for one text."""
         hasher = getattr(self, "hasher_", None)
         if hasher is not None and self.vw_names_ is None and not self.voters_ and hasattr(self, "learner_"):
             scores = self.learner_.scores_of_raw(hasher.score_task(X), self.n_threads)
@@ -650,18 +653,18 @@ class LinearModel(Model):
         return super()._scores_of(X)
 
     def _row_losses(self, coded: Chunk, scores: Array) -> tuple[Array, Array]:
-        """Votes are not scores: the loss is then that of the mixture."""
+        """(loss, weight) of each row; where shards vote, the loss is that of the averaged model."""
         return self.learner_.losses(coded, None if self.voters_ else scores)
 
     # ------------------------------------------------------------------------------------------- what was learned
 
-    def _namer(self) -> Any:
-        """Who knows the names of hashed features: the hasher, or what listened to a text of named features."""
+    def _names_source(self) -> Any:
+        """The object that maps buckets to names: the hasher, or the names recorded from Vowpal Wabbit text."""
         return getattr(self, "hasher_", None) or self.vw_names_
 
     def keep_names(self) -> None:
-        """Names of the heaviest weights stay, whatever is read from now on."""
-        book = getattr(self._namer(), "names_", None)
+        """Keeps the names of the heaviest weights, whatever is read from now on."""
+        book = getattr(self._names_source(), "names_", None)
         if book is not None:
             book.keep_heaviest(self.learner_.heaviness)
 
@@ -683,20 +686,20 @@ class LinearModel(Model):
 
     @property
     def n_nonzero_(self) -> int:
-        """Weights that are not zero."""
+        """Number of weights that are not zero."""
         return self.learner_.count_nonzero()
 
     def _output_weights(self) -> Array:
-        """One row per output."""
+        """The weights, one row per output."""
         self._check_learner()
         return self._by_output(self.learner_.weight_matrix())
 
     def _by_output(self, values: Array) -> Array:
-        """Weights or biases of the learner's outputs as this estimator shows them."""
+        """Values per output, in the order in which this estimator shows them."""
         return values
 
     def _weights_by_output(self) -> list[tuple[Any, Any]]:
-        """(output, its weights by feature); those in a shared table are read where they are asked for."""
+        """(output, its weights by feature) pairs; weights in a shared table are read on demand."""
         return list(enumerate(self._rows_of_weights()))
 
     def _rows_of_weights(self) -> list[Any]:
@@ -708,34 +711,34 @@ class LinearModel(Model):
         return [SparseWeights(features, row, self.learner_.n_features) for row in rows]
 
     def top_features(self, k: int = 20, *, against: bool = False) -> dict[Any, list[tuple[str, float]]]:
-        """The k features that speak most for each class (or for a high target), or against it, with their weights."""
+        """The k features with the largest weights for each class (or for a high target), or `against` it."""
         self._check_fitted()
         names = getattr(self, "feature_names_in_", None)
-        return top_features(self._weights_by_output(), k, self._namer(), names, against=against)
+        return top_features(self._weights_by_output(), k, self._names_source(), names, against=against)
 
     def explain(self, x: Any) -> dict[Any, list[Contribution]]:
-        """What each feature of one row adds to the score of each class (or to the target), largest first."""
+        """Returns what each feature of one row adds to the score of each class (or to the target), largest first."""
         self._check_fitted()
-        hasher = self._namer()
+        hasher = self._names_source()
         if hasher is self.vw_names_ and not isinstance(x, str):
             hasher = None
         names = getattr(self, "feature_names_in_", None)
         return explain_row(x, self._weights_by_output(), hasher, self._chunk, names)
 
     def collision_report(self, data: Any = None) -> Any:
-        """How crowded the buckets of the hasher are, and how much of the weight is named or shared.
+        """How many features share a bucket of the hasher, and how much of the weight is named or shared.
 
         With data (raw rows, or a source of them), features are counted one by one, and the error of the hash kernel is
         measured for several numbers of bits; without, the report is estimated from the buckets in use.
         """
         self._check_fitted()
-        hasher = self._namer()
+        hasher = self._names_source()
         if hasher is None:
             raise DataError("there is no hasher in this model, so no collisions either")
         return hasher.collision_report(self.learner_.total_weights() if self.learner_.shared else self.coef_, data)
 
     def sparsify(self) -> Self:
-        """Shows `coef_` as a scipy CSR matrix; prediction is sparse in the input anyway."""
+        """Makes `coef_` a scipy CSR matrix, which saves memory if most weights are zero."""
         from scipy.sparse import csr_matrix
 
         self._check_fitted()
@@ -749,14 +752,16 @@ class LinearModel(Model):
         return self
 
     def densify(self) -> Self:
-        """Shows `coef_` as an array again."""
+        """Makes `coef_` an array again."""
         self._sparse_coef = None
         return self
 
     def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean loss on these rows plus alpha R(w): what training minimises."""
+        """Returns the mean loss on these rows plus alpha R(w): what training minimises."""
         self._check_fitted()
-        return mean_loss(self.learner_, from_arrays(X, y, sample_weight)) + self.learner_.penalty()
+        source = from_arrays(X, y, sample_weight)
+        self.learner_.targets.code(source.block)  # refuses classes that were never seen
+        return mean_loss(self.learner_, source) + self.learner_.penalty()
 
     # ------------------------------------------------------------------------------------------------------ files
 
@@ -780,7 +785,7 @@ class LinearModel(Model):
 
 
 def _in_memory(source: Source) -> ArraySource | None:
-    """The rows of a source, if they are in memory or few enough to be stored there."""
+    """The rows of a source as arrays if they are in memory or can be stored there, else None."""
     if isinstance(source, StoredSource):
         return source.rows()
     return source if isinstance(source, ArraySource) else None
@@ -792,7 +797,7 @@ def _count_entries(rows: ArraySource) -> int:
 
 
 def _independent_outputs(settings: LinearSettings, source: Source | None) -> int:
-    """Outputs that learn without knowing of each other, as far as the source shows."""
+    """The number of outputs that can be learned independently of each other; 1 if unknown."""
     apart = settings.multi_class == "ovr" and not settings.table_bits
     if source is None or source.labels is None or not apart or (settings.l1 > 0 and settings.solver not in ADAPTIVE):
         return 1
@@ -800,88 +805,97 @@ def _independent_outputs(settings: LinearSettings, source: Source | None) -> int
 
 
 class LinearClassifier(Classifier, LinearModel):
-    """A linear classifier: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
+    """Linear classifier: minimises the mean loss plus a penalty, (1/n) Σ loss(w·x + b, y) + alpha R(w).
 
     Parameters
     ----------
     loss : {"auto", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron", "squared"}
-        "hinge" is the support vector machine, "log" logistic regression; "perceptron" with average=True is the
-        averaged perceptron; "squared" is least squares on -1 and +1, and has no probabilities. "auto" is "log" for
-        two classes and for multi_class="softmax", and "squared_hinge" for more classes or several labels, where it is
-        more often right; `history_.events` says so.
+        Loss function: "log" is logistic regression, "hinge" the support vector machine. "perceptron" with average=True
+        is the averaged perceptron; "squared" is least squares on -1 and +1. "auto" is "log" for two classes and for
+        multi_class="softmax", and "squared_hinge" for more classes or several labels per row, where it is more often
+        right; `history_.events` reports the choice. Set "log" if you need probabilities for many classes.
     penalty : {"l2", "l1", "elasticnet", "lp", "norm2", "max", "none"}
-        R(w), or an object with details: `ElasticNet(l1_ratio=0.15)`, `LP(p=1.5)`. "l2" is ½‖w‖²; "norm2" is ‖w‖
-        itself and "max" the largest |w|, both by solver="gd".
+        Penalty R(w) on the weights: "l2" is ½‖w‖², "l1" is ‖w‖₁ and sets useless weights to zero. "norm2" is ‖w‖ and
+        "max" the largest |w|, both with solver="gd" only. `ElasticNet(l1_ratio=0.15)` and `LP(p=1.5)` set details.
     alpha : float or "auto"
-        Strength of the penalty. "auto" is chosen by the loss on held-out rows where the solver is exact, and 1e-6 for
-        stochastic gradients; `history_.events` says what was tried. Dense rows are then learned, and penalised, in
-        units of their features (centred, divided by their standard deviation); a number leaves rows as they are.
+        Strength of the penalty. "auto" chooses it by the loss on held-out rows if the solver is exact, and takes 1e-6
+        for stochastic gradients; `history_.events` lists what was tried. With "auto", dense columns are standardised
+        internally (centred, divided by their standard deviation); with a number, rows are used as they are. Raise it
+        if the model overfits.
     C : float, optional
-        The view of support vector machines, instead of alpha: alpha = 1 / (n C).
+        Inverse strength of the penalty, instead of alpha: alpha = 1 / (C n) for n rows, as in support vector machines.
     solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "coin", "truncated", "gd", "closed_form", "cg", "lbfgs", ...}
-        How to minimise; "auto" chooses. "asgd" averages the iterates; "adagrad" and "ftrl" have a rate per coordinate;
-        "truncated" is the truncated gradient; "coin" needs no step size. "gd", "closed_form", "cg", "lbfgs",
-        "newton_cg", "dual_cd", "saga" and "cd" minimise over all rows at once. "auto" finds the minimum itself if the
-        rows are few and the loss has no kinks, or if `tol` is below 1e-4, and is stochastic otherwise ("stochastic"
-        always is); `history_.events` says what it chose and why; see the page on solvers. `Truncated(every=10)` is
-        "truncated" with its details.
+        Algorithm that minimises the objective. One row at a time: "sgd", "asgd" (which averages the iterates),
+        "adagrad" and "ftrl" (one step size per feature), "truncated" (the truncated gradient) and "coin" (no step
+        size). Over all rows at once: "gd", "closed_form", "cg", "lbfgs", "newton_cg", "dual_cd", "saga" and "cd".
+        "auto" computes the exact minimum if the rows are few and the loss is smooth, or if `tol` is below 1e-4;
+        otherwise it is stochastic, as "stochastic" always is. `history_.events` reports the choice and the reason.
+        `Truncated(every=10)` sets the details of "truncated".
     schedule : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
-        How the step size falls from `eta0`; see the guide. `Forgetting(half_life=10_000)` also lets old rows count
-        less, for streams that change.
+        How the step size falls from `eta0`. `Forgetting(half_life=10_000)` also gives old rows less weight, for streams
+        that change.
     eta0 : float or "auto"
-        First step size; "auto" tries some on the first thousand rows.
+        First step size; "auto" calibrates it on the first thousand rows.
     epochs : int
         Passes over the data.
     batch_size : int
-        Rows whose gradients are taken at the same weights and added up.
+        Rows per step. Their gradients are computed at the same weights and added.
     tol : float, Tolerance or None
-        Training stops when the objective improves by less than this share for two epochs; a batch solver when its
-        gradient falls to this share of its first length, 1e-6 if None. `Tolerance(1e-8, on="objective")` names another
-        quantity.
+        Improvement below which training stops. Stochastic solvers stop if the objective improves by less than this
+        share in two epochs; batch solvers when the gradient has fallen to this share of its first length, 1e-6 if None.
+        `Tolerance(1e-8, on="objective")` compares another quantity.
     max_iter : int
-        Most iterations of a batch solver.
+        Largest number of iterations of a batch solver.
     early_stopping : bool or EarlyStopping
-        Holds out a tenth of the rows, stops after two epochs without improvement on them, and keeps the best model;
-        `EarlyStopping(fraction=0.1, patience=2, refit=True)` then learns from all rows for as many epochs as were best.
+        Hold out a tenth of the rows, stop after two epochs without improvement on them, and keep the best model.
+        `EarlyStopping(fraction=0.1, patience=2, refit=True)` changes these numbers, and with refit=True trains on all
+        rows afterwards, for the best number of epochs.
     average : {"auto", False, True, "uniform", "eta", "poly"}
-        Average of the iterates: True weighs late ones more ("poly"), "eta" by the step size. With solver="gd" and a
-        given `eta0` or `schedule`, False is gradient descent as taught: `max_iter` plain steps, and the last iterate.
+        Average of the iterates that is returned. "uniform" weights all equally, "poly" or True late ones more, "eta" by
+        their step size; False returns the last iterate. "auto" averages with solver="asgd" only. With solver="gd" and a
+        given `eta0` or `schedule`, False is textbook gradient descent: `max_iter` plain steps, and the last iterate.
     multi_class : {"auto", "ovr", "softmax", "hashed"}
-        More than two classes: one against the rest, or one soft maximum. "auto" is "softmax" where few rows are
-        minimised exactly under the log loss, and else "ovr". "hashed" is one against the rest in one
-        table of weights that all classes share, however many there are; `Hashed(bits=22)` gives its size. A y with
-        several 0/1 columns is multi-label; if no row to learn from was without a label, none is predicted without one.
+        How more than two classes are learned: each against the rest ("ovr"), or all together ("softmax"). "hashed" is
+        "ovr" in one table of weights that all classes share, for thousands of classes; `Hashed(bits=22)` sets its size.
+        "auto" is "softmax" if few rows are minimised exactly under the log loss, and otherwise "ovr". A y with several
+        0/1 columns is multi-label; if every training row has at least one label, so has every prediction.
     fit_intercept : bool
-        Whether there is a bias b.
+        Learn a bias b.
     class_weight : None, "balanced" or {label: weight}
+        Factors for the weights of the rows of each class. "balanced" gives all classes the same total weight; set it if
+        rare classes matter as much as frequent ones.
     shuffle : {"blocks", "rows", "once", "never"}
-        Order of the rows in every epoch.
+        Order of the rows in every epoch. "blocks" shuffles runs of up to 128 rows, "rows" single rows, "once" single
+        rows in the same order in all epochs; "never" keeps the order of the data.
     parallel : {"serial", "replicas", "hogwild", "mixing", "auto"}
-        Who learns: one, replicas that add up what they have learned, threads that share the weights without locks (for
-        large tables; not the same bits every time), or shards that are averaged. "auto" chooses, and says so in
-        `history_.events`. `Replicas(n=2, sync_every=2048)` and `Mixing(n_shards=8, ...)` have the details.
+        How several learners share the rows. "serial" is one learner; "replicas" add up what they have learned; under
+        "hogwild" threads write to the same weights without locks (for large tables; results differ from run to run);
+        "mixing" averages shards that learn separately. "auto" chooses, and reports the choice in `history_.events`.
+        `Replicas(n=2, sync_every=2048)` and `Mixing(n_shards=8, ...)` set the details.
     n_jobs : int
-        Threads that predict, learn in parallel, and of batch solvers; -1 for all. Results are bit-identical for any
-        number, except by hogwild.
+        Number of threads; -1 uses all cores. Results are bit-identical for any number, except under "hogwild".
     dtype : {"float32", "float64"}
         Type of the weights.
     random_state : int, generator or None
-        A number gives the same bits every time.
+        Seed: the same number gives bit-identical results.
     verbose : int
         1 prints one line per epoch to stderr.
     hasher : Hasher, optional
-        X may then be raw: texts, dicts, a DataFrame or an Arrow table; it travels in the model file.
+        Turns raw X (texts, dicts, a DataFrame or an Arrow table) into features, and is saved in the model file. Without
+        one, raw X gets `Hasher()`.
     memory_budget : int or str, optional
-        Bytes, or "512MB": chooses the hasher's bits, the width of weights and whether they are averaged, so that all
-        that training holds fits, and says why in `history_.events`. An n_bits that is not the default, and copies,
-        averages and names that were asked for, are kept.
+        Limit of the memory for training, such as "512MB". The hasher's bits, the width of the weights and averaging are
+        chosen to fit, and `history_.events` says why. What you set yourself is kept: copies, averages, names, and an
+        n_bits other than the default.
 
     Attributes
     ----------
     coef_, intercept_, classes_, n_iter_, n_features_in_, history_, n_nonzero_
-    margin_ : float, 1/‖w‖ (two classes)
-    dual_coef_, dual_gap_, slacks_, support_ : with solver="dual_cd" only: the dual variables, a bound on the distance
-        of the objective from its optimum, the loss of each row, and the rows that hold the weights
+    margin_ : float
+        1/‖w‖, half the width of the band between two classes.
+    dual_coef_, dual_gap_, slacks_, support_ : with solver="dual_cd" only
+        The dual variables, a bound on the distance of the objective from its optimum, the hinge loss of each row, and
+        the support vectors: the rows whose dual variables are not zero.
 
     Examples
     --------
@@ -930,7 +944,7 @@ class LinearClassifier(Classifier, LinearModel):
         self._store(locals())
 
     def adopt(self, learner: LinearLearner, history: History, source: Source) -> None:
-        """Takes a learner that was fitted; names that follow from it are shown."""
+        """Makes a trained learner the fitted state, and notes the loss that "auto" chose."""
         super().adopt(learner, history, source)
         if self.loss == "auto" and learner.loss.name != "log":
             sentence = f"loss='auto' is {learner.loss.name!r} for {learner.n_outputs} outputs; 'log' gives log odds"
@@ -968,7 +982,7 @@ class LinearClassifier(Classifier, LinearModel):
 
     @property
     def margin_(self) -> float:
-        """Half the width of the band between the classes, 1/‖w‖ (two classes)."""
+        """Half the width of the band between two classes, 1/‖w‖."""
         self._check_learner()
         if self.learner_.n_outputs != 1:
             raise AttributeError("margin_ is defined for two classes")
@@ -977,16 +991,17 @@ class LinearClassifier(Classifier, LinearModel):
 
 
 class LinearRegressor(Regressor, LinearModel):
-    """A linear regressor: minimises (1/n) Σ loss(w·x + b, y) + alpha R(w) by stochastic gradients.
+    """Linear regressor: minimises the mean loss plus a penalty, (1/n) Σ loss(w·x + b, y) + alpha R(w).
 
-    Parameters that are not listed are those of LinearClassifier.
+    The other parameters are those of LinearClassifier.
 
     Parameters
     ----------
     loss : {"squared", "huber", "epsilon_insensitive", "quantile", "poisson"}
-        Of the residual r: ½ r², ½ r² up to epsilon and straight beyond, |r| beyond epsilon, the loss whose minimum is a
-        quantile; "poisson" is for counts, and predicts exp(w·x + b). `Huber(epsilon=0.1)`,
-        `EpsilonInsensitive(epsilon=0.1)` and `Quantile(0.9)` have the details.
+        Loss function of the residual r. "squared" is ½ r² and predicts the mean; "huber" is ½ r² up to epsilon and
+        linear beyond, for targets with outliers; "epsilon_insensitive" is |r| beyond epsilon; "quantile" predicts a
+        quantile; "poisson" is for counts and predicts exp(w·x + b). `Huber(epsilon=0.1)`,
+        `EpsilonInsensitive(epsilon=0.1)` and `Quantile(0.9)` set the details.
 
     Examples
     --------

@@ -34,7 +34,7 @@ _SIZE = re.compile(r"\s*(\d+\.?\d*(?:e\d+)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What is to fit: the settings, outputs, and what each bucket and the names cost beside the tables."""
+    """What must fit into the budget: settings, outputs, and the bytes of each bucket and of names beside the tables."""
 
     settings: LinearSettings
     n_outputs: int
@@ -42,7 +42,7 @@ class Need:
     counts: bool = False  # rows with each bucket, for tf-idf
 
     def bucket_bytes(self) -> int:
-        """Bytes that training holds for each bucket."""
+        """The bytes that training holds for each bucket."""
         s = self.settings
         tables = ACCUMULATORS.get(s.solver, 1) + (s.average != "no")
         lazy = s.l1 > 0 and s.solver not in ADAPTIVE
@@ -50,18 +50,18 @@ class Need:
         return columns * np.dtype(s.dtype).itemsize * (2 * tables + 1) + 16 * lazy + 4 * self.counts
 
     def total_bytes(self, n_buckets: int) -> int:
-        """Bytes for so many buckets."""
+        """The bytes for this many buckets."""
         return n_buckets * self.bucket_bytes() + self.names_bytes
 
     def largest_bits(self, budget: int) -> int:
-        """The most bits whose buckets fit; below LEAST_BITS if none do."""
+        """The largest number of bits whose buckets fit; below LEAST_BITS if none do."""
         room = max(0, budget - self.names_bytes) // self.bucket_bytes()
         return min(MOST_BITS, room.bit_length() - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What was chosen, and why, in one sentence."""
+    """What was chosen to fit the budget, and the reason as a sentence."""
 
     n_bits: int
     settings: LinearSettings
@@ -92,7 +92,7 @@ def plan_hashing(
     n_distinct: float | None,
     may_drop_average: bool,
 ) -> MemoryPlan:
-    """Bits and all else for hashed features.
+    """Chooses the number of bits and all else that fits the budget, for hashed features.
 
     `n_bits` is what was requested, or None; `n_distinct` is how many different features the data has at most, or None
     if it cannot be seen; `may_drop_average` says that nobody asked for averaging.
@@ -104,14 +104,14 @@ def plan_hashing(
         choices += [replace(n, settings=replace(n.settings, dtype="float32")) for n in choices]
     if n_bits is not None:
         chosen = _with_bits(budget, choices, n_bits)
-        bits, why = n_bits, "as asked for"
+        bits, why = n_bits, "as requested"
     else:
         chosen, bits, why = _choose_bits(budget, choices, n_distinct)
     return _plan(budget, chosen, need, bits, why)
 
 
 def check_columns(budget: int, need: Need, n_features: int) -> MemoryPlan:
-    """The plan for columns that are as many as they are."""
+    """The plan for unhashed features, whose number is given; raises if they do not fit."""
     needed = need.total_bytes(n_features)
     if needed > budget:
         raise ParameterError(
@@ -180,7 +180,7 @@ def _outputs(need: Need) -> str:
 
 
 def shown(n_bytes: int, *, up: bool = False) -> str:
-    """A size for a message, in three digits; rounded up where it says what is needed."""
+    """A size for a message, with three digits; rounded up if it says what is needed."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
         if n_bytes >= size:
             step = 10 ** max(0, 3 - len(str(n_bytes // size)))

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from steepest.data.chunk import Array
 from steepest.data.source import Source
 from steepest.engine.history import History
@@ -39,7 +37,7 @@ from steepest.models.options import (
     Restarts,
 )
 from steepest.models.supervised import Classifier, Regressor
-from steepest.parameters import at_least, choice, number, step_size, whole
+from steepest.parameters import at_least, choice, float_type, inside, number, step_size, whole
 
 # First steps that neither crawl nor jump on standardised features; momentum multiplies its own by ten.
 ETA0 = {"sgd": 0.1, "momentum": 0.02, "adagrad": 0.05, "adam": 0.003}
@@ -53,7 +51,7 @@ FEW_ROWS = 1000  # below, a tenth of the rows is too few to choose a start by
 
 
 class NetworkModel(Model):
-    """What classifier and regressor share."""
+    """The base of the network classifier and regressor."""
 
     learner_type = NetworkLearner
     settings_type = NetworkSettings
@@ -79,13 +77,14 @@ class NetworkModel(Model):
         """
         given = self.restarts if isinstance(self.restarts, Restarts) else Restarts(self.restarts)
         restarts, run, seed = whole("restarts", given.n, 1), run or Run(self.monitor()), self.seed()
+        fraction = at_least("fraction", given.fraction, 0.0) and inside("fraction", given.fraction, 0.0, 1.0)
         if restarts == 1:
             return super()._fit(source, validation, run)
         all_rows, stopping = source, self._early_stopping()
         few = source.n_rows is not None and source.n_rows < FEW_ROWS
-        held_out = validation is None and at_least("fraction", given.fraction, 0.0) > 0 and not few
+        held_out = validation is None and fraction > 0 and not few
         if held_out and not (stopping is not None and stopping.refits):
-            source, validation = source.holdout(given.fraction, seed)
+            source, validation = source.holdout(fraction, seed)
         gives_back = source is not all_rows and stopping is None
         best: tuple[float, int, NetworkLearner, History] | None = None
         state = self.random_state
@@ -115,7 +114,7 @@ class NetworkModel(Model):
         return self._epochs_for(self._n_rows)
 
     def _epochs_for(self, n_rows: int | None) -> int:
-        """Thirty by default, and as many more as make a thousand steps over few rows."""
+        """Thirty epochs by default, and more on few rows, so that there are a thousand steps."""
         if not isinstance(self.epochs, str):
             return whole("epochs", self.epochs, 1)
         choice("epochs", self.epochs, ("auto",))
@@ -124,7 +123,7 @@ class NetworkModel(Model):
         return max(EPOCHS, math.ceil(TINY_STEPS / math.ceil(n_rows / self._batch_size(n_rows))))
 
     def _is_tiny(self, n_rows: int | None) -> bool:
-        """Whether rows are so few that steps are counted, not epochs; epochs that were given are what they say."""
+        """Whether there are so few rows that the default counts steps instead of epochs."""
         return n_rows is not None and 0 < n_rows <= TINY_ROWS and self.epochs == "auto"
 
     def _first_step(self, solver: str, n_rows: int | None) -> float:
@@ -175,7 +174,7 @@ class NetworkModel(Model):
             biases=bool(params["fit_intercept"]),
             init=init,
             seed=self.seed(),
-            dtype=choice("dtype", str(np.dtype(self.dtype)), ("float32", "float64")),
+            dtype=float_type(self.dtype),
             class_weight=checked_class_weight(self.class_weight),
         )
 
@@ -202,11 +201,11 @@ class NetworkModel(Model):
         return penalty.split(check_alpha(number("alpha", params["alpha"])))
 
     def _graph(self) -> Graph:
-        """The network that `hidden` describes; sizes by the rule of thumb wait for the data."""
+        """The network that `hidden` describes; sizes by rule of thumb are set once the data is known."""
         hidden = self._sizes()
         if isinstance(hidden, Graph):
             return hidden.check()
-        if isinstance(hidden, str):
+        if isinstance(hidden, str | bytes):
             choice("hidden", hidden, ("auto",))
             return Graph.layered([1], self.link)
         sizes = list(hidden) if isinstance(hidden, Iterable) else [hidden]
@@ -250,7 +249,9 @@ class NetworkModel(Model):
     def objective(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean loss on these rows plus alpha R(W)."""
         self._check_fitted()
-        return mean_loss(self.learner_, self.source_of(X, y, sample_weight)) + float(self.learner_.penalty())
+        source = self.source_of(X, y, sample_weight)
+        self.learner_.targets.code(source.block)  # refuses classes that were never seen
+        return mean_loss(self.learner_, source) + float(self.learner_.penalty())
 
     # ------------------------------------------------------------------------------------------------------ files
 
@@ -265,7 +266,7 @@ class NetworkModel(Model):
 
     @classmethod
     def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        """The model that `save` took apart."""
+        """Builds a fitted model from the header and the arrays of a model file."""
         plain = header["params"]["hidden"]
         if isinstance(plain, Mapping) and "graph" in plain:
             header = {**header, "params": {**header["params"], "hidden": Graph.from_dict(plain["graph"])}}
@@ -275,46 +276,50 @@ class NetworkModel(Model):
 
 
 class NetworkClassifier(Classifier, NetworkModel):
-    """A network classifier: minimises (1/n) Σ loss(network(x), y) + alpha R(W) by back-propagation.
+    """Network classifier: minimises (1/n) Σ loss(network(x), y) + alpha R(W) by back-propagation.
 
     Parameters
     ----------
     hidden : tuple of int, int, "auto", Layers or Graph
-        Sizes of the hidden layers, one after the other; "auto" is one layer of n/d units (at least 2, at most 512), a
-        rule of thumb that gives each weight about one example; `Layers(sizes, init="auto", biases=True)` has the
+        Sizes of the hidden layers: (64, 32) is two layers. "auto" is one layer of n/d units (at least 2, at most 512)
+        for n rows of d features, which is about one row per weight. `Layers(sizes, init="auto", biases=True)` sets
         details; a `Graph` is any directed acyclic graph.
     link : {"tanh", "sigmoid", "relu", "sign", "identity"}
-        What a hidden unit does with its sum. "sign" learns with the gradient of clip(z, -1, 1), "straight through".
+        Activation function of the hidden units. "sign" is trained with the gradient of clip(z, -1, 1), "straight
+        through".
     loss : {"softmax", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron"}
-        "softmax" is one loss over all classes (log for two of them, or for several labels); the others put one class
-        against the rest.
+        Loss function. "softmax" is one loss over all classes (the log loss for two classes, or for several labels per
+        row); the others learn each class against the rest.
     penalty, alpha
-        R(W) and its strength, as in LinearClassifier, for the weights of all edges; applied apart from the gradient, so
-        that adaptive solvers do not rescale it.
+        Penalty R(W) on the weights of all edges and its strength, as in LinearClassifier. It is applied apart from the
+        gradient, so that adaptive solvers do not rescale it (decoupled weight decay).
     solver : {"adam", "sgd", "momentum", "adagrad"}
-        The update; `Momentum(0.9)` and `Adam(momentum=0.9)` say how much of the last step, or of the mean gradient, is
-        kept. A weight of the input moves in the batches in which its feature occurs.
+        Update rule; `Momentum(0.9)` and `Adam(momentum=0.9)` set the share of the last step, or of the mean gradient,
+        that is kept. A weight of the input layer changes only in batches in which its feature occurs.
     schedule : {"auto", "constant", "linear", "invsqrt", "adaptive"}
-        How the step falls from `eta0`: "linear" to a twentieth over all epochs (the default where the number of rows is
-        known), "adaptive" by halves when the loss stalls.
+        How the step size falls from `eta0`. "linear" falls to a twentieth over all epochs (the default if the number of
+        rows is known); "adaptive" halves it when the loss no longer improves.
     epochs : int or "auto"
-        Passes over the data; "auto" is 30, and 1000 for 64 rows or fewer, which are learned in steps over all of them.
+        Passes over the data. "auto" is 30, and 1000 for 64 rows or fewer, which are learned in steps over all rows.
     batch_size : int or "auto"
-        Rows whose mean gradient makes a step, all rows if there are fewer; "auto" is n/100, at least 4, at most 128,
-        and all rows where epochs="auto" counts steps.
+        Rows per step, whose gradients are averaged. "auto" is n/100, at least 4 and at most 128, and all rows if there
+        are 64 or fewer.
     tol, early_stopping
         As in LinearClassifier.
     restarts : int or Restarts
-        Trains from so many seeds and keeps the one with the least loss on a held-out tenth of the rows, which then
-        learns from all rows; of fewer than 1000 rows none are held out, and the loss on the rows learned decides.
-        `Restarts(5, fraction=0)` always chooses so. The first seed is the one that a single start would have.
+        Number of seeds to train from, of which the best is kept. The loss on a held-out tenth of the rows decides, and
+        the best seed then learns from all rows; with fewer than 1000 rows, or with `Restarts(5, fraction=0)`, the
+        training loss decides. The first seed is that of a single start.
     class_weight : None, "balanced" or {label: weight}
+        Factors for the weights of the rows of each class, as in LinearClassifier.
     shuffle : {"rows", "blocks", "once", "never"}
+        Order of the rows in every epoch.
     n_jobs : int
-        Threads that share the work on a batch; results never depend on it.
+        Number of threads that share the work on a batch. Results do not depend on it.
     dtype : {"float32", "float64"}
+        Type of the weights.
     hasher : Hasher or None
-        With it, X may be raw: texts, dicts, a DataFrame or an Arrow table.
+        Turns raw X (texts, dicts, a DataFrame or an Arrow table) into features.
     random_state, verbose
         As in LinearClassifier.
 
@@ -372,11 +377,11 @@ class NetworkClassifier(Classifier, NetworkModel):
 
 
 class NetworkRegressor(Regressor, NetworkModel):
-    """A network regressor: minimises (1/n) Σ loss(network(x), y) + alpha R(W) by back-propagation.
+    """Network regressor: minimises (1/n) Σ loss(network(x), y) + alpha R(W) by back-propagation.
 
-    Losses: "squared" (½ r²), "huber", "epsilon_insensitive", "quantile" (or the objects with their details) and
-    "poisson" (counts; predicts exp of the output). Targets are learned in units of their spread over the first thousand
-    rows, and so is the penalty. The other parameters are those of NetworkClassifier.
+    Losses are "squared" (½ r²), "huber", "epsilon_insensitive", "quantile" (or their objects, which set details) and
+    "poisson" (for counts; predicts exp of the output). Targets are divided by their spread over the first thousand rows
+    internally, and the penalty applies in these units. The other parameters are those of NetworkClassifier.
 
     Examples
     --------
@@ -416,7 +421,7 @@ class NetworkRegressor(Regressor, NetworkModel):
 
 
 def _share(name: str, value: Any) -> float:
-    """A number in [0, 1)."""
+    """Checks a number in [0, 1)."""
     share = at_least(name, value, 0.0)
     if share >= 1:
         raise ParameterError(f"{name}={value!r} must be below 1")
@@ -424,7 +429,7 @@ def _share(name: str, value: Any) -> float:
 
 
 def _rule_of_thumb(n_rows: int | None, n_features: int | None) -> int:
-    """n/d hidden units: about one example for each weight."""
+    """n/d hidden units: about one row for each weight."""
     if not n_rows or not n_features:
         raise DataError(
             "hidden='auto' needs the numbers of rows and features, which this source does not know; give sizes"

@@ -22,7 +22,7 @@ OPTIONS: dict[str, type[Option]] = {}  # by name: all classes below
 
 
 class Option(Estimator):
-    """A choice and its details, which are the fields of a dataclass; all are entered in OPTIONS."""
+    """The base of value objects: a choice and its details, which are dataclass fields; all are listed in OPTIONS."""
 
     parameter: ClassVar[str]  # of the estimator
     choice: ClassVar[Any]  # the plain value it stands for; None if there is none
@@ -34,35 +34,36 @@ class Option(Estimator):
 
     @classmethod
     def fits(cls, params: Mapping[str, Any]) -> bool:
-        """Whether these flat parameters make this choice."""
+        """Whether flat parameters make this choice."""
         return cls.choice is None or params.get(cls.parameter) == cls.choice
 
     @classmethod
     @functools.cache
     def flat_names(cls) -> Mapping[str, str]:
-        """Field by flat name."""
+        """The flat name of each field."""
         known: Any = cls
         return MappingProxyType({cls.flat.get(field.name, field.name): field.name for field in fields(known)})
 
 
 @dataclass(repr=False)
 class Mixing(Option, parameter="parallel", choice="mixing", flat={"weights": "mix"}):
-    """parallel="mixing": shards learn apart, and their models are averaged.
+    """parallel="mixing": shards learn separately, and their weights are averaged.
 
     Parameters
     ----------
     n_shards : int
-        How many learn apart.
+        Number of shards that learn separately.
     rounds : int, optional
-        How often shards are averaged in all; None: once per epoch.
+        How often the shards are averaged in all; None: once per epoch.
     weights : {"evidence", "uniform"}
-        Whether a feature moves by more than the shards' mean change, the more the less of it is in their rows.
+        How the changes of the shards are combined: by their mean ("uniform"), or by more than the mean for features
+        that few shards have seen ("evidence").
     send : {"full", "delta", "topk", "float16"}
-        What shards send: all weights, changes, the largest tenth of them, or all in half precision.
+        What shards send: all weights, the changed ones, the tenth that changed most, or all in half precision.
     vote : bool or "ensemble"
-        Keeps the shards' models, for a majority vote (True) or the mean of their probabilities.
+        Keep the models of the shards and predict by majority vote (True), or by the mean of their probabilities.
     sync_seconds : float, optional
-        Instead of rounds: shards are averaged about every so many seconds. Not the same bits every time.
+        Seconds between two averages, instead of `rounds`. Results then differ from run to run.
 
     Examples
     --------
@@ -81,14 +82,15 @@ class Mixing(Option, parameter="parallel", choice="mixing", flat={"weights": "mi
 
 @dataclass(repr=False)
 class Replicas(Option, parameter="parallel", choice="replicas", flat={"n": "n_replicas"}):
-    """parallel="replicas": `n` learners take `sync_every` rows each, then add up what they have learned.
+    """parallel="replicas": `n` learners learn `sync_every` rows each, then their changes are added up.
 
     Parameters
     ----------
     n : int
-        How many learn side by side; part of the model, unlike `n_jobs`.
+        Number of replicas that learn side by side. It is part of the model, unlike `n_jobs`.
     sync_every : int or "auto"
-        Rows that each learns by itself; "auto" is for text classifiers, which then take fewer of long texts.
+        Rows that each replica learns before changes are added up. "auto" is for text classifiers, and takes fewer rows
+        if texts are long.
 
     Examples
     --------
@@ -108,7 +110,7 @@ class ElasticNet(Option, parameter="penalty", choice="elasticnet"):
     Parameters
     ----------
     l1_ratio : float
-        Share of the 1-norm.
+        Share of the 1-norm in the penalty "elasticnet".
 
     Examples
     --------
@@ -127,7 +129,7 @@ class LP(Option, parameter="penalty", choice="lp"):
     Parameters
     ----------
     p : float
-        The exponent.
+        Exponent of the penalty "lp".
 
     Examples
     --------
@@ -141,12 +143,12 @@ class LP(Option, parameter="penalty", choice="lp"):
 
 @dataclass(repr=False)
 class Quantile(Option, parameter="loss", choice="quantile"):
-    """loss="quantile": the minimum of the mean loss is a quantile of the targets.
+    """loss="quantile": predicts a quantile of the targets.
 
     Parameters
     ----------
     quantile : float
-        Which one, between 0 and 1.
+        Quantile that the loss "quantile" predicts, between 0 and 1.
 
     Examples
     --------
@@ -160,12 +162,12 @@ class Quantile(Option, parameter="loss", choice="quantile"):
 
 @dataclass(repr=False)
 class Huber(Option, parameter="loss", choice="huber"):
-    """loss="huber": ½ r² up to `epsilon`, and straight beyond.
+    """loss="huber": ½ r² for residuals up to `epsilon`, linear beyond.
 
     Parameters
     ----------
     epsilon : float
-        Where the square becomes a line.
+        Residual beyond which the loss is linear ("huber"), or up to which it is zero ("epsilon_insensitive").
 
     Examples
     --------
@@ -179,12 +181,12 @@ class Huber(Option, parameter="loss", choice="huber"):
 
 @dataclass(repr=False)
 class EpsilonInsensitive(Option, parameter="loss", choice="epsilon_insensitive"):
-    """loss="epsilon_insensitive": |r| beyond a band of width `epsilon`, zero inside.
+    """loss="epsilon_insensitive": zero for residuals up to `epsilon`, linear beyond.
 
     Parameters
     ----------
     epsilon : float
-        Half the width of the band in which residuals cost nothing.
+        Residual up to which the loss is zero.
 
     Examples
     --------
@@ -200,14 +202,14 @@ class EpsilonInsensitive(Option, parameter="loss", choice="epsilon_insensitive")
 class Truncated(
     Option, parameter="solver", choice="truncated", flat={"every": "truncate_every", "below": "truncate_below"}
 ):
-    """solver="truncated": the truncated gradient, which sets small weights to zero now and then.
+    """solver="truncated": truncated gradient, which shrinks small weights every few steps, often to zero.
 
     Parameters
     ----------
     every : int
         Steps between two truncations.
     below : float
-        Only weights up to this size shrink.
+        Largest weight that shrinks.
 
     Examples
     --------
@@ -222,16 +224,16 @@ class Truncated(
 
 @dataclass(repr=False)
 class Forgetting(Option, parameter="schedule", flat={"steps": "schedule"}):
-    """schedule=Forgetting(half_life=10_000): old rows count less, so that a model follows a stream that changes.
+    """schedule=Forgetting(half_life=10_000): gives old rows less weight, so that a model follows a changing stream.
 
-    After `half_life` more rows, counted by their weights, a row counts half: with T rows learned, the t-th has the
-    weight 2^(-(T - t) / half_life) in the mean loss. Step sizes fall until half_life / ln 2 rows are in effect and then
-    stay, averages forget old iterates, and the sums of solver="adagrad" old gradients. Rows are learned in their order.
+    After T rows, counted by their weights, row t has the weight 2^(-(T - t) / half_life) in the mean loss. Step sizes
+    fall until half_life / ln 2 rows are in effect and then stay constant; averages forget old iterates, and the sums of
+    solver="adagrad" forget old gradients. Rows are learned in their order.
 
     Parameters
     ----------
     half_life : float
-        Rows after which a row counts half, at least 1; infinite forgets nothing.
+        Rows after which a row has half its weight, at least 1; infinite forgets nothing.
     steps : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
         How the step size falls: the `schedule` itself.
 
@@ -252,12 +254,12 @@ class Forgetting(Option, parameter="schedule", flat={"steps": "schedule"}):
 
 @dataclass(repr=False)
 class Momentum(Option, parameter="solver", choice="momentum"):
-    """solver="momentum" of networks: a share of the last step is kept.
+    """solver="momentum" of networks: adds a share of the last step to each step.
 
     Parameters
     ----------
     momentum : float
-        That share, in [0, 1).
+        Share of the last step (or, with "adam", of the mean gradient) that is kept, in [0, 1).
 
     Examples
     --------
@@ -271,7 +273,7 @@ class Momentum(Option, parameter="solver", choice="momentum"):
 
 @dataclass(repr=False)
 class Adam(Option, parameter="solver", choice="adam"):
-    """solver="adam" of networks: steps by means of gradients and of their squares (Kingma and Ba, 2015).
+    """solver="adam" of networks: steps from running means of gradients and their squares (Kingma and Ba, 2015).
 
     Parameters
     ----------
@@ -295,21 +297,22 @@ class EarlyStopping(
     choice=True,
     flat={"fraction": "validation_fraction", "train": "training_fraction"},
 ):
-    """early_stopping=True: rows are held out, and training stops when they get no better.
+    """early_stopping=True: holds out rows, and stops training when the loss on them no longer improves.
 
-    With `train`, two disjoint samples A and B of any size are drawn: A is learned until B gets no better, which shows
-    how many epochs are best; then all rows are learned for so many.
+    With `train`, two disjoint samples A and B are drawn. A is learned until the loss on B no longer improves, which
+    gives the best number of epochs; then all rows are learned for that many epochs.
 
     Parameters
     ----------
     fraction : float
-        Share of the rows that are held out (B).
+        Share of the rows that is held out (sample B).
     patience : int
-        Epochs without improvement after which training stops; the best model is kept.
+        Epochs without improvement before training stops. The best model is kept.
     refit : bool
-        Then learns from all rows for as many epochs as were best.
+        Afterwards train on all rows, for the best number of epochs.
     train : float, optional
-        Share of the rows that are learned meanwhile (A), and refit=True; None takes all that are not held out.
+        Share of the rows to train on until the best number of epochs is known (sample A); implies refit=True. None: all
+        rows that are not held out.
 
     Examples
     --------
@@ -333,15 +336,15 @@ class EarlyStopping(
 
 @dataclass(repr=False)
 class Restarts(Option, parameter="restarts", flat={"n": "restarts", "fraction": "validation_fraction"}):
-    """restarts=5: a network is trained from several seeds, and the best is kept.
+    """restarts=5: trains a network from several seeds and keeps the best.
 
     Parameters
     ----------
     n : int
-        How many seeds.
+        Number of seeds.
     fraction : float
-        Share of the rows that are held out to choose by, and learned in the end; 0, or fewer than 1000 rows, chooses
-        by the loss on the rows learned.
+        Share of the rows that is held out to choose the best seed, and learned in the end. With 0, or with fewer than
+        1000 rows, the training loss decides.
 
     Examples
     --------
@@ -361,14 +364,14 @@ class Restarts(Option, parameter="restarts", flat={"n": "restarts", "fraction": 
 
 @dataclass(repr=False)
 class Tolerance(Option, parameter="tol", flat={"on": "tol_on"}):
-    """tol=1e-6 with the quantity that it is compared with in batch solvers.
+    """tol=1e-6 with the quantity that batch solvers compare with it.
 
     Parameters
     ----------
     tol : float
         Norms and changes relative to their first values.
     on : {"auto", "gradient", "objective", "parameters"}
-        What falls to `tol` when a batch solver stops.
+        Quantity that must fall to `tol` before a batch solver stops.
 
     Examples
     --------
@@ -383,12 +386,12 @@ class Tolerance(Option, parameter="tol", flat={"on": "tol_on"}):
 
 @dataclass(repr=False)
 class Hashed(Option, parameter="multi_class", choice="hashed", flat={"bits": "table_bits"}):
-    """multi_class="hashed": one against the rest, in one table of weights that all classes share.
+    """multi_class="hashed": each class against the rest, in one table of weights that all classes share.
 
     Parameters
     ----------
     bits : int or "auto"
-        The table has 2^bits weights, however many classes there are; "auto" takes the bits of the hasher, or 22.
+        Size of the table that classes share under "hashed": 2^bits weights. "auto" takes the bits of the hasher, or 22.
 
     Examples
     --------
@@ -402,17 +405,18 @@ class Hashed(Option, parameter="multi_class", choice="hashed", flat={"bits": "ta
 
 @dataclass(repr=False)
 class Layers(Option, parameter="hidden", flat={"sizes": "hidden", "biases": "fit_intercept"}):
-    """hidden=(64,) with the details of the layers of a network.
+    """hidden=(64,) with details of the layers of a network.
 
     Parameters
     ----------
     sizes : tuple of int, int or "auto"
-        Units of each hidden layer, one layer after the other; "auto" is one layer of n/d units (2 to 512).
+        Number of units in each hidden layer. "auto" is one layer of n/d units for n rows of d features (2 to 512).
     init : {"auto", "glorot", "he", "uniform", "zero"}
-        First weights: uniform with a variance by the sizes of the layers, uniform in ±0.1, or zero, from which the
-        units of a layer never part. "auto" is "he" for relu, else "glorot"; the input counts as |x|² units.
+        First weights: uniform with a variance that depends on the sizes of the layers ("glorot", "he"), uniform in
+        ±0.1, or zero, from which all units of a layer stay equal. "auto" is "he" for relu and otherwise "glorot"; the
+        input counts as |x|² units.
     biases : bool
-        Whether units have biases.
+        Give units a bias.
 
     Examples
     --------
@@ -427,7 +431,7 @@ class Layers(Option, parameter="hidden", flat={"sizes": "hidden", "biases": "fit
 
 
 def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters with every choice as its plain value, and the details of all choices under their flat names."""
+    """All parameters with each choice as its plain value and the details of choices under their flat names."""
     flat = dict(params)
     for name, value in params.items():
         if isinstance(value, Option):
@@ -446,7 +450,7 @@ def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_signature(estimator: type) -> dict[str, Any]:
-    """Constructor arguments and the details of their choices, with defaults: what the shell has flags for."""
+    """Constructor arguments and details of choices with defaults; the shell makes its flags from them."""
     found = {name: parameter.default for name, parameter in inspect.signature(estimator).parameters.items()}
     for kind in options_of(estimator):
         for flat_name, field in kind.flat_names().items():
@@ -455,13 +459,13 @@ def flat_signature(estimator: type) -> dict[str, Any]:
 
 
 def options_of(estimator: type) -> list[type[Option]]:
-    """The value objects that an estimator's parameters take."""
+    """The value objects that an estimator's parameters accept."""
     names = parameter_names(estimator)
     return [kind for kind in getattr(estimator, "options", ()) if kind.parameter in names]
 
 
 def from_flat(estimator: type, flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Constructor arguments from flat ones, as the shell has them: details become the value object of their choice."""
+    """Constructor arguments from flat ones, as the shell has them; details become value objects."""
     names = parameter_names(estimator)
     params = {name: value for name, value in flat.items() if name in names}
     details = {name: value for name, value in flat.items() if name not in names}

@@ -45,7 +45,7 @@ Learner = NetworkLearner | RadialLearner
 
 
 class RBFModel(Model):
-    """What classifier and regressor share."""
+    """The base of the radial basis classifier and regressor."""
 
     n_units: int | str
     init: str
@@ -70,7 +70,7 @@ class RBFModel(Model):
         return self._epochs_for(self._n_rows) if self.votes == "backprop" else 1
 
     def _epochs_for(self, n_rows: int | None) -> int:
-        """Twenty by default, and as many more as make a thousand steps."""
+        """Twenty epochs by default, and more on few rows, so that there are a thousand steps."""
         if not isinstance(self.epochs, str):
             return whole("epochs", self.epochs, 1)
         choice("epochs", self.epochs, ("auto",))
@@ -84,19 +84,20 @@ class RBFModel(Model):
         if votes == "fixed" and init == "k-means":
             raise ParameterError("votes='fixed' are targets of rows, which centres of k-means are not; use init='all'")
         alpha, weight = check_alpha(number("alpha", self.alpha)), checked_class_weight(self.class_weight)
+        solver = choice("solver", self.solver, tuple(SOLVERS))
+        epochs, size = self._epochs_for(n_rows), whole("batch_size", self.batch_size, 1)
+        rows = None if n_rows is None else float(n_rows * epochs)
+        schedule = choice("schedule", self.schedule, SCHEDULES)
+        eta0 = 0.01 if self.eta0 == "auto" else step_size("eta0", self.eta0)
         if votes != "backprop":
             return RadialSettings(self.task, votes, alpha, weight)
-        solver = choice("solver", self.solver, tuple(SOLVERS))
-        rows = None if n_rows is None else float(n_rows * self._epochs_for(n_rows))
-        schedule = choice("schedule", self.schedule, SCHEDULES)
-        size = whole("batch_size", self.batch_size, 1)
         return NetworkSettings(
             graph=Graph.radial(1).as_dict(),
             task=self.task,
             loss="softmax" if self.task == "classify" else "squared",
             solver=solver,
             schedule=("constant" if rows is None else "linear") if schedule == "auto" else schedule,
-            eta0=0.01 if self.eta0 == "auto" else step_size("eta0", self.eta0),
+            eta0=eta0,
             planned_rows=math.inf if rows is None else max(rows, 1.0),
             l2=alpha,
             batch_size=size if n_rows is None else max(1, min(size, n_rows)),
@@ -106,7 +107,7 @@ class RBFModel(Model):
         )
 
     def _learner_for(self, settings: Any, source: Source, labels: Any) -> Learner:
-        """A learner around centres that are chosen now, in a pass of their own."""
+        """An untrained learner around centres, which are chosen here in a pass over the rows."""
         centres, targets = self._centres(source)
         gammas = self._gammas(centres)
         if isinstance(settings, RadialSettings):
@@ -138,7 +139,7 @@ class RBFModel(Model):
         return np.concatenate([_dense(part, width) for part in rows]), np.concatenate([_targets(part) for part in rows])
 
     def _count_units(self, source: Source) -> int:
-        """No more than rows; "auto" counts them, and leaves 32 where centres and widths learn, too."""
+        """The number of units: at most that of rows; "auto" depends on the rows, or is 32 where centres are trained."""
         if isinstance(self.n_units, str):
             choice("n_units", self.n_units, ("auto",))
             if self.votes == "backprop":
@@ -188,7 +189,7 @@ class RBFModel(Model):
 
     @property
     def votes_(self) -> Array:
-        """What each unit adds to each output where it is at its height, shape (units, outputs)."""
+        """The weight of each unit for each output, shape (units, outputs)."""
         self._check_fitted()
         if isinstance(self.learner_, RadialLearner):
             return np.asarray(self.learner_.weights()[0])
@@ -196,32 +197,33 @@ class RBFModel(Model):
 
     @property
     def n_nonzero_(self) -> int:
-        """Votes that are not zero."""
+        """The number of votes that are not zero."""
         return int(np.count_nonzero(self.votes_))
 
 
 class RBFClassifier(Classifier, RBFModel):
-    """A radial basis classifier: votes of units that answer near their centres, h_k = exp(-gamma_k |w_k - x|²).
+    """Radial basis classifier: adds up votes of units that respond near their centres, h_k = exp(-gamma_k |w_k - x|²).
 
     Parameters
     ----------
     n_units : int or "auto"
-        How many, unless init="all". "auto" is a fifth of the rows, at least 32 and at most 500, fewer beyond 16,000
-        rows so that solving stays affordable, and 32 for votes="backprop".
+        Number of units, unless init="all". "auto" is a fifth of the rows, at least 32 and at most 500; fewer from
+        16,000 rows on, so that solving stays affordable; and 32 with votes="backprop".
     init : {"k-means", "sample", "all"}
-        Centres: of clusters, rows drawn by chance, or every row.
+        Centres of the units: those of clusters, random rows, or every row.
     votes : {"closed_form", "backprop", "fixed"}
-        "closed_form" solves the least squares of the classes as -1 and +1 with the ridge `alpha`. "backprop" learns
-        votes, centres and widths under the soft maximum (and has probabilities). "fixed" lets each centre's row vote
-        for its own class, Σ v h / Σ h: with init="all", nearest neighbours weighed by distance.
+        How the votes v are learned. "closed_form" solves least squares on classes as -1 and +1, with the ridge `alpha`.
+        "backprop" learns votes, centres and widths under the soft maximum, and has probabilities. With "fixed", the row
+        of each centre votes for its own class, Σ v h / Σ h; with init="all" these are nearest neighbours weighted by
+        distance.
     gamma : float or "auto"
-        The width of all units; "auto" chooses by the leave-one-out error among widths around one over the median
-        squared distance of two centres, or starts from the middle one under "backprop".
+        Width of all units: h = exp(-gamma |w - x|²). "auto" chooses by the leave-one-out error among values around one
+        over the median squared distance between two centres; "backprop" starts from the middle one.
     alpha : float
-        Penalty ½ alpha |v|² of the votes.
+        Strength of the penalty ½ alpha |v|² on the votes.
     solver, schedule, eta0, epochs, batch_size, tol, early_stopping, shuffle
-        Of votes="backprop", as in NetworkClassifier, with early stopping a must for init="all"; others need one pass.
-        epochs="auto" is 20, and more where rows are so few that these would be fewer than 1000 steps.
+        Training with votes="backprop", as in NetworkClassifier; the other kinds of votes need one pass. init="all"
+        requires early stopping. epochs="auto" is 20, and more for few rows, up to 1000 steps.
     class_weight, n_jobs, hasher, random_state, verbose
         As in NetworkClassifier.
 
@@ -269,10 +271,10 @@ class RBFClassifier(Classifier, RBFModel):
 
 
 class RBFRegressor(Regressor, RBFModel):
-    """A radial basis regressor: Σ v_k exp(-gamma_k |w_k - x|²) + b by least squares.
+    """Radial basis regressor: Σ v_k exp(-gamma_k |w_k - x|²) + b, by least squares.
 
-    The parameters are those of RBFClassifier. votes="fixed" is the mean of the centres' targets weighed by h, the
-    kernel regression of Nadaraya and Watson.
+    The parameters are those of RBFClassifier. votes="fixed" is the mean of the targets of the centres, weighted by h:
+    the kernel regression of Nadaraya and Watson.
 
     Examples
     --------
@@ -308,7 +310,7 @@ class RBFRegressor(Regressor, RBFModel):
 
 
 def units_for(n_rows: int) -> int:
-    """How many units n_units="auto" stands for.
+    """The number of units that n_units="auto" resolves to.
 
     >>> [units_for(n) for n in (20, 300, 1500, 10_000, 100_000, 10_000_000)]
     [32, 60, 300, 500, 200, 32]
@@ -325,7 +327,7 @@ def _refuse_huge(n_bytes: int, what: str) -> None:
 
 
 def _sample(source: Source, size: int, seed: int) -> list[Chunk]:
-    """The rows whose stable numbers have the smallest hashes: the same ones whatever the chunks are."""
+    """A sample of rows by hashes of their stable numbers, so that it does not depend on chunks."""
     kept: list[tuple[int, int, Chunk]] = []
     for chunk in source.in_file_order():
         ids = chunk.row_ids

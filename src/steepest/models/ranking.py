@@ -32,16 +32,17 @@ from steepest.parameters import choice, whole
 
 
 class LinearRanker(LinearModel):
-    """A linear ranker: minimises the mean of loss(w·(x_i - x_j)) over pairs with y_i > y_j in a group, + alpha R(w).
+    """Linear ranker: minimises the mean of loss(w·(x_i - x_j)) over pairs of a group with y_i > y_j, plus alpha R(w).
 
-    Parameters that are not listed are those of LinearClassifier. The bias cancels in differences, so there is none.
+    The other parameters are those of LinearClassifier. There is no bias, because it cancels in differences.
 
     Parameters
     ----------
     loss : {"log", "hinge", "squared_hinge"}
-        Of the difference of two scores: "hinge" is the ranking support vector machine, "log" is RankNet's loss.
+        Loss function of the difference of two scores: "hinge" is the ranking support vector machine, "log" is RankNet's
+        loss.
     pairs : int or "all"
-        Pairs drawn for each row of a group and epoch; "all" learns from every pair of different targets.
+        Number of random pairs per row and epoch; "all" learns from every pair of different targets.
 
     Attributes
     ----------
@@ -144,7 +145,7 @@ class LinearRanker(LinearModel):
         return super().settings_for(n_rows, chosen)
 
     def new_learner(self, settings: LinearSettings, source: Source, classes: Any = None) -> LinearLearner:
-        """A learner that has seen nothing yet."""
+        """An untrained learner for rows of this source."""
         return LinearLearner(settings, source.n_features or 0, [-1.0, 1.0])
 
     def _finish(self, learner: LinearLearner, history: History, executor: Any) -> None:
@@ -155,7 +156,7 @@ class LinearRanker(LinearModel):
     # ------------------------------------------------------------------------------------------------- prediction
 
     def decision_function(self, X: Any) -> Array:
-        """Scores w·x; only their order inside a group means something."""
+        """Scores w·x. Only their order inside a group has a meaning."""
         return self._scores_of(X)[:, 0]
 
     predict = decision_function
@@ -166,7 +167,7 @@ class LinearRanker(LinearModel):
             yield scores[:, 0]
 
     def score(self, X: Any, y: Any, groups: Any = None, k: int | None = None) -> float:
-        """NDCG (at k), averaged over the groups with something to find."""
+        """NDCG (at k), averaged over the groups that have a relevant row."""
         names = self._names_of(groups)
         scores, y = self.predict(X), np.asarray(y, np.float64)
         _, codes = np.unique(names, return_inverse=True)
@@ -204,7 +205,7 @@ class LinearRanker(LinearModel):
 
 
 def choice_of_pairs(pairs: int | str) -> int | None:
-    """Pairs per row, or None for all."""
+    """The parameter `pairs`, checked: pairs per row, or None for all."""
     if isinstance(pairs, str):
         choice("pairs", pairs, ("all",))
         return None

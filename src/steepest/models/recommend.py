@@ -32,7 +32,7 @@ class Recommendations:
 
     Attributes
     ----------
-    users : array of ids, as asked for
+    users : array of the requested ids
     codes : (n, k) codes of items, best first; -1 where there are no more
     scores : (n, k)
     cold : array of bool
@@ -53,7 +53,7 @@ class Recommendations:
         return "\n  ".join([f"<{len(self):,} ranked list{'' if len(self) == 1 else 's'}", *lists]) + ">"
 
     def _line(self, number: int) -> str:
-        """One list in short: who asked, the first items with their scores, how many more there are."""
+        """One list in short: the user, the first items with their scores, and how many more there are."""
         n_items = int(np.count_nonzero(self.codes[number] >= 0))
         parts = [f"{reprlib.repr(item)} {score:.4g}" for item, score in self[number][:SHOWN]]
         if n_items > SHOWN:
@@ -145,7 +145,7 @@ def seen_rows(indptr: Array, indices: Array, rows: Array) -> tuple[Array, Array]
 def measure_lists(
     learner: FactorLearner, pairs: Entries, trained: tuple[Array, Array], k: int, n_threads: int
 ) -> dict[str, Any]:
-    """How well the pairs of a test are ranked among all items, without those that a user has in training only.
+    """Ranking metrics of test pairs among all items, without those that a user has in training only.
 
     The loss of bpr compares each pair with one other item, drawn the same way every time.
     """
@@ -180,7 +180,7 @@ def measure_lists(
 
 
 def check_known(codes: Array, ids: Array, what: str) -> None:
-    """An id that must be known but is not is an error that names it."""
+    """Raises with the name of the id if it is not known."""
     if (codes < 0).any():
         unknown = ids[int(np.flatnonzero(codes < 0)[0])]
         unknown = unknown.item() if isinstance(unknown, np.generic) else unknown

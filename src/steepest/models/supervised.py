@@ -1,7 +1,7 @@
-"""The faces of supervised models: what scikit-learn's users call on a classifier and on a regressor.
+"""The bases of classifiers and regressors: scikit-learn's methods on top of a learner's scores.
 
-They turn a learner's scores into labels, probabilities or numbers, and never ask how the scores came about. A learner
-shows `book`, `several_targets` and `n_outputs` beside what every learner has.
+They turn scores into labels, probabilities or numbers, whatever the learner is. It must have `book`, `several_targets`
+and `n_outputs` beside the methods of every learner.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from steepest.models.calibration import (
     calibrate_many,
     calibrate_two,
 )
+from steepest.parameters import shown
 
 COVERAGE = 0.9  # of uncertainty=True
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """From which probability (or score, for a model without) on a class is predicted, and what that gives."""
+    """The probability (or score, for a model without probabilities) from which a class is predicted, and the result."""
 
     value: float
     precision: float
@@ -42,7 +43,7 @@ class Threshold:
 
 
 class Classifier(Model):
-    """Labels from scores."""
+    """The base of classifiers: turns the learner's scores into classes and probabilities."""
 
     kind = "classifier"
     task = "classify"
@@ -73,7 +74,7 @@ class Classifier(Model):
         return super().source_of(X, targets, sample_weight), targets
 
     def _class_labels(self, settings: Any, source: Source, classes: Any) -> tuple[Any, list[Any]]:
-        """(settings with the weights of classes, labels that are known before learning)."""
+        """(settings with class weights resolved, labels that are known before learning)."""
         labels = source.labels if classes is None else np.unique(np.asarray(classes))
         self._label_dtype = None if labels is None else labels.dtype
         if labels is None:
@@ -85,7 +86,7 @@ class Classifier(Model):
         return settings, labels.tolist()
 
     def new_learner(self, settings: Any, source: Source, classes: Any = None) -> Any:
-        """A learner that has seen nothing yet."""
+        """An untrained learner for rows of this source; `classes` are labels known beforehand."""
         settings, labels = self._class_labels(settings, source, classes)
         return self._learner_for(settings, source, labels)
 
@@ -95,9 +96,9 @@ class Classifier(Model):
         """Learns these rows once, in order, from where the model is.
 
         Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
-        `calibrate=True` scores the rows of the call before it learns them; the last 4,000 rows so scored calibrate
-        `predict_proba` and `predict_set`, which then depend on how a stream is cut into calls. Scores never do. Changes
-        of loss, calibration, labels and unseen features are noted in `history_.events`.
+        `calibrate=True` scores the rows of the call before it learns them; the last 4,000 such rows calibrate
+        `predict_proba` and `predict_set`, which then depend on how a stream is split into calls, while scores do not.
+        Changes of the loss, calibration, labels and unseen features are reported in `history_.events`.
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, classes, more_to_come=True)
@@ -108,7 +109,7 @@ class Classifier(Model):
         return self._learn_more(source, classes)
 
     def _add_recent(self, source: ArraySource) -> None:
-        """Scores rows that are about to be learned; those of classes that are still unknown say nothing."""
+        """Scores rows before they are learned and updates the calibration; rows of unknown classes are skipped."""
         chunk = source.block
         if self.learner_.several_targets or len(self.classes_) < 2 or chunk.y is None or chunk.y.ndim > 1:
             return
@@ -126,7 +127,7 @@ class Classifier(Model):
             self._fit_map(scores, held[:, -2].astype(np.int64), held[:, -1])
 
     def _watch_rows(self, chunk: Chunk, decisions: Array, true: Array) -> None:
-        """Notes in the history what has changed in a stream: doubts are 1 - P of the truth, or errors without P."""
+        """Adds events to the history if the loss, calibration, labels or features of a stream have changed."""
         labels = self.labels_of(decisions)
         wrong = labels != self.classes_[true]
         surprises: list[float] = []
@@ -136,7 +137,7 @@ class Classifier(Model):
             losses, best = 1 - p[np.arange(len(true)), true], p.max(axis=1)
             surprises = ((1 + ~wrong - best) / 2).tolist()
         truths, known = self.classes_[true].tolist(), self.classes_.tolist()
-        events = self._watching().add(losses.tolist(), surprises, truths, known, self._unseen_share(chunk))
+        events = self._stream_watch().add(losses.tolist(), surprises, truths, known, self._unseen_share(chunk))
         self.history_.events += events
 
     def _refresh(self) -> None:
@@ -152,13 +153,13 @@ class Classifier(Model):
         self.classes_ = labels if dtype is None or dtype.kind in "US" else labels.astype(dtype)
 
     def adopt(self, learner: Any, history: History, source: Source) -> None:
-        """Takes a learner that was fitted; classes have the type of the labels given."""
+        """Makes a trained learner the fitted state; `classes_` gets the dtype of the labels given."""
         if source.labels is not None:
             self._label_dtype = source.labels.dtype
         super().adopt(learner, history, source)
 
     def _by_output(self, values: Array) -> Array:
-        """What the learner has by output, in the order of `classes_`; one row for two classes."""
+        """Values per output, rearranged to the order of `classes_`; one row for two classes."""
         if self.learner_.several_targets or self._in_order:
             return values
         return -values if self.learner_.n_outputs == 1 else values[self._label_order]
@@ -169,7 +170,7 @@ class Classifier(Model):
         return decisions[:, 0] if decisions.shape[1] == 1 and not self.learner_.several_targets else decisions
 
     def _best(self, scores: Array) -> Array:
-        """Numbers in `classes_` of the most likely classes."""
+        """The indices in `classes_` of the highest scores."""
         decisions = self._decisions(scores)
         return (decisions > 0).astype(np.int64) if decisions.ndim == 1 else decisions.argmax(axis=1)
 
@@ -182,7 +183,7 @@ class Classifier(Model):
         return self._decisions(self._scores(chunk))
 
     def labels_of(self, decisions: Array) -> Array:
-        """Predicted classes from what the decision function says."""
+        """Predicted classes from the values of the decision function."""
         if self.learner_.several_targets:
             return self._sets_of(decisions).astype(np.int64)
         if decisions.ndim == 1:
@@ -194,7 +195,7 @@ class Classifier(Model):
         return np.asarray(self.classes_.take(decisions.argmax(axis=1)))
 
     def _sets_of(self, decisions: Array) -> Array:
-        """Which labels each row has: those with a score above zero, or the best one if no row is without a label."""
+        """0/1 per label: score above zero; the best label alone if training had no row without a label."""
         found = decisions > 0
         if not getattr(self.learner_, "has_bare_rows", True):
             bare = np.flatnonzero(~found.any(axis=1))
@@ -202,10 +203,10 @@ class Classifier(Model):
         return found
 
     def predict(self, X: Any, *, uncertainty: bool | float = False) -> Any:
-        """The most likely class of every row, or 0/1 columns for multi-label.
+        """Predicts the most likely class of every row, or 0/1 columns for multi-label.
 
-        `uncertainty`: also the sets of classes that hold the true one with this coverage (True: 0.9), as
-        (classes, sets); see `predict_set`.
+        With `uncertainty` (a coverage; True is 0.9) returns (classes, sets), where a set contains the true class with
+        this probability; see `predict_set`.
         """
         if uncertainty is not False:
             return self.predict(X), self.predict_set(X, COVERAGE if uncertainty is True else uncertainty)
@@ -213,18 +214,18 @@ class Classifier(Model):
 
     @property
     def predict_proba(self) -> Callable[..., Array]:
-        """Probabilities of the classes, shape (n, classes); only losses that have them have this method.
+        """Probabilities of the classes, shape (n, classes); exists only if loss or calibration gives probabilities.
 
-        They are calibrated once rows were held back (by alpha="auto" of an exact solver, early stopping, a validation
-        source, `calibrate_on`, or `partial_fit(..., calibrate=True)`) and showed that this helps;
-        `predict_proba(X, calibrated=False)` gives the model's own. A calibrated hinge loss has probabilities, too.
+        They are calibrated if rows were held out (by alpha="auto" of an exact solver, early stopping, a validation
+        source, `calibrate_on`, or `partial_fit(..., calibrate=True)`) and calibration lowered the loss on them;
+        `calibrated=False` returns the model's own. A calibrated hinge loss has probabilities, too.
         """
         if not self._has_link() and not self._is_mapped():
             raise AttributeError(f"loss={self.loss!r} gives no probabilities; use 'log' or 'squared_hinge'")
         return lambda X, *, calibrated=True: self.probabilities_of(self.decision_function(X), calibrated=calibrated)
 
     def _has_link(self) -> bool:
-        """Whether the model's own scores give probabilities."""
+        """Whether the loss turns scores into probabilities without calibration."""
         return self._loss_name() not in LOSSES or LOSSES[self._loss_name()].link is not None
 
     def _is_mapped(self) -> bool:
@@ -242,15 +243,15 @@ class Classifier(Model):
         return logarithms
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
-        """Learns from rows that the model was not trained on how far its scores can be trusted.
+        """Calibrates probabilities and sets on rows that the model was not trained on.
 
-        X and y as for `fit`, or a source of labelled rows. `predict_proba` is calibrated from then on if that lowers
-        the log loss by more than noise, and `predict_set` knows how often the model is wrong. Both are saved with it.
+        X and y are as for `fit`, or X is a source of labelled rows. `predict_proba` is calibrated from then on if that
+        lowers the log loss by more than noise, and `predict_set` can be used. Both are saved with the model.
         """
-        self._use_held_out(self._rows_apart(X, y, class_targets))
+        self._calibrate_by(self._unlearned_rows(X, y, class_targets))
         return self
 
-    def _use_held_out(self, rows: Source) -> None:
+    def _calibrate_by(self, rows: Source) -> None:
         if self.learner_.several_targets or len(self.classes_) < 2:
             return
         parts = [(self._decisions(scores), *self._truth(chunk)) for chunk, scores in self._known_rows(rows)]
@@ -258,8 +259,8 @@ class Classifier(Model):
             return
         self._fit_map(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
-    def _take_held_back(self, held: Any, later: Any) -> None:
-        """Scores of rows that the choice of a strength held back, of models like this one: scattered, and stretches."""
+    def _calibrate_by_held_back(self, held: Any, later: Any) -> None:
+        """Calibrates by scores of rows that the search for alpha held out: random rows, and contiguous ones."""
         if self.learner_.several_targets or len(held.y) < LEAST_ROWS:
             return
         parts = []
@@ -272,7 +273,7 @@ class Classifier(Model):
     def _fit_map(
         self, decisions: Array, true: Array, weight: Array, *, later: tuple[Array, Array] | None = None
     ) -> None:
-        """A map from what the decision function said of rows before they were learned, and their true classes."""
+        """Fits the calibration map and its residuals to decision values, true classes and weights."""
         if not weight.sum() > 0:
             return
         own = self.probabilities_of(decisions, calibrated=False) if self._has_link() else None
@@ -290,7 +291,7 @@ class Classifier(Model):
         self.calibration_ = self.calibration_.with_residuals(residuals(decisions, true), far)
 
     def _truth(self, chunk: Chunk) -> tuple[Array, Array]:
-        """(numbers in `classes_` of the labels, weights) of the rows visited."""
+        """(indices in `classes_` of the labels, weights) of the rows visited."""
         coded = self.learner_.code_for_scoring(chunk)
         assert coded.y is not None
         codes = coded.visited(coded.y).astype(np.int64)
@@ -299,12 +300,12 @@ class Classifier(Model):
         return np.argsort(self._label_order)[codes], np.asarray(weight, np.float64)
 
     def predict_set(self, X: Any, coverage: float = COVERAGE, *, later: bool = False) -> Array:
-        """Which classes each row may have: the true one is among them with this probability, shape (n, classes).
+        """Returns a set of classes per row that contains the true one with this probability, shape (n, classes).
 
         Split conformal sets from held-out rows (`calibrate_on`, early stopping, a validation source or alpha="auto"):
-        all classes whose probability reaches the one that held-out rows of this coverage reach. A set may be empty
-        where every class is unlikely, and holds several where the model cannot decide. `later=True` is for rows that
-        come later than those of a file in the order of time: whole stretches of it were held back to measure that.
+        all classes whose probability is at least a threshold, which the true classes of the share `coverage` of these
+        rows reach. A set may be empty, or hold several classes if the model cannot decide. `later=True` is for rows
+        that come later than those of a file in order of time; stretches of the file were held out to measure that.
         """
         self._check_fitted()
         if self.calibration_ is None:
@@ -314,10 +315,10 @@ class Classifier(Model):
     def threshold_for(
         self, X: Any, y: Any, *, precision: float | None = None, recall: float | None = None, label: Any = None
     ) -> Threshold:
-        """The probability from which on to predict `label` (default: the last class) for a given precision or recall.
+        """Returns the probability from which to predict `label` (default: the last class) for a precision or recall.
 
-        Of all thresholds that give the precision on these rows, the one with the highest recall; of all that give the
-        recall, the one with the highest precision. Models without probabilities get a threshold of the score.
+        Of all thresholds with this precision on these rows it is the one with the highest recall, and of all with this
+        recall the one with the highest precision. For models without probabilities it is a threshold of the score.
         """
         if (precision is None) == (recall is None):
             raise ParameterError(f"precision={precision!r} and recall={recall!r}: give one of them")
@@ -334,7 +335,7 @@ class Classifier(Model):
         return best_threshold(scores, np.asarray(y) == label, precision, recall)
 
     def probabilities_of(self, decisions: Array, *, calibrated: bool = True) -> Array:
-        """Probabilities of the classes from what the decision function says."""
+        """Probabilities of the classes from the values of the decision function."""
         if calibrated and self._is_mapped():
             assert self.calibration_ is not None
             if decisions.ndim == 2:
@@ -365,15 +366,15 @@ class Classifier(Model):
         return float(np.average(right, weights=sample_weight))
 
     def predict_stream(self, source: Source, *, proba: bool = False) -> Iterator[Array]:
-        """Predictions (or probabilities) chunk by chunk."""
+        """Yields predictions (or probabilities) chunk by chunk."""
         for _, scores in self._stream_scores(source):
             decisions = self._decisions(scores)
             yield self.probabilities_of(decisions) if proba else self.labels_of(decisions)
 
     def evaluate_stream(self, source: Source, *, curves: bool = False) -> dict[str, Any]:
-        """Rows, loss, accuracy and more over a source of labelled rows.
+        """Computes loss, accuracy and other metrics over a source of labelled rows.
 
-        `curves` adds what can be drawn of them: the confusion matrix, bins of probabilities, and what thresholds give.
+        `curves` adds what a chart needs: the confusion matrix, bins of probabilities, and measures per threshold.
         """
         if getattr(self, "learner_", None) is not None and self.learner_.several_targets:
             return self._evaluate_labels(source)
@@ -398,7 +399,7 @@ class Classifier(Model):
         return {**found, **shares.result(), **ranks.result(), "classes": classes, **more}
 
     def _known_rows(self, source: Source) -> Iterator[tuple[Chunk, Array]]:
-        """Chunks and scores without the rows whose labels were never seen in training; the source says what is done."""
+        """Yields chunks and scores of rows with known labels; others raise, or are counted as skipped lines."""
         for chunk, scores in self._stream_scores(source):
             if chunk.y is None:
                 raise DataError("the data holds no labels to evaluate on; name their column")
@@ -410,11 +411,11 @@ class Classifier(Model):
                 yield chunk, scores
 
     def _refuse_labels(self, source: Source, chunk: Chunk, unknown: Array) -> None:
-        """Rows with labels that were never seen in training: the source says what is done with them."""
+        """Raises for rows with labels that training has not seen, or counts them if bad lines are skipped."""
         assert chunk.y is not None
         labels = chunk.visited(chunk.y)[unknown].tolist()
-        faults = [f"the label {label!r} was never seen in training" for label in labels]
-        classes = ", ".join(repr(label) for label in self.classes_[:10].tolist())
+        faults = [f"the label {shown(label)} was never seen in training" for label in labels]
+        classes = ", ".join(shown(label) for label in self.classes_[:10].tolist())
         remedy = f'the classes are {classes}; correct the label or pass on_bad_line="skip"'
         source.refuse_rows(chunk.row_ids[unknown].tolist(), faults, remedy)
 
@@ -429,7 +430,7 @@ class Classifier(Model):
 
 
 class Regressor(Model):
-    """Numbers from scores."""
+    """The base of regressors: turns the learner's scores into predicted targets."""
 
     kind = "regressor"
     task = "regress"
@@ -444,7 +445,7 @@ class Regressor(Model):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, calibrate: bool = False) -> Self:
         """Learns these rows once, in order, from where the model is; two calls learn the same as one.
 
-        `calibrate=True` predicts the rows of the call before it learns them: the last 4,000 errors give the intervals.
+        `calibrate=True` predicts the rows of the call before it learns them; the last 4,000 errors set the intervals.
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, more_to_come=True)
@@ -459,24 +460,24 @@ class Regressor(Model):
         return values if self.learner_.several_targets else values[:, 0]
 
     def predict(self, X: Any, *, uncertainty: bool | float = False) -> Any:
-        """Predicted targets.
+        """Predicts the target of every row.
 
-        `uncertainty`: also the intervals that hold the true target with this coverage (True: 0.9), as
-        (predictions, intervals); see `predict_interval`.
+        With `uncertainty` (a coverage; True is 0.9) returns (predictions, intervals), where an interval contains the
+        true target with this probability; see `predict_interval`.
         """
         if uncertainty is not False:
             return self.predict(X), self.predict_interval(X, COVERAGE if uncertainty is True else uncertainty)
         return self._means(self._scores_of(X))
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
-        """Learns from rows that the model was not trained on how far its predictions are off; see `predict_interval`.
+        """Measures errors on rows that the model was not trained on, for `predict_interval`.
 
         X and y as for `fit`, or a source of rows with targets. What is learned is saved with the model.
         """
-        self._use_held_out(self._rows_apart(X, y, _real_targets))
+        self._calibrate_by(self._unlearned_rows(X, y, _real_targets))
         return self
 
-    def _use_held_out(self, rows: Source) -> None:
+    def _calibrate_by(self, rows: Source) -> None:
         if self.learner_.several_targets:
             return
         parts = [
@@ -484,34 +485,34 @@ class Regressor(Model):
             for chunk, scores in self._stream_scores(rows)
             if chunk.y is not None
         ]
-        self._take_residuals(np.concatenate(parts) if parts else np.zeros(0))
+        self._store_residuals(np.concatenate(parts) if parts else np.zeros(0))
 
     def _add_recent(self, source: ArraySource) -> None:
-        """How far predictions of rows that are about to be learned are off."""
+        """Predicts rows before they are learned and stores the errors for intervals and drift events."""
         chunk = source.block
         if self.learner_.several_targets or chunk.y is None or chunk.y.ndim > 1:
             return
         self._recent = self._recent or Recent(1)
         means, y = self._means(self._scores(chunk)), chunk.visited(chunk.y)
-        watch = self._watching()
+        watch = self._stream_watch()
         losses = watch.bounded(np.abs(means - y).tolist())
         self.history_.events += watch.add(losses, unseen=self._unseen_share(chunk))
         held = self._recent.add(means, y, np.ones(chunk.n_rows))
         if held is not None:
-            self._take_residuals(np.abs(held[:, 0] - held[:, 1]))
+            self._store_residuals(np.abs(held[:, 0] - held[:, 1]))
 
-    def _take_held_back(self, held: Any, later: Any) -> None:
-        """Scores of rows that the choice of a strength held back, of models like this one: scattered, and stretches."""
+    def _calibrate_by_held_back(self, held: Any, later: Any) -> None:
+        """Stores the errors on rows that the search for alpha held out: random rows, and contiguous ones."""
         if not self.learner_.several_targets:
             parts = [rows for rows in (held, later) if rows is not None]
-            self._take_residuals(*(np.abs(self._means(rows.scores) - rows.y.reshape(-1)) for rows in parts))
+            self._store_residuals(*(np.abs(self._means(rows.scores) - rows.y.reshape(-1)) for rows in parts))
 
     def predict_interval(self, X: Any, coverage: float = COVERAGE, *, later: bool = False) -> Array:
-        """(lowest, highest) target of each row, with the true one between them with this probability, shape (n, 2).
+        """Returns an interval per row that contains the true target with this probability, shape (n, 2).
 
         Split conformal intervals from held-out rows (`calibrate_on`, early stopping, a validation source or
-        alpha="auto"): as wide to both sides as the share `coverage` of their absolute residuals; infinite where there
-        were too few rows. `later=True` is for rows that come later than those learned, as in `predict_set`.
+        alpha="auto"): the prediction plus and minus the quantile `coverage` of their absolute residuals; infinite if
+        there were too few rows. `later=True` is for rows that come later than those learned, as in `predict_set`.
         """
         self._check_fitted()
         if self.calibration_ is None:
@@ -529,12 +530,12 @@ class Regressor(Model):
         return float(np.mean(1 - residual / np.where(spread > 0, spread, 1)))
 
     def predict_stream(self, source: Source) -> Iterator[Array]:
-        """Predicted targets chunk by chunk."""
+        """Yields predicted targets chunk by chunk."""
         for _, scores in self._stream_scores(source):
             yield self._means(scores)
 
     def evaluate_stream(self, source: Source) -> dict[str, Any]:
-        """Rows, loss, rmse, mae and R² over a source of labelled rows."""
+        """Computes loss, rmse, mae and R² over a source of labelled rows."""
         metrics = RegressionMetrics()
         for chunk, scores in self._stream_scores(source):
             coded = self.learner_.code_for_scoring(chunk)
@@ -547,7 +548,7 @@ class Regressor(Model):
 
 
 def best_threshold(scores: Array, true: Array, precision: float | None, recall: float | None) -> Threshold:
-    """The threshold of scores that gives one of the two, and as much as possible of the other."""
+    """The threshold that reaches the given precision (or recall) with the highest recall (or precision)."""
     if not true.any():
         raise DataError("no row has the label, so no threshold can be found; give rows with it")
     order = np.argsort(-scores, kind="stable")
@@ -565,7 +566,7 @@ def best_threshold(scores: Array, true: Array, precision: float | None, recall: 
 
 
 def class_targets(y: Any) -> Array:
-    """Targets of a classifier, checked as scikit-learn checks them; a column is warned about and flattened."""
+    """Targets of a classifier, checked like scikit-learn does; a column vector is flattened with a warning."""
     targets = np.asarray(y)
     if targets.ndim == 2 and targets.shape[1] == 1:
         _warn_column()
@@ -598,17 +599,17 @@ def _warn_column() -> None:
 
 
 def no_targets(model: Model) -> DataError:
-    """The error for a fit without targets."""
+    """The error for a fit without y."""
     return DataError(f"{type(model).__name__} requires y to be passed, but the target y is None")
 
 
 def one_class(labels: list[Any]) -> DataError:
-    """The error for targets that leave nothing to tell apart."""
+    """The error for a y with a single class."""
     return DataError(f"y holds one class only, {labels[:1]}; a classifier needs at least two classes to tell apart")
 
 
 def balanced(source: ArraySource, labels: Array) -> dict[Any, float]:
-    """n / (classes * weight of the class), from all rows."""
+    """Class weights n / (classes * weight of the class), counted over all rows."""
     y = source.block.y
     assert y is not None
     weight = np.ones(len(y)) if source.block.weight is None else source.block.weight

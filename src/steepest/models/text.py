@@ -12,6 +12,7 @@ bits.
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ from steepest.models.memory import parse_bytes, shown
 from steepest.models.options import Option, Replicas
 from steepest.models.supervised import Classifier, class_targets
 from steepest.models.vectors import dim_of_vectors, read_vectors, write_vectors
-from steepest.parameters import at_least, choice, inside, whole
+from steepest.parameters import at_least, choice, inside, number, whole
 
 LONGEST_ROW = 4096
 PARALLEL = ("auto", "serial", "replicas", "hogwild")
@@ -54,7 +55,7 @@ FEWEST_TEXTS_EACH, MOST_TEXTS_EACH = 2, 16
 
 
 class LabelSurvey:
-    """What one pass over the labels shows before learning."""
+    """What one pass over the labels has found before learning."""
 
     def __init__(self, source: Source | None = None) -> None:
         self.n_rows = 0
@@ -80,68 +81,69 @@ class LabelSurvey:
 
     @property
     def n_labels(self) -> int:
-        """How many labels there are."""
+        """The number of labels."""
         return self.n_columns or len(self.label_counts)
 
     @property
     def labels(self) -> list[Any]:
-        """All labels, sorted; none for columns."""
+        """All labels, sorted; empty for 0/1 columns."""
         return sorted(self.label_counts)
 
     @property
     def counts(self) -> list[float]:
-        """How often each label, or column, was seen."""
+        """How often each label, or 0/1 column, occurs."""
         if self.n_columns:
             return [float(count) for count in self.column_counts]
         return [self.label_counts[label] for label in self.labels]
 
 
 class TextClassifier(Classifier):
-    """A text classifier with learned embeddings: P = softmax(W h), h the mean of the rows of a text's n-grams.
+    """Text classifier with learned vectors: P = softmax(W h), where h is the mean of the vectors of a text's n-grams.
 
     Parameters
     ----------
     dim : int or "auto"
-        Numbers in a row; "auto" takes 16, with 32 labels or more 32, with 256 or more 64.
+        Length of the vectors. "auto" is 16, 32 from 32 labels on, and 64 from 256 labels on.
     ngrams : (low, high) or None
-        Word n-grams.
+        Lengths of word n-grams: (1, 2) gives words and pairs of words.
     char_ngrams : (low, high), optional
-        Character n-grams inside words; (2, 4) tells languages apart and forgives misspellings.
+        Lengths of character n-grams inside words. (2, 4) helps to tell languages apart and forgives misspellings.
     loss : {"softmax", "ova", "ns", "hs"}
-        One soft maximum; one against all, for several labels per text; the same with `negatives` labels drawn by
-        chance; or a soft maximum along Huffman's tree of the labels. The last two do not slow down with thousands of
-        labels.
+        Loss function: one soft maximum over all labels ("softmax"), or one logistic loss per label ("ova"), for several
+        labels per text. "ns" is "ova" with `negatives` random labels per text, "hs" a soft maximum along a Huffman tree
+        of the labels; both stay fast with thousands of labels.
     n_bits : int
-        The table has 2**n_bits rows; those never seen take no room in files.
+        Size of the table: 2**n_bits vectors. Vectors that are never used take no space in files.
     epochs : int or "auto"
-        Passes over the data; "auto" learns 250,000 texts in all, in 5 to 50 passes, and a pipe once.
+        Passes over the data. "auto" learns 250,000 texts in all, in 5 to 50 passes, and a pipe once.
     eta0 : float or "auto"
-        Step size at the start; "auto" takes 0.5, with 32 labels or more 1.
+        First step size. "auto" is 0.5, and 1 from 32 labels on.
     schedule : {"auto", "linear", "invsqrt"}
-        "linear" falls to zero at the end of the data; "invsqrt" needs no end. "auto" is linear where the number of rows
-        can be known.
+        How the step size falls: linearly to zero at the end of training, or by "invsqrt", which needs no end. "auto" is
+        "linear" if the number of rows can be known.
     negatives : int
-        Labels drawn for each text under loss="ns".
+        Number of random labels per text, with loss="ns".
     calibrate : float
-        Share of the rows to hold out; after training, probabilities are softened or sharpened to fit them.
+        Share of the rows to hold out for calibrating the probabilities after training.
     pretrained : path, optional
-        A `.vec` file of word vectors to start from.
+        File of word vectors (`.vec`) to start from.
     lowercase : bool
-        Fold letters of all alphabets to lower case.
+        Convert letters of all alphabets to lower case.
     min_count : int
-        Leave out words that fewer texts have, as `Hasher(min_count=...)` does.
+        Leave out words that occur in fewer texts than this.
     names : int
-        Words to keep by name, for `nearest` and `save_vectors`.
+        Number of words to store by name, for `nearest` and `save_vectors`.
     shuffle : {"rows", "blocks", "once", "never"}
         Order of the rows in every epoch.
     parallel : {"auto", "serial", "replicas", "hogwild"}
-        "replicas" learn some texts each and then add up what they have learned, with the same bits for any `n_jobs`;
-        `Replicas(n=2, sync_every="auto")` has the details. "hogwild" lets `n_jobs` threads write without locks, never
-        twice the same. "auto" takes replicas from 10,000 texts on. `partial_fit` learns serially.
+        How several learners share the texts. "replicas" learn some texts each and then add up their changes, with the
+        same bits for any `n_jobs`; `Replicas(n=2, sync_every="auto")` sets the details. Under "hogwild" `n_jobs`
+        threads write without locks, and results differ from run to run. "auto" is "replicas" from 10,000 texts on.
+        `partial_fit` is serial.
     n_jobs : int
-        Threads; -1 for all. The result does not depend on it, except under "hogwild".
+        Number of threads; -1 uses all cores. Results do not depend on it, except under "hogwild".
     random_state : int, generator or None
-        A number gives the same bits every time.
+        Seed: the same number gives bit-identical results.
     verbose : int
         1 prints one line per epoch to stderr.
 
@@ -149,7 +151,7 @@ class TextClassifier(Classifier):
     ----------
     classes_ : array of labels
     temperature_ : float
-        What scores are divided by before they become probabilities.
+        Number that scores are divided by before they become probabilities.
     n_iter_, n_features_in_, history_
 
     Examples
@@ -288,7 +290,7 @@ class TextClassifier(Classifier):
     def _choose(
         self, settings: EmbeddingSettings, seen: LabelSurvey | None
     ) -> tuple[EmbeddingSettings, int, list[str]]:
-        """(settings, epochs, what "auto" chose) for data of which this was seen; None: they can be read only once."""
+        """(settings, epochs, events) resolved from a survey of the labels; None: rows can be read only once."""
         settings, events = self._choose_by_labels(settings, 0 if seen is None else seen.n_labels)
         n_rows = None if seen is None else seen.n_rows
         epochs, why = choose_epochs(n_rows)
@@ -311,7 +313,7 @@ class TextClassifier(Classifier):
         return settings, epochs, events
 
     def _choose_by_labels(self, settings: EmbeddingSettings, n_labels: int) -> tuple[EmbeddingSettings, list[str]]:
-        """(settings, what "auto" chose) for so many labels; vectors to start from have their own dimension."""
+        """(settings, events) for this many labels; given vectors fix the dimension."""
         events = []
         if self.dim == "auto" and self.pretrained is not None:
             settings = replace(settings, dim=dim_of_vectors(self.pretrained))
@@ -329,7 +331,7 @@ class TextClassifier(Classifier):
         return self.parallel if isinstance(self.parallel, Replicas) else Replicas(sync_every="auto")
 
     def new_learner(self, settings: EmbeddingSettings, source: Source, classes: Any = None) -> EmbeddingLearner:
-        """A learner that has seen nothing yet."""
+        """An untrained learner for texts of this source."""
         seen = self._survey or LabelSurvey()
         several = seen.n_columns > 0
         labels = (self._names_of_targets(source) or list(range(seen.n_columns))) if several else seen.labels
@@ -350,8 +352,12 @@ class TextClassifier(Classifier):
         choice("parallel", self.flat_params()["parallel"], PARALLEL)
         choice("schedule", self.schedule, SCHEDULES)
         choice("shuffle", self.shuffle, SHUFFLES)
-        if self.calibrate:
+        if number("calibrate", self.calibrate):
             inside("calibrate", self.calibrate, 0.0, 1.0)
+        if not isinstance(self.pretrained, str | os.PathLike | None):
+            raise ParameterError(
+                f"pretrained={self.pretrained!r} is not the path of a file of vectors; give it as a text"
+            )
         replicas = self._replicas()
         for name, value in (("epochs", self.epochs), ("sync_every", replicas.sync_every), ("n_replicas", replicas.n)):
             if value != "auto":
@@ -365,7 +371,7 @@ class TextClassifier(Classifier):
         return EmbeddingSettings(dim, loss, eta0, negatives=negatives, seed=self.seed())
 
     def given_hasher(self) -> Hasher:
-        """The hasher that follows from the parameters."""
+        """The hasher that the parameters describe."""
         return Hasher(
             self.n_bits,
             ngrams=self.ngrams,
@@ -382,7 +388,7 @@ class TextClassifier(Classifier):
         return self._array_names or target_names(source)
 
     def adopt(self, learner: EmbeddingLearner, history: History, source: Source) -> None:
-        """Takes a learner that was fitted; names that follow from it are shown."""
+        """Makes a trained learner the fitted state."""
         self.temperature_ = 1.0
         super().adopt(learner, history, source)
 
@@ -395,23 +401,23 @@ class TextClassifier(Classifier):
     # ------------------------------------------------------------------------------------------------ probabilities
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
-        """Divides scores by the temperature under which the labels of these texts, not learned, are most likely."""
-        source = self._rows_apart(X, y, lambda labels: text_targets(labels, self._target_names)[0])
+        """Calibrates probabilities on texts that were not learned: scores are divided by the best temperature."""
+        source = self._unlearned_rows(X, y, lambda labels: text_targets(labels, self._target_names)[0])
         self._calibrate(source)
-        self._use_held_out(source)
+        self._calibrate_by(source)
         return self
 
-    def _use_held_out(self, rows: Source) -> None:
-        """How often the model is wrong, for `predict_set`."""
+    def _calibrate_by(self, rows: Source) -> None:
+        """Stores the errors on held-out texts, for `predict_set`."""
         if not self.learner_.several_targets:
             parts = [self._doubts(chunk, scores) for chunk, scores in self._known_rows(rows)]
-            self._take_residuals(np.concatenate(parts) if parts else np.zeros(0))
+            self._store_residuals(np.concatenate(parts) if parts else np.zeros(0))
 
     def _check_numbers(self, learner: EmbeddingLearner) -> None:
         learner.refuse_overflow()
 
     def _add_recent(self, source: ArraySource) -> None:
-        """How sure the model is of the labels of texts that are about to be learned."""
+        """Scores texts before they are learned and stores 1 - P of their labels."""
         chunk = source.block
         if self.learner_.several_targets or chunk.y is None or len(self.classes_) < 2:
             return
@@ -419,9 +425,9 @@ class TextClassifier(Classifier):
         self._recent = self._recent or Recent(1)
         doubts = self._doubts(rows, self._scores(rows)) if rows.n_rows else np.zeros(0)
         labels = self.classes_[self._true_places(rows)].tolist()
-        self.history_.events += self._watching().add(doubts.tolist(), (), labels, self.classes_.tolist())
+        self.history_.events += self._stream_watch().add(doubts.tolist(), (), labels, self.classes_.tolist())
         if (held := self._recent.add(doubts, np.zeros(len(doubts)), np.ones(len(doubts)))) is not None:
-            self._take_residuals(held[:, 0])
+            self._store_residuals(held[:, 0])
 
     def _doubts(self, chunk: Chunk, scores: Array) -> Array:
         """1 - P of the true label of each row."""
@@ -456,7 +462,7 @@ class TextClassifier(Classifier):
         return np.asarray(np.where(total > 0, p / np.where(total > 0, total, 1), 1 / p.shape[1]))
 
     def _exponentials(self, scores: Array) -> Array:
-        """What probabilities are proportional to; that of the best label is one."""
+        """Unnormalised probabilities; that of the best label is 1."""
         best = scores.max(axis=1, keepdims=True)
         return np.asarray(np.exp((scores - best) * np.float32(1 / self.temperature_)))
 
@@ -485,7 +491,7 @@ class TextClassifier(Classifier):
         return self.labels_of(scores) if self.learner_.several_targets else self.classes_.take(self._best(scores))
 
     def _sets_of(self, decisions: Array) -> Array:
-        """Which labels each text has: those more likely than not, or not much less likely than the best one."""
+        """0/1 per label: probability above one half, or not much below that of the best label."""
         if not self._is_softmax():
             return np.asarray(decisions >= 0)
         behind = -self.temperature_ * math.log(SHARE_OF_BEST)
@@ -506,7 +512,7 @@ class TextClassifier(Classifier):
         return np.asarray(self.classes_.take(best)), p
 
     def embed(self, X: Any) -> Array:
-        """The texts as points, shape (n, dim): the mean of the rows of their n-grams."""
+        """Returns a vector per text, shape (n, dim): the mean of the vectors of its n-grams."""
         self._check_fitted()
         return self.learner_.hidden(self._chunk(X), self.n_threads)
 
@@ -519,7 +525,7 @@ class TextClassifier(Classifier):
         return float(np.average(targets[np.arange(len(first)), first] > 0, weights=sample_weight))
 
     def predict_stream(self, source: Source, *, proba: bool = False) -> Iterator[Array]:
-        """The most likely label of every text (or all probabilities), chunk by chunk."""
+        """Yields the most likely labels (or all probabilities) chunk by chunk."""
         for _, scores in self._stream_scores(source):
             if proba:
                 yield self.probabilities_of(self._decisions(scores))
@@ -551,11 +557,11 @@ class TextClassifier(Classifier):
 
     @property
     def n_nonzero_(self) -> int:
-        """Numbers that were learned."""
+        """Number of weights that were learned."""
         return self.learner_.count_nonzero()
 
     def vector(self, word: str) -> Array:
-        """The mean of the rows of a word and its character n-grams; zeros if none was ever seen."""
+        """Returns the mean of the vectors of a word and its character n-grams; zeros if none was ever seen."""
         return np.asarray(self._word_vectors([word])[0])
 
     def _word_vectors(self, words: Sequence[str]) -> Array:
@@ -580,7 +586,7 @@ class TextClassifier(Classifier):
         return sorted(name for name in found if name.isprintable() and not set(name) & set(" '=:#<"))
 
     def nearest(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """The k known words whose vectors point most in the same direction, with the cosines."""
+        """Returns the k known words with the most similar vectors, and their cosines."""
         words = [other for other in self.words() if other != word]
         here = self.vector(word).astype(np.float64)
         if not here.any():
@@ -611,7 +617,7 @@ class TextClassifier(Classifier):
         learner.put_rows(buckets, vectors[[rows[bucket] for bucket in buckets.tolist()]])
 
     def top_features(self, k: int = 20) -> dict[Any, list[tuple[str, float]]]:
-        """The k known words that speak most for each label, with the score of a text that holds nothing else."""
+        """Returns the k known words with the highest score for each label, each as a text of its own."""
         words = self.words()
         scores = self._decisions(self.learner_.scores(self.hasher_.to_chunk(words))) if words else np.zeros((0, 1))
         scores = scores - scores.mean(axis=1, keepdims=True)
@@ -634,10 +640,9 @@ class TextClassifier(Classifier):
     ) -> dict[str, Any]:
         """Writes the model to one file and returns its `bytes` and `rows`.
 
-        `quantize` stores each row in 8-bit numbers with a scale; such a file predicts and goes on learning as any
-        other. `size`, "5MB" for example, keeps the rows that weigh most within so many bytes, as 8-bit numbers.
-        `check`, a source or (X, y): rows to measure the cost on; `accuracy` and `accuracy_before` are then reported as
-        well, and printed if `verbose` is set.
+        `quantize` stores the vectors as 8-bit numbers; such a file predicts and learns like any other. `size`, such as
+        "5MB", also drops the vectors that change scores least, until the file fits. `check`, a source or (X, y),
+        measures what that costs: `accuracy` and `accuracy_before` are returned, too, and printed if `verbose` is set.
         """
         self._check_fitted()
         self._refuse_overflow(self.learner_)
@@ -677,12 +682,12 @@ class TextClassifier(Classifier):
 
 
 def _header_bytes(header: dict[str, Any]) -> int:
-    """About how long a header is: in steps, since seconds of the history in it have more or fewer digits."""
+    """The approximate length of a header, rounded, since timings in it vary in digits."""
     return -(-len(str(header)) // 4096) * 4096
 
 
 def _smaller(header: dict[str, Any], arrays: dict[str, Array], size: int | str | None) -> dict[str, Array]:
-    """Arrays of a file with rows in 8-bit numbers, no more than fit; names left out go from the header, too."""
+    """Arrays of a file with rows as 8-bit numbers and as many as fit; names left out go from the header, too."""
     arrays = dict(arrays)
     rows, table = arrays.pop("rows"), arrays.pop("table")
     if size is not None:
@@ -713,18 +718,20 @@ def text_targets(y: Any, names: list[Any] | None = None) -> tuple[Array, list[An
     if not all(isinstance(label, str) for row in y for label in row):
         return class_targets(y), None
     known = sorted({label for row in y for label in row}) if names is None else names
-    columns = {label: place for place, label in enumerate(known)}
+    columns = {label: column for column, label in enumerate(known)}
     matrix = np.zeros((len(y), len(known)))
-    for number, row in enumerate(y):
+    for row_number, row in enumerate(y):
         for label in row:
             if label not in columns:
-                raise DataError(f"row {number}: the label {label!r} was never seen in training; the labels are fixed")
-            matrix[number, columns[label]] = 1.0
+                raise DataError(
+                    f"row {row_number}: the label {label!r} was never seen in training; the labels are fixed"
+                )
+            matrix[row_number, columns[label]] = 1.0
     return matrix, known
 
 
 def choose_epochs(n_texts: int | None) -> tuple[int, str]:
-    """Small data are learned more often; None: they can be read only once."""
+    """The number of epochs, larger for small data; None: rows can be read only once."""
     if n_texts is None:
         return 1, "epochs='auto' chose 1: the data can be read only once"
     epochs = min(MOST_EPOCHS, max(FEWEST_EPOCHS, round(TEXTS_TO_LEARN / max(1, n_texts))))
@@ -732,25 +739,25 @@ def choose_epochs(n_texts: int | None) -> tuple[int, str]:
 
 
 def choose_dim(n_labels: int) -> tuple[int, str]:
-    """More labels need more room to lie apart."""
+    """The dimension, larger for more labels."""
     dim = 16 if n_labels < MANY_LABELS else 32 if n_labels < VERY_MANY_LABELS else 64
     return dim, f"dim='auto' chose {dim} for {n_labels:,} labels"
 
 
 def choose_eta0(n_labels: int) -> tuple[float, str]:
-    """The more labels, the smaller is the gradient of each."""
+    """The first step size, larger for more labels, whose gradients are smaller."""
     eta0 = 0.5 if n_labels < MANY_LABELS else 1.0
     return eta0, f"eta0='auto' chose {eta0} for {n_labels:,} labels"
 
 
 def choose_parallel(n_texts: int | None) -> tuple[str, str]:
-    """Replicas, if there is something to share."""
+    """ "replicas" if there is enough work to share, else "serial"."""
     if n_texts is not None and n_texts < LEAST_TEXTS:
         return "serial", f"parallel='auto' learns serially: {n_texts:,} texts are too few to share"
     return "replicas", "parallel='auto' chose replicas: the bits do not depend on n_jobs"
 
 
 def choose_sync_every(length: float | None) -> int:
-    """Texts of a replica's round by their mean length in features: a round of long ones would go too far."""
+    """Texts per round of a replica, fewer if texts are long, so that no round goes too far."""
     texts = MOST_TEXTS_EACH if not length else int(ROUND_FEATURES / length)
     return min(MOST_TEXTS_EACH, max(FEWEST_TEXTS_EACH, texts))

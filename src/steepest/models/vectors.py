@@ -13,7 +13,7 @@ from steepest.errors import DataError
 
 
 def write_vectors(path: str | Path, words: Sequence[str], vectors: Array) -> None:
-    """Writes words, which hold no spaces, and their vectors."""
+    """Writes words (without spaces) and their vectors to a text file."""
     with atomic.writing(path) as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
         for word, vector in zip(words, vectors.tolist(), strict=True):
@@ -21,7 +21,7 @@ def write_vectors(path: str | Path, words: Sequence[str], vectors: Array) -> Non
 
 
 def dim_of_vectors(path: str | Path) -> int:
-    """How many numbers the vectors of a file have."""
+    """The dimension of the vectors in a file."""
     try:
         with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
             return _header(path, file.readline())[1]

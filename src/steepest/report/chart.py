@@ -14,11 +14,12 @@ MARKERS = "osD^vPX*<>"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points that belong together."""
+    """Points that belong together; a reference is a grey line to compare the others with."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
+    reference: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Chart:
     ceiling: float = math.inf  # larger values are not drawn, so that the others can be distinguished
 
     def points(self, line: Line) -> list[tuple[float, float]]:
-        """What can be drawn of a line."""
+        """The points of a line that can be drawn."""
         pairs = [(x, y if self.floor is None else max(y, self.floor)) for x, y in zip(line.x, line.y, strict=True)]
         return [
             (x, y)

@@ -59,11 +59,16 @@ def save_trials(path: Path, found: Mapping[str, Any], command: str, about: Mappi
     best = found["best"]
     facts = {name: _cell(value) for name, value in best.items() if name not in ("trial", "parameters")}
     sections = [
-        Section("What helped", charts, "Each point is a trial; all other parameters differ, too."),
-        Section("Trials", [Table("", ("trial", "rows", *names, *rest), rows)]),
+        Section(
+            "Measures by parameter", charts, "Each point is a trial. The other parameters differ between trials, too."
+        ),
+        Section(
+            "Trials",
+            [Table("", ("trial", "rows", *names, *("held-out loss" if n == "loss" else n for n in rest)), rows)],
+        ),
     ]
-    sentences = [f"The best, number {best['trial']}: {command}", *found["notes"]]
-    text = page("Search of parameters", {"trials": str(len(trials)), **facts}, sections, about, sentences)
+    sentences = [f"Trial {best['trial']} is the best: {command}", *found["notes"]]
+    text = page("Parameter search", {"trials": str(len(trials)), **facts}, sections, about, sentences)
     atomic.write_text(path, text)
 
 
@@ -77,9 +82,10 @@ def save_race(
     about: Mapping[str, str],
 ) -> None:
     """Solvers side by side."""
-    sections = [Section("Against the clock", charts), Section("Solvers", [Table("", header, rows)])]
-    quickest = {"quickest to 1 %": rows[0][0], "solvers": str(len(rows))} if rows else {}
-    atomic.write_text(path, page("A race of solvers", quickest, sections, about, [title, *remarks]))
+    sections = [Section("By time", charts), Section("Solvers", [Table("", header, rows)])]
+    within = bool(rows) and rows[0][list(header).index("to 1 %")] != "-"
+    quickest = {"first within 1 % of the optimum": rows[0][0] if within else "none", "solvers": str(len(rows))}
+    atomic.write_text(path, page("Race of solvers", quickest, sections, about, [title, *remarks]))
 
 
 def _is_number(value: Any) -> bool:

@@ -27,15 +27,15 @@ class LivePage(Monitor):
         self._unit, self._rounds = "epoch", 0
 
     def begins(self, unit: str, rounds: int) -> None:
-        """How many rounds there will be."""
+        """Stores the number of rounds."""
         self._unit, self._rounds = unit, rounds
 
     def epoch_done(self, record: Record) -> None:
-        """One more point of the curves."""
+        """Adds a point to the curves."""
         self._records.append(dict(record))
 
     def event(self, text: str) -> None:
-        """One more sentence."""
+        """Adds a sentence to the page."""
         self._events.append(text)
 
     def html(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from steepest.report.page import as_svg
+from steepest.report.page import as_svg, legend
 from steepest.report.training import loss_charts
 
 TOP = 8
@@ -18,7 +18,8 @@ def estimator_html(model: Any) -> str:
     parts = [f"<pre>{escape(repr(model))}</pre>", _parameters(model)]
     if model.__sklearn_is_fitted__():
         charts = "".join(
-            f'<div style="max-width:30em;color:inherit;fill:currentColor">{as_svg(chart)}</div>'
+            f'<div style="max-width:30em;color:inherit;fill:currentColor">{as_svg(chart)}'
+            f"{legend([line.name for line in chart.lines]) if len(chart.lines) > 1 else ''}</div>"
             for chart in loss_charts(model.history_.records)
         )
         parts += [charts, *_weights(model)]

@@ -6,14 +6,16 @@ Light or dark as the reader's system is, and as narrow as a phone: charts shrink
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from steepest.report.chart import Chart, style
 
+LONG_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d{5,}(?:e-?\d+)?(?![\w.])")
 WIDTH, HEIGHT = 620, 400
-LEFT, RIGHT, TOP, BOTTOM = 78, 14, 34, 46
+LEFT, RIGHT, TOP, BOTTOM = 88, 18, 34, 48
 BLACK = "#000000"  # drawn in the colour of the text, which is light on a dark page
 STYLE = """
 :root { color-scheme: light dark; --text: #1b1f24; --soft: #57606a; --page: #ffffff; --card: #f6f8fa; --line: #d0d7de;
@@ -28,24 +30,26 @@ p { margin: .4em 0; overflow-wrap: anywhere }
 section > div.parts { display: flex; flex-wrap: wrap; gap: 1em; align-items: flex-start }
 figure, .table { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .8em;
   max-width: 100% }
-figure { flex: 1 1 26em; max-width: 40em } .table { overflow-x: auto }
+figure { flex: 1 1 26em; max-width: 40em; align-self: stretch } .table { overflow-x: auto }
 svg.chart { width: 100%; height: auto; display: block; fill: var(--text); font-size: 13px }
 svg .grid { stroke: var(--line) }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 caption { text-align: left; font-weight: 600; padding-bottom: .4em }
 td, th { padding: .2em .7em; text-align: right; white-space: nowrap }
 td:first-child, th:first-child { text-align: left }
-td.words { text-align: left; white-space: normal; min-width: 12em } th { color: var(--soft); font-weight: 600 }
+td.words { text-align: left; white-space: normal; min-width: 12em } th.words { text-align: left }
+th { color: var(--soft); font-weight: 600 }
 tr + tr td { border-top: 1px solid var(--line) }
 .facts { display: flex; flex-wrap: wrap; gap: .8em }
 .facts div { background: var(--card); border: 1px solid var(--line);
   border-radius: 8px; padding: .5em .9em }
 .facts b { display: block; font-size: 1.25em } .facts span { color: var(--soft) }
+svg .reference { stroke: var(--soft); stroke-dasharray: 4 4 }
 .legend span { margin-right: 1.2em; white-space: nowrap } pre { background: var(--card); border: 1px solid var(--line);
   border-radius: 8px; padding: .7em; white-space: pre-wrap; overflow-wrap: anywhere } .soft { color: var(--soft) }
 .bar { display: inline-block; height: .7em; border-radius: 2px; background: var(--good) }
 .bar.low { background: var(--bad) }
-@media (max-width: 600px) { svg.chart { font-size: 15px } }
+@media (max-width: 600px) { svg.chart { font-size: 17px } }
 td.bars { text-align: left; min-width: 5em } td.name { white-space: normal; overflow-wrap: anywhere; min-width: 9em }
 """
 
@@ -124,7 +128,7 @@ def document(title: str, body: str, refresh: int | None = None) -> str:
 
 def _part(part: Part) -> str:
     if isinstance(part, Chart):
-        names = [line.name for line in part.lines]
+        names = [line.name for line in part.lines if not line.reference]
         below = legend(names) if len(names) > 1 else ""
         return f"<figure>{as_svg(part)}{below}</figure>"
     if isinstance(part, Matrix):
@@ -133,7 +137,9 @@ def _part(part: Part) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
+    head = "".join(
+        f"<th{' class=words' if k in table.words else ''}>{escape(c)}</th>" for k, c in enumerate(table.header)
+    )
     body = "".join(
         "<tr>"
         + "".join(f"<td{' class=words' if k in table.words else ''}>{escape(c)}</td>" for k, c in enumerate(row))
@@ -164,7 +170,9 @@ def _bars(bars: Bars) -> str:
         width = f"{5 * abs(value) / largest:.2f}em"
         bar = f'<span class="bar{" low" if value < 0 else ""}" style="width: {width}"></span>'
         shown = f"{value:+,.4f}" if abs(value) < 1000 else f"{value:+,.0f}"
-        rows.append(f"<tr><td class=name>{escape(name)}</td><td>{shown}</td><td class=bars>{bar}</td></tr>")
+        rows.append(
+            f"<tr><td class=name>{escape(short_numbers(name))}</td><td>{shown}</td><td class=bars>{bar}</td></tr>"
+        )
     return f"<div class=table><table><caption>{escape(bars.title)}</caption>{''.join(rows)}</table></div>"
 
 
@@ -183,6 +191,11 @@ def _colour(colour: str) -> str:
     return "currentColor" if colour == BLACK else colour
 
 
+def short_numbers(name: str) -> str:
+    """The name of a feature with its long numbers, such as knots, cut to four digits."""
+    return LONG_NUMBER.sub(lambda found: f"{float(found[0]):.4g}", name)
+
+
 def _dashes(dashes: Sequence[int]) -> str:
     return " ".join(map(str, dashes)) or "none"
 
@@ -199,17 +212,23 @@ def as_svg(chart: Chart) -> str:
     for value, text in xs.ticks(whole=whole):
         x = xs.place(value)
         parts.append(f'<line class="grid" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{text}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{text}</text>')
     for value, text in ys.ticks():
         y = ys.place(value)
         parts.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
     parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(chart.x_label)}</text>')
-    middle = f'transform="translate(14 {HEIGHT / 2}) rotate(-90)" text-anchor="middle"'
+    middle = f'transform="translate(19 {HEIGHT / 2}) rotate(-90)" text-anchor="middle"'
     parts.append(f"<text {middle}>{escape(chart.y_label)}</text>")
+    references = {line.name for line in chart.lines if line.reference}
     for number, (name, pairs) in enumerate(points.items()):
         colour, dashes, _ = style(number)
         path = " ".join(f"{xs.place(x):.1f},{ys.place(y):.1f}" for x, y in pairs)
+        if name in references:
+            parts.append(
+                f'<polyline class=reference points="{path}" fill="none"><title>{escape(name)}</title></polyline>'
+            )
+            continue
         stroke = f'stroke="{_colour(colour)}" stroke-width="2" stroke-dasharray="{_dashes(dashes)}"'
         if chart.joined:
             parts.append(f'<polyline points="{path}" fill="none" {stroke}><title>{escape(name)}</title></polyline>')
@@ -227,7 +246,7 @@ class _Axis:
         low, high = (min(values), max(values)) if values else (1.0, 10.0)
         self.low, self.high = self._scaled(low), self._scaled(high)
         if self.high - self.low < 1e-12 * max(abs(self.high), 1.0):
-            room = 0.5 if self.log else 0.5 * max(abs(self.high), 1.0)
+            room = 0.5 if self.log else 0.05 * max(abs(self.high), 1.0)
             self.low, self.high = self.low - room, self.high + room
         margin = 0.04 * (self.high - self.low)
         self.low, self.high = self.low - margin, self.high + margin

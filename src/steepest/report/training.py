@@ -13,7 +13,23 @@ from steepest.report.page import Bars, Matrix, Part, Section, Table, page
 MOST_CLASSES = 20  # shown by their heaviest weights
 MOST_IN_MATRIX = 25
 SHOWN_THRESHOLDS = 12
-CURVES = {"loss": "rows before they were learned", "holdout_loss": "rows held out", "objective": "objective"}
+CURVES = {"loss": "training rows", "holdout_loss": "held-out rows", "objective": "objective"}
+COVERED = 0.01  # a line this near to another one, in shares of their range, is not drawn
+# Columns of the table of epochs, and their titles.
+EPOCHS = {
+    "epoch": "epoch",
+    "rows": "rows",
+    "loss": "loss",
+    "holdout_loss": "held-out loss",
+    "objective": "objective",
+    "gradient": "gradient",
+    "eta": "step",
+    "nonzeros": "non-zeros",
+    "seconds": "seconds",
+    "rows_per_second": "rows/s",
+}
+TITLES = {"auc": "AUC", "pr_auc": "PR AUC", "rmse": "RMSE", "r2": "R²", "ndcg@10": "NDCG@10", "brier": "Brier score"}
+TITLES |= {"ece": "calibration error", "micro_f1": "micro F1"}
 LARGE = ("accuracy", "auc", "pr_auc", "rmse", "r2", "ndcg@10", "loss", "brier", "ece", "micro_f1")
 FEW = 6
 KINDS = ("name", "kind", "distinct", "missing", "example")
@@ -32,7 +48,7 @@ def save_training(
         sentences.append("No rows were held out; give --holdout 0.1 to see how well the model does on new ones.")
     sections = [
         Section("Losses", [*loss_charts(facts["history"]), _epochs(facts["history"])]),
-        *measure_sections(measures, "On rows held out"),
+        *measure_sections(measures, "On held-out rows"),
         *_learned(facts),
         _data(facts.get("columns", [])),
     ]
@@ -62,30 +78,42 @@ def measure_sections(measures: Mapping[str, Any], title: str) -> list[Section]:
     if points := curves.get("thresholds"):
         recall = [0.0, *(point["recall"] for point in points)]
         wrong = [0.0, *(point["false_positive_rate"] for point in points)]
-        chance = Line("chance", [0.0, 1.0], [0.0, 1.0])
+        chance = Line("chance", [0.0, 1.0], [0.0, 1.0], reference=True)
         drawn.append(_plain("ROC", "false positive rate", "true positive rate", [Line("model", wrong, recall), chance]))
         precision = [point["precision"] for point in points]
         drawn.append(_plain("Precision and recall", "recall", "precision", [Line("model", recall[1:], precision)]))
     if bins := curves.get("reliability"):
         line = Line("model", [b["claimed"] for b in bins], [b["found"] for b in bins])
-        ideal = Line("ideal", [0.0, 1.0], [0.0, 1.0])
+        ideal = Line("ideal", [0.0, 1.0], [0.0, 1.0], reference=True)
         drawn.append(_plain("Reliability", "predicted probability", "share that is right", [line, ideal]))
     if drawn:
         found.append(Section("Curves", drawn))
     if points:
-        found.append(Section("Thresholds", [_thresholds(points)], "Predicting the second class from a score on gives:"))
+        found.append(
+            Section(
+                "Thresholds", [_thresholds(points)], "Measures if the second class is predicted from this score on:"
+            )
+        )
     return found
 
 
 def loss_charts(history: Sequence[Mapping[str, Any]]) -> list[Chart]:
     """How the losses fell."""
-    lines = []
+    lines: list[Line] = []
     for name, title in CURVES.items():
         points = [(n, record[name]) for n, record in enumerate(history, 1) if isinstance(record.get(name), float)]
         if len(points) > 1:
-            lines.append(Line(title, [x for x, _ in points], [y for _, y in points]))
+            line = Line(title, [x for x, _ in points], [y for _, y in points])
+            if name != "objective" or not any(_covers(other, line) for other in lines):
+                lines.append(line)
     unit = _unit(history)
     return [_plain(f"Mean loss by {unit}", unit, "mean loss", lines)] if lines else []
+
+
+def _covers(line: Line, other: Line) -> bool:
+    """Whether two lines lie on each other, so that one would hide the other."""
+    room = COVERED * (max(*line.y, *other.y) - min(*line.y, *other.y))
+    return list(line.x) == list(other.x) and all(abs(a - b) <= room for a, b in zip(line.y, other.y, strict=True))
 
 
 def _plain(title: str, x: str, y: str, lines: Sequence[Line]) -> Chart:
@@ -95,7 +123,7 @@ def _plain(title: str, x: str, y: str, lines: Sequence[Line]) -> Chart:
 def _large(measures: Mapping[str, Any]) -> dict[str, str]:
     known = [name for name in LARGE if isinstance(measures.get(name), float)][:FEW]
     rows = {"rows measured": f"{measures['rows']:,}"} if isinstance(measures.get("rows"), int) else {}
-    return {**rows, **{name: _number(measures[name]) for name in known}}
+    return {**rows, **{TITLES.get(name, name): _number(measures[name]) for name in known}}
 
 
 def _measures(measures: Mapping[str, Any]) -> Table:
@@ -116,14 +144,15 @@ def _thresholds(points: Sequence[Mapping[str, float]]) -> Table:
 
 
 def _unit(history: Sequence[Mapping[str, Any]]) -> str:
-    """What a record is of: solvers over the whole data count their passes within an iteration."""
+    """The unit of a record: "iteration" for batch solvers, else "epoch"."""
     return "iteration" if history and "passes" in history[-1] else "epoch"
 
 
 def _epochs(history: Sequence[Mapping[str, Any]]) -> Table:
-    names = list(dict.fromkeys(name for record in history for name in record))
+    names = [name for name in EPOCHS if any(name in record for record in history)]
     rows = [tuple(_number(record.get(name)) for name in names) for record in history]
-    return Table(f"By {_unit(history)}", [name.replace("_", " ") for name in names], rows)
+    titles = [_unit(history) if name == "epoch" else EPOCHS[name] for name in names]
+    return Table(f"By {_unit(history)}", titles, rows)
 
 
 def _learned(facts: Mapping[str, Any]) -> list[Section]:
@@ -135,7 +164,7 @@ def _learned(facts: Mapping[str, Any]) -> list[Section]:
     number = not facts.get("classes") and not facts.get("clusters")
     for output, pairs in list(top.items())[:MOST_CLASSES]:
         against = facts.get("against", {}).get(output, [])
-        title = "for a high value, and for a low one" if number else f"for {output}"
+        title = "for a high value (blue) and a low one (orange)" if number else f"for {output}"
         if pairs or against:
             parts.append(Bars(f"Heaviest {title}", [*pairs, *reversed(against)]))
     charts: list[Part] = []

@@ -19,7 +19,7 @@ from steepest.data.chunk import Array
 from steepest.data.folds import Folds, Rows, assign_folds, survey_rows, with_groups
 from steepest.data.raw import cache_of, is_raw
 from steepest.data.readers.raw_arrays import RawArrays
-from steepest.data.source import Source, from_arrays
+from steepest.data.source import Lenient, Source, from_arrays
 from steepest.errors import DataError, ParameterError
 from steepest.models.base import Model, threads
 from steepest.parameters import choice, whole
@@ -46,7 +46,7 @@ class CrossValidation:
     models: list[Any] = field(default_factory=list, repr=False)
 
     def __getitem__(self, metric: str) -> Array:
-        """One metric over the folds."""
+        """The values of one metric, fold by fold."""
         return np.array([fold[metric] for fold in self.folds])
 
     def mean(self, metric: str) -> float:
@@ -102,18 +102,18 @@ def cross_validate(
         It is copied for every fold and stays as it is. Without a random_state of its own it gets the one given here.
     source_or_X, y : Source, or arrays as for `fit`
     folds : int
-        How many, at least 2.
+        Number of folds, at least 2.
     stratified : bool or "auto"
         Whether each fold holds its share of every class; "auto" does so for classifiers, unless there are groups.
     groups : array or name of a column, optional
-        Rows of one group are never on both sides. An array has one group per row, in the order of reading. A ranker
-        needs them beside X and y; the rows of a source have them already.
+        Groups whose rows are all learned or all measured on. An array has one group per row, in the order of reading. A
+        ranker needs groups beside X and y; the rows of a source have them already.
     metrics : names, optional
-        Of what `evaluate_stream` measures; by default loss, and accuracy, rmse, or measures of ranked lists.
+        Measures of `evaluate_stream`; by default loss, and accuracy, rmse, or measures of ranked lists.
     n_jobs : int
-        Folds at once; -1 for all processors. The result is the same for any number.
+        Number of folds that run at the same time; -1 uses all cores. Results do not depend on it.
     random_state : int
-        Shares the rows out to folds.
+        Seed of the assignment of rows to folds.
     keep_models : bool
         Whether the fitted models are kept in `models`.
 
@@ -173,7 +173,7 @@ def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: An
 
 
 def copy_of(estimator: Any, random_state: Any = None, **changes: Any) -> Any:
-    """A new estimator with the same parameters, and a seed."""
+    """A new estimator with the same parameters and this seed."""
     copied = type(estimator)(**{**estimator.get_params(deep=False), **changes})
     if copied.random_state is None:
         copied.random_state = random_state
@@ -183,7 +183,7 @@ def copy_of(estimator: Any, random_state: Any = None, **changes: Any) -> Any:
 
 
 def choose_metrics(requested: Sequence[str] | None, found: dict[str, Any]) -> tuple[str, ...]:
-    """The names asked for, if they were measured; else the usual ones."""
+    """The requested metrics, checked; by default the usual ones of the task."""
     if requested is None:
         shown = USUAL if found.keys() & {*USUAL[1:]} else (*USUAL, *RANKING)
         return tuple(name for name in shown if name in found)
@@ -220,7 +220,7 @@ def _run_fold(model: Any, source: Source, folds: Folds, fold: int, labels: Array
     started = time.perf_counter()
     model.fit_stream(train)
     seconds = time.perf_counter() - started
-    measured: dict[str, Any] = model.evaluate_stream(test)
+    measured: dict[str, Any] = model.evaluate_stream(Lenient(test))
     if not math.isfinite(measured.get("loss", 0.0)):
         raise DataError(f"the loss of fold {fold} is {measured['loss']}; give a larger alpha or a smaller eta0")
     return {"fold": fold, **measured, "seconds": seconds}

@@ -36,7 +36,7 @@ MOST_STEPS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The least objective of the reference run, a lower bound of all objectives (NaN: unknown), and who found it."""
+    """The lowest objective of the reference runs, a lower bound for any weights (NaN: unknown), and its solver."""
 
     objective: float
     bound: float
@@ -44,7 +44,7 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """By how much the objective may be above the least one, as a share of it."""
+        """How far the objective may be above the minimum, as a share of it."""
         return max(0.0, self.objective - self.bound) / max(abs(self.objective), 1e-300)
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ def _runs(make: Callable[[str], Any], rows: ArraySource, refused: Callable[[str]
 
 
 def lower_bound(learner: LinearLearner, rows: Chunk) -> float:
-    """A value that no weights can go below, from the gradients of the losses at these ones; NaN if there is none."""
+    """A lower bound of the objective for any weights, from the loss gradients at these; NaN if there is none."""
     settings, loss = learner.settings, LOSSES[learner.loss.name]
     scores = learner.scores(rows)
     if scores.shape[1] != 1 or settings.p or settings.class_weight or settings.l2 + settings.l1 <= 0:

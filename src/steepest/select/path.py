@@ -41,7 +41,7 @@ SHOWN = 10  # coefficients in the picture
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One alpha: the model there and what it is worth."""
+    """One alpha of the path: the model there and its measurements."""
 
     alpha: float
     nonzeros: int
@@ -138,7 +138,7 @@ def regularization_path(
     test: float | Source | None = 0.2,
     random_state: int = 0,
 ) -> Path:
-    """Fits a linear model for a falling grid of alphas, each from the solution before.
+    """Fits a linear model for a decreasing grid of alphas, each starting from the previous solution.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ DOUBLING = tuple(2**k for k in range(14))
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is minimised, and the rows of it."""
+    """The objective and the rows to minimise it on."""
 
     loss: str
     penalty: str
@@ -40,7 +40,7 @@ class Problem:
 
     @property
     def C(self) -> float:  # noqa: N802, the name that all of them use
-        """The view of support vector machines."""
+        """The strength of the penalty as support vector machines count it."""
         return 1.0 / (self.alpha * self.rows.n_rows)
 
     def matrix(self) -> Any:
@@ -67,7 +67,7 @@ class Peer:
 
 
 def peers_for(problem: Problem) -> dict[str, Peer]:
-    """Those that are installed and minimise this objective."""
+    """The peers that are installed and minimise this objective."""
     found = [peer for peer in (*SKLEARN, *LIBLINEAR) if peer.suits(problem)]
     return {peer.name: peer for peer in found if find_spec(peer.module) is not None}
 
@@ -150,7 +150,7 @@ def _of(losses: Sequence[str], penalties: Sequence[str] = ("l2",)) -> Callable[[
 
 
 def _of_two(losses: Sequence[str], penalties: Sequence[str] = ("l2",)) -> Callable[[Problem], bool]:
-    """Of two classes only: with more of them, others minimise another objective."""
+    """A test for problems of two classes with these losses and penalties; with more classes, peers minimise others."""
     able = _of(losses, penalties)
     return lambda problem: able(problem) and _two_classes(problem)
 

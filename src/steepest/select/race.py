@@ -52,7 +52,7 @@ WARM_UP_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a run reached."""
+    """One measured run: its seconds, objective and test error."""
 
     effort: float
     seconds: float
@@ -96,7 +96,7 @@ class Race:
     optimum: Optimum | None = None
 
     def gap(self, point: Point) -> float:
-        """How far above the optimum, as a share of it."""
+        """How far an objective is above the optimum, as a share of it."""
         return (point.objective - self.best) / max(abs(self.best), 1e-300)
 
     def seconds_to(self, name: str, gap: float) -> float | None:
@@ -113,7 +113,7 @@ class Race:
         """Titles of the table's columns."""
         return (
             "solver",
-            *(f"to {gap:.1%}" for gap in GAPS),
+            *(f"to {100 * gap:g} %" for gap in GAPS),
             "objective",
             "gap",
             "test loss",
@@ -122,9 +122,8 @@ class Race:
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table, quickest to 1 % first."""
-        found = sorted(
-            self.racers, key=lambda racer: [self.seconds_to(racer.name, gap) or math.inf for gap in GAPS[1:]]
-        )
+        by = (*GAPS[1:], GAPS[0])
+        found = sorted(self.racers, key=lambda racer: [self.seconds_to(racer.name, gap) or math.inf for gap in by])
         return [self._row(racer) for racer in found]
 
     def _row(self, racer: Racer) -> tuple[str, ...]:
@@ -146,7 +145,7 @@ class Race:
         return "\n".join(lines + self.remarks())
 
     def remarks(self) -> list[str]:
-        """How near to the optimum the reference is for certain."""
+        """Sentences that say how certain the optimum is."""
         return [] if self.optimum is None else [str(self.optimum)]
 
     def as_dict(self) -> dict[str, Any]:
@@ -167,13 +166,11 @@ class Race:
         gaps = [Line(r.name, seconds[r.name], [self.gap(p) for p in r.points]) for r in self.racers]
         errors = [Line(r.name, seconds[r.name], [p.test_error for p in r.points]) for r in self.racers]
         least = min((error for line in errors for error in line.y if math.isfinite(error)), default=1.0)
-        name = "share of test rows that are wrong" if self.error_name == "error" else "test rmse"
+        name = "share of wrong test rows" if self.error_name == "error" else "test rmse"
         return [
+            Chart("Gap from the optimum", "seconds of training", "(objective - optimum) / optimum", gaps, floor=FLOOR),
             Chart(
-                "How near to the optimum", "seconds of training", "(objective - optimum) / optimum", gaps, floor=FLOOR
-            ),
-            Chart(
-                "What it is worth on new rows",
+                "Test error" if self.error_name == "error" else "Test RMSE",
                 "seconds of training",
                 name,
                 errors,
@@ -202,7 +199,7 @@ def race(
     random_state: int = 0,
     on_point: Callable[[str, Point], None] | None = None,
 ) -> Race:
-    """Lets solvers minimise the estimator's objective on the same rows, and measures them against the clock.
+    """Compares solvers: each minimises the estimator's objective on the same rows, and is timed.
 
     Parameters
     ----------
@@ -252,7 +249,7 @@ def race(
 
 
 def forward_in_time(points: Sequence[Point]) -> list[Point]:
-    """The same points, each with the least seconds of its own run and of all that went further."""
+    """The points with seconds made monotone: each gets the least time of its own run and all longer ones."""
     least = np.minimum.accumulate([point.seconds for point in reversed(points)])[::-1]
     return [replace(point, seconds=float(seconds)) for point, seconds in zip(points, least, strict=True)]
 
@@ -288,7 +285,7 @@ class _Course:
         )
 
     def enter(self, requested: Sequence[str] | None) -> list[str]:
-        """Who runs: all who can; what was asked for by name and cannot run is an error."""
+        """The solvers that run: all that can; one requested by name that cannot run is an error."""
         if requested is None:
             return [*(name for name in USUAL if self.refusal(name) is None), *self.peers]
         names = [name.strip() for name in ([requested] if isinstance(requested, str) else requested)]
@@ -344,7 +341,7 @@ class _Course:
         return copy_of(self.estimator, solver=name, epochs=max(1, int(effort)), tol=None, average=average)
 
     def _warm_up(self, name: str) -> None:
-        """A short run on few rows, not counted: modules are imported and memory is fetched by whoever comes first."""
+        """Runs on a few rows without counting the time, so that imports and first allocations do not distort it."""
         few = hold_rows(self.train.sample(WARM_UP_ROWS, self.seed))
         few.labels = self.train.labels
         problem = replace(self.problem, rows=few.block)

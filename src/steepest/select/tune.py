@@ -20,7 +20,7 @@ import numpy as np
 from steepest.data.folds import survey_rows
 from steepest.data.groups import holdout_groups, sample_groups
 from steepest.data.raw import is_raw
-from steepest.data.source import Source
+from steepest.data.source import Lenient, Source
 from steepest.data.store.cache import CachedSource
 from steepest.errors import DataError, ParameterError
 from steepest.learners.batch.solvers import BATCH_SOLVERS
@@ -50,7 +50,7 @@ class Range:
     high: float
 
     def draw(self, generator: np.random.Generator) -> float:
-        """One of them, with two digits: more would promise too much."""
+        """A random value of the range, rounded to two digits."""
         drawn = math.exp(generator.uniform(math.log(self.low), math.log(self.high)))
         return float(f"{drawn:.1e}")
 
@@ -145,7 +145,7 @@ def tune(
     refit: bool = True,
     on_trial: Callable[[Trial], None] | None = None,
 ) -> Tuning:
-    """Finds good parameters of a linear model within a number of trials and of seconds.
+    """Finds good parameters of a linear model by successive halving, within numbers of trials and seconds.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class _Search:
         return Tuning(self.trials, self.metric, best, model, time.perf_counter() - self.started, notes)
 
     def _samples(self, n_trials: int) -> list[int]:
-        """Rows of each rung, the last one all."""
+        """The samples of rows, one per rung; the last is all rows."""
         rungs = 1
         while rungs < MOST_RUNGS and n_trials >= KEEP**rungs and self.n_train >= LEAST_ROWS * KEEP**rungs:
             rungs += 1
@@ -330,7 +330,7 @@ class _Search:
         started = time.perf_counter()
         try:
             model.fit_stream(sample)
-            found = model.evaluate_stream(self.test)
+            found = model.evaluate_stream(Lenient(self.test))
         except ParameterError as error:  # parameters that do not go together: a bad trial, but no reason to stop
             return Trial(number, changes, n_rows, {}, time.perf_counter() - started, math.inf, str(error))
         seconds = time.perf_counter() - started
@@ -341,7 +341,7 @@ class _Search:
 
 
 def default_space(estimator: Any, raw: bool) -> dict[str, Any]:
-    """What is tried unless something else is asked for."""
+    """The parameters that are searched unless a space is given."""
     space: dict[str, Any] = {"loss": LOSSES[estimator.kind]}
     if getattr(estimator, "C", None) is None and estimator.penalty not in ("none", None):
         space["alpha"] = Range(1e-8, 1e-2)

@@ -48,7 +48,7 @@ MOST_SHARES = 1_000_000
 
 
 class App:
-    """One model behind routes."""
+    """One model behind HTTP routes."""
 
     def __init__(
         self,
@@ -130,11 +130,11 @@ class App:
         return done.result() if error is None else answer_of(error)
 
     def counted(self, request: Request, status: int) -> None:
-        """An answer has been sent."""
+        """Counts an answer that was sent."""
         self.counters.answered(request.route, status, time.perf_counter() - request.start)
 
     def refused(self, status: int) -> None:
-        """A request was refused before it was whole."""
+        """Counts a request that was refused before it was complete."""
         self.counters.answered(len(ROUTES) - 1, status, 0.0)
 
     def open_stream(self, request: Request, *, chunked: bool) -> LineStream:
@@ -159,7 +159,7 @@ class App:
             raise Refusal(401, f"{said}; send the header Authorization: Bearer TOKEN", b"WWW-Authenticate: Bearer\r\n")
 
     def _check_origin(self, origin: str, host: str) -> None:
-        """A page may call the server that it came from, under a name that cannot have been made up by its author."""
+        """Raises unless a web page's request comes from this server's own pages, under a name nobody can fake."""
         name = urlsplit(f"//{host}").hostname or ""
         is_address = name.replace(".", "").isdigit() or ":" in name
         if urlsplit(origin).netloc != host or not (is_address or name in (*LOCAL_NAMES, self.options.host)):
@@ -169,6 +169,8 @@ class App:
 
     def _predict(self, request: Request) -> Answer | asyncio.Future[Answer]:
         body = request.body
+        if request.has_lines:
+            return self._job(lambda: LineStream(self, chunked=False).answer(body))
         if len(body) > SMALL_BYTES:
             return self._job(lambda: self._batch(body))
         rows = self._rows(parse(body), "rows")
@@ -198,7 +200,7 @@ class App:
         return {"predictions": labels, "probabilities": named(names, values)}
 
     def predict_rows(self, rows: list[Any]) -> list[dict[str, Any]]:
-        """One answer for each row, as a stream of lines has them."""
+        """Predicts one answer per row, for a stream of lines."""
         found = self._predicted(rows)
         if "probabilities" not in found:
             return [{"prediction": label} for label in found["predictions"]]
@@ -206,7 +208,7 @@ class App:
         return [{"prediction": label, "probabilities": p} for label, p in pairs]
 
     def _answer(self, predictor: Predictor, rows: list[Any]) -> tuple[list[Any], Array | None, list[str]]:
-        """Predictions, probabilities and the names of their columns, counted and watched."""
+        """Predictions, probabilities and the names of their columns; counts them and watches for drift."""
         if not rows:
             return [], None, predictor.class_names
         X = predictor.rows.read(rows)
@@ -220,7 +222,7 @@ class App:
         return labels, probabilities, names
 
     def _in_slices(self, predictor: Predictor, X: Any, n_rows: int) -> tuple[list[Any], Array | None, list[str]]:
-        """A long batch, given up if it takes too long; learning may go on between its slices."""
+        """Predicts a long batch in slices, between which learning may go on; gives up after the time limit."""
         end = time.monotonic() + self.options.timeout
         labels: list[Any] = []
         parts = []
@@ -257,7 +259,7 @@ class App:
                 self._watch.release()
 
     def _sample(self, predictor: Predictor, X: Any, label: Any) -> None:
-        """One row now and then is watched: all of them would cost more than the predictions."""
+        """Watches a sample of the rows for drift; watching all of them would cost more than predicting."""
         with self._lock:
             unseen = predictor.unseen(X)
         if unseen is not None:
@@ -410,7 +412,7 @@ class App:
     # --------------------------------------------------------------------------------------------------------- threads
 
     def _job(self, make: Callable[[], Answer]) -> asyncio.Future[Answer]:
-        """An answer that is made in a thread."""
+        """Runs a function in a thread; returns a future of its answer."""
         if self._n_jobs >= self.options.max_jobs:
             raise busy()
         self._n_jobs += 1
@@ -444,12 +446,12 @@ def whole(value: dict[str, Any], name: str, default: int, most: int) -> int:
 
 
 def busy() -> Refusal:
-    """Too much is waiting already."""
+    """The error for a server with too many waiting requests."""
     return Refusal(429, "too many requests are waiting; try again in a moment", b"Retry-After: 1\r\n")
 
 
 def answer_of(error: BaseException) -> Answer:
-    """What went wrong as an answer: a sentence for the caller's fault, and a report on stderr for ours."""
+    """The answer for an error: one sentence if the caller is at fault, else 500 and a report on stderr."""
     if isinstance(error, Refusal):
         return error.answer()
     if isinstance(error, DataError | ParameterError):

@@ -32,9 +32,9 @@ KNOWN = frozenset((b"content-type", b"authorization", b"content-length", b"expec
 
 
 class Request:
-    """What the application needs to know of a request."""
+    """What the application needs to know about a request."""
 
-    __slots__ = ("body", "headers", "keep_alive", "method", "path", "query", "route", "start", "stream")
+    __slots__ = ("body", "has_lines", "headers", "keep_alive", "method", "path", "query", "route", "start", "stream")
 
     def __init__(self) -> None:
         self.method = ""
@@ -42,6 +42,7 @@ class Request:
         self.query = ""
         self.headers: dict[bytes, bytes] = {}
         self.body = b""
+        self.has_lines = False  # a body of JSON lines
         self.keep_alive = True
         self.start = 0.0
         self.route = OTHER_ROUTE
@@ -49,7 +50,7 @@ class Request:
 
 
 class Connection(asyncio.Protocol):
-    """One client."""
+    """The HTTP connection of one client."""
 
     def __init__(self, app: App, listener: Listener) -> None:
         self._app, self._listener = app, listener
@@ -71,19 +72,19 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------------------------------- from the event loop
 
     def connection_made(self, transport: Any) -> None:
-        """A client has connected."""
+        """Called when a client connects."""
         self._transport = transport
         self._parser = httptools.HttpRequestParser(self)
         self._listener.opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The client has gone; a batch that is being computed for it ends by itself."""
+        """Called when the client has gone; a batch that is being computed for it ends by itself."""
         self._closing = True
         self._waiting.clear()
         self._listener.lost(self)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes."""
+        """Called with bytes from the client; passes them to the parser."""
         if self._closing:
             return
         if self._request is None:
@@ -104,20 +105,20 @@ class Connection(asyncio.Protocol):
             self._refuse(_head_too_large())
 
     def eof_received(self) -> bool:
-        """The client sends no more; a body that ends too early is said to be cut off."""
+        """Called when the client sends no more; a body that is incomplete is answered as cut off."""
         self._ended = True
         if self._request is not None and not self._closing:
             self._refuse(Refusal(400, "the body was cut off before its announced end; send it whole"))
         return self._busy is not None or bool(self._waiting)  # stay open for answers that are still to come
 
     def pause_writing(self) -> None:
-        """The client does not take its answers: nothing more is read from it."""
+        """Called when the client does not read its answers: nothing more is read from it."""
         self._writing_paused = True
         self._transport.pause_reading()
         self._listener.reading(self)
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Called when the client reads again."""
         self._writing_paused = False
         if not self._closing and len(self._waiting) < MOST_PIPELINED:
             self._transport.resume_reading()
@@ -125,19 +126,19 @@ class Connection(asyncio.Protocol):
     # ----------------------------------------------------------------------------------------------- from the parser
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Called by the parser when a request begins."""
         self._request = Request()
         self._url = b""
         self._parts, self._n_body = [], 0
         self._in_head, self._named = True, 0
 
     def on_url(self, url: bytes) -> None:
-        """Part of the address."""
+        """Called by the parser with a part of the address."""
         self._url += url
         self._named += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Called by the parser with one header."""
         self._named += len(name) + len(value)
         if self._named > MOST_HEAD:
             raise _head_too_large()
@@ -147,26 +148,28 @@ class Connection(asyncio.Protocol):
             self._request.headers[key] = value
 
     def on_headers_complete(self) -> None:
-        """The head is whole: what can be refused is refused before the body is read."""
+        """Called after the headers: refuses what can be refused before the body is read."""
         request = self._request
         assert request is not None
         self._in_head, self._head_bytes = False, 0
         request.method = self._parser.get_method().decode("latin-1")
         path, _, query = self._url.partition(b"?")
+        if path[:7].lower() == b"http://":  # as requests to a proxy have it, which any server must take
+            path = b"/" + path[7:].partition(b"/")[2]
         request.path, request.query = path.decode("latin-1"), query.decode("latin-1")
         request.keep_alive = self._parser.should_keep_alive()
         length = request.headers.get(b"content-length")
         kind = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        streams = kind in LINE_TYPES and request.path == "/predict"
-        if length is not None and not streams and int(length) > self._app.options.max_body:
+        request.has_lines = kind in LINE_TYPES and request.path == "/predict"
+        if length is not None and not request.has_lines and int(length) > self._app.options.max_body:
             raise self._too_large()
-        if streams and request.method == "POST" and self._busy is None and not self._waiting:
+        if request.has_lines and request.method == "POST" and self._busy is None and not self._waiting:
             request.stream = self._app.open_stream(request, chunked=self._parser.get_http_version() == "1.1")
         if request.headers.get(b"expect", b"").lower() == b"100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        """Part of the body."""
+        """Called by the parser with a part of the body."""
         request = self._request
         assert request is not None
         if request.stream is not None:
@@ -179,7 +182,7 @@ class Connection(asyncio.Protocol):
         self._parts.append(body)
 
     def on_message_complete(self) -> None:
-        """A whole request: answered at once if nothing is before it."""
+        """Called with a whole request, which is answered at once if no other is before it."""
         request = self._request
         assert request is not None
         self._request, self._in_head = None, True
@@ -256,13 +259,8 @@ class Connection(asyncio.Protocol):
 
     # --------------------------------------------------------------------------------------------- from the listener
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether an answer is being made."""
-        return self._busy is not None or bool(self._waiting)
-
     def expire(self, idle: bool) -> None:
-        """Too long without a whole request, or without taking an answer."""
+        """Called when the client took too long to send a request or to read an answer."""
         if idle or self._writing_paused or (self._request is None and self._head_bytes == 0):
             self.close()
         else:

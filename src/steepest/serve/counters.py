@@ -50,7 +50,7 @@ PLAIN = (
 
 
 class Counters:
-    """Numbers of one worker among those of all."""
+    """The counters of one worker, in memory shared by all workers."""
 
     def __init__(self, workers: int = 1) -> None:
         sizes = {
@@ -79,15 +79,15 @@ class Counters:
         self._alarms, self._alarm_times = own[self._parts["alarms"]], own[self._parts["alarm_times"]]
 
     def add(self, name: str, amount: float = 1.0) -> None:
-        """More of a plain counter."""
+        """Adds to a plain counter."""
         self._plain[_PLACES[name]] += amount
 
     def set(self, name: str, value: float) -> None:
-        """A gauge of the only worker."""
+        """Sets a gauge; only a single worker has any."""
         self._plain[_PLACES[name]] = value
 
     def answered(self, route: int, status: int, seconds: float) -> None:
-        """One answer."""
+        """Counts one answer."""
         self._answers[route, _STATUS_PLACES[status]] += 1
         own = self._seconds[route]
         place = 0
@@ -99,27 +99,27 @@ class Counters:
         own[-1] += seconds
 
     def predicted(self, places: Iterable[tuple[int, int]]) -> None:
-        """Predicted labels: (place among the classes, how often)."""
+        """Counts predicted labels, given as (index of the class, how often)."""
         for place, n in places:
             self._predicted[place if place < LABELS - 1 else LABELS - 1] += n
 
     def learned(self, places: Iterable[int]) -> None:
-        """The same of labels that were learned; -1 for one that was new."""
+        """Counts learned labels, given as (index of the class, how often); -1 for a new one."""
         for place in places:
             self._learned[place if 0 <= place < LABELS - 1 else LABELS - 1] += 1
 
     def alarm(self, signal: str) -> None:
-        """A stream has changed."""
+        """Counts a detected change of the stream."""
         place = SIGNALS.index(signal)
         self._alarms[place] += 1
         self._alarm_times[place] = time.time()
 
     def total(self, name: str) -> float:
-        """A plain counter over all workers."""
+        """A plain counter, summed over all workers."""
         return float(self.all[:, self._parts["plain"]][:, _PLACES[name]].sum())
 
     def forget_labels(self) -> None:
-        """The classes are others from now on."""
+        """Resets the counters of labels, because the classes have changed."""
         self.all[:, self._parts["predicted"]] = 0
         self.all[:, self._parts["learned"]] = 0
 

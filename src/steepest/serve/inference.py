@@ -1,8 +1,9 @@
 """The Open Inference Protocol (KServe V2 over HTTP), so that existing platforms can ask a model of ours.
 
-Tensors in: one per column of the model, named as the column ("text" for a model of texts), or "features" of shape [n,
-d] for numbered features, or "user" and "item". Tensors out: "predictions", and "probabilities" of shape [n, classes],
-whose order is in the metadata. Left out: the binary extension and several labels per row as one tensor (JSON texts).
+Tensors in: one per column of the model, named as the column ("text" for a model of texts, "bag" for one of bags of
+words, each the text of a JSON object), or "features" of shape [n, d] for numbered features, or "user" and "item".
+Tensors out: "predictions", and "probabilities" of shape [n, classes], whose order is in the metadata. Left out: the
+binary extension and several labels per row as one tensor (JSON texts).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import orjson
 
 from steepest.errors import DataError
 from steepest.serve.predictor import Predictor
-from steepest.serve.rows import PAIRS, SPARSE, TEXT
+from steepest.serve.rows import BAG, PAIRS, SPARSE, TEXT
 
 NUMBERS = ("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64")
 
@@ -53,8 +54,8 @@ def inputs(predictor: Predictor) -> list[dict[str, Any]]:
         return [{"name": name, "datatype": "BYTES", "shape": [-1]} for name in ("user", "item")]
     if reader.form == SPARSE:
         return [{"name": "features", "datatype": "FP32", "shape": [-1, reader.n_features]}]
-    if reader.form == TEXT:
-        return [{"name": reader.columns[0].name or "text", "datatype": "BYTES", "shape": [-1]}]
+    if reader.form in (TEXT, BAG):
+        return [{"name": reader.columns[0].name or reader.form, "datatype": "BYTES", "shape": [-1]}]
     kinds = {"number": "FP64"}
     return [{"name": c.name, "datatype": kinds.get(c.kind, "BYTES"), "shape": [-1]} for c in reader.columns]
 
@@ -72,17 +73,29 @@ def rows_of(predictor: Predictor, request: Any) -> list[Any]:
     for name in columns:
         if name not in known:
             raise DataError(f"the input {name!r} is unknown; the model takes {', '.join(map(repr, known))}")
-    if predictor.rows.form in (TEXT, SPARSE, PAIRS):
+    for column in predictor.rows.columns:
+        name = column.name or BAG
+        if column.kind == BAG and name in columns:
+            columns[name] = [_bag(name, value) for value in columns[name]]
+    if predictor.rows.form in (TEXT, BAG, SPARSE, PAIRS):
         for name in known:
             if name not in columns:
                 raise DataError(f"the input {name!r} is missing")
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
         raise DataError(f"the inputs have different lengths, {sorted(lengths)}; give one value per row")
-    if predictor.rows.form in (TEXT, SPARSE):
+    if predictor.rows.form in (TEXT, BAG, SPARSE):
         return columns[known[0]]
     names = list(columns)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _bag(name: str, value: Any) -> Any:
+    """Words with their counts, which a tensor holds as the text of a JSON object."""
+    try:
+        return orjson.loads(value) if type(value) is str else value
+    except ValueError:
+        raise DataError(f"the input {name!r} holds {value!r:.60}; give the text of a JSON object") from None
 
 
 def _values(tensor: Any) -> tuple[str, list[Any]]:

@@ -147,7 +147,7 @@ class OnlineLearner:
         os.close(self._held)
 
     def describe(self) -> dict[str, Any]:
-        """What GET /model says of learning."""
+        """The part of GET /model about learning."""
         rows = self._counters.total("loss_rows")
         return {
             "sequence": self.sequence,
@@ -169,7 +169,11 @@ class OnlineLearner:
                         self._tasks.put(None)
                         break
                     group.append(task)
-            self._learn(group)
+            try:
+                self._learn(group)
+            except Exception as error:  # a fault of ours: nobody may wait for an answer that never comes
+                for task in group:
+                    task.outcome = error if task.outcome is None else task.outcome
             self._resolve(group)
             if self.sequence - self.snapshot_sequence >= self._next_snapshot or self._log.n_bytes > LOG_BYTES:
                 self._snapshot()
@@ -221,7 +225,7 @@ class OnlineLearner:
         self._counters.add("rows_learned", n)
 
     def _note_classes(self) -> None:
-        """Called while predictions still wait: whoever asks next finds names for all columns."""
+        """Updates the names of columns while predictions still wait, so that the next ones have names for all."""
         if len(getattr(self.model, "classes_", ())) != len(self.predictor.classes):
             self.predictor.refresh()
 
@@ -234,7 +238,7 @@ class OnlineLearner:
             for task in tasks:
                 if task.future is None or task.future.done():
                     continue
-                if isinstance(task.outcome, Refusal):
+                if isinstance(task.outcome, Exception):
                     task.future.set_exception(task.outcome)
                 else:
                     task.future.set_result(task.outcome)
@@ -278,7 +282,7 @@ class OnlineLearner:
         return self._errors.bounded([math.sqrt(loss)])[0]
 
     def _watch_calibration(self, true: Array, probabilities: Array) -> None:
-        """How far probabilities are from what then came: over all rows, and whether that has changed."""
+        """Updates the calibration error over all rows, and detects whether it has changed."""
         known = true >= 0
         true, probabilities = true[known], np.asarray(probabilities)[known]
         if not len(true):
@@ -312,7 +316,7 @@ class OnlineLearner:
             self.model.save(path)
             fresh = RowLog.create(self._log_path(self.sequence), self.identity, self.sequence)
         except (OSError, DataError) as error:
-            self._say(f"no snapshot could be written, the log goes on: {error}")
+            self._say(f"no snapshot could be written, the log continues: {error}")
             self._next_snapshot = self.sequence - self.snapshot_sequence + max(self._options.snapshot_rows // 4, 1)
             return
         self._log.close()
@@ -340,7 +344,7 @@ class OnlineLearner:
         sync_directory(self._directory)
 
     def _recover(self, base: LoadedModel) -> Any:
-        """The model with all that was ever acknowledged."""
+        """Rebuilds the model with every acknowledged row from the log."""
         logs, snapshots = self._files(LOG_NAME), self._files(SNAPSHOT_NAME)
         if not logs:
             if snapshots:
@@ -406,7 +410,7 @@ def learn_rows(
 
 
 def loss_name(predictor: Predictor) -> str:
-    """What the progressive loss is: "log", "zero_one" or "squared"."""
+    """The name of the progressive loss: "log", "zero_one" or "squared"."""
     if predictor.classes:
         return "log" if predictor.has_probabilities and not predictor.several else "zero_one"
     return "squared"
@@ -418,7 +422,8 @@ def row_loss(predictor: Predictor, truth: Any, guess: Any, probabilities: Any) -
         wrong = [predictor.classes[k] for k, has in enumerate(truth) if has] != guess
         return float(wrong), wrong
     if not predictor.classes:
-        return min((float(truth) - float(guess)) ** 2, 1e300), False
+        error = float(truth) - float(guess)
+        return min(error * error, 1e300), False  # a power would raise where a product overflows
     wrong = truth != guess
     if probabilities is None:
         return float(wrong), wrong

@@ -1,4 +1,4 @@
-"""JSON lines in, JSON lines out, as they come: a row a line, an answer a line, in memory for one block of lines.
+"""JSON lines in, JSON lines out, as they come: one row and one answer per line, in memory for one block of lines.
 
 A line that is not a row gets {"error": sentence} in its place, so that line n of the answer belongs to line n of the
 question whatever happens.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from steepest.errors import DataError
-from steepest.serve.answers import LINES
+from steepest.serve.answers import LINES, Answer
 
 if TYPE_CHECKING:
     from steepest.serve.app import App
@@ -32,7 +32,7 @@ class LineStream:
         )
 
     def feed(self, data: bytes) -> bytes:
-        """What can be answered now."""
+        """Adds bytes; returns the answers to all lines that are complete."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > self._app.options.max_body:
@@ -41,9 +41,13 @@ class LineStream:
         return self._take_head() + self._framed(self._answers(lines))
 
     def end(self) -> bytes:
-        """The answer to a last line without an end, and the end."""
+        """The answer to a last line without a newline."""
         lines = [self._rest] if self._rest.strip() else []
         return self._take_head() + self._framed(self._answers(lines)) + (b"0\r\n\r\n" if self.chunked else b"")
+
+    def answer(self, body: bytes) -> Answer:
+        """All answers at once, for a request that waited behind another one of its connection."""
+        return Answer(self._answers(body.split(b"\n")), type=LINES)
 
     def _take_head(self) -> bytes:
         head, self._head = self._head, b""
@@ -77,7 +81,7 @@ class LineStream:
         return b"".join(orjson.dumps(answer) + b"\n" for answer in answers if answer is not None)
 
     def _alone(self, row: Any) -> dict[str, Any]:
-        """One row by itself, after something was wrong with one of its block."""
+        """Answers rows one by one, after a row of their block was refused."""
         try:
             return self._app.predict_rows([row])[0]
         except DataError as error:

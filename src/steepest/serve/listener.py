@@ -32,11 +32,11 @@ class Listener:
         self._emptied: asyncio.Future[None] | None = None
 
     def __call__(self) -> Connection:
-        """A protocol for the next client."""
+        """Makes the protocol object of the next client."""
         return Connection(self.app, self)
 
     def opened(self, connection: Connection) -> None:
-        """A client has connected; one that waits makes room if there is none."""
+        """Called when a client connects; an idle one is closed if there is no room."""
         if len(self._open) >= self.app.options.max_connections:
             queue = self._idle or self._reading
             if queue:
@@ -50,7 +50,7 @@ class Listener:
         self.idle(connection)
 
     def lost(self, connection: Connection) -> None:
-        """It is gone."""
+        """Called when a connection is gone."""
         self._open.discard(connection)
         self._idle.pop(connection, None)
         self._reading.pop(connection, None)
@@ -60,24 +60,24 @@ class Listener:
             self._emptied.set_result(None)
 
     def idle(self, connection: Connection) -> None:
-        """Nothing is going on."""
+        """Called when a connection waits for a request."""
         self._reading.pop(connection, None)
         self._idle.pop(connection, None)
         self._idle[connection] = self._loop.time()
 
     def reading(self, connection: Connection) -> None:
-        """Part of a request has arrived, or an answer is not being taken."""
+        """Called when part of a request has arrived, or an answer is not being read."""
         self._idle.pop(connection, None)
         self._reading.pop(connection, None)
         self._reading[connection] = self._loop.time()
 
     def working(self, connection: Connection) -> None:
-        """An answer is being made."""
+        """Called while an answer is being made."""
         self._idle.pop(connection, None)
         self._reading.pop(connection, None)
 
     def linger(self, connection: Connection) -> None:
-        """Closed in a moment, when the client has seen why."""
+        """Closes the connection a moment later, so that the client can read why."""
         self._lingering.add(connection)
         self._loop.call_later(LINGER, connection.close)
 

@@ -29,7 +29,7 @@ class LoadedModel:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """How a file looks from outside; another stamp means that it may be another file."""
+    """Identifies a file's version by its metadata; another stamp means that it may have changed."""
 
     inode: int
     size: int

@@ -8,7 +8,7 @@ from typing import Any
 from steepest.serve import inference
 from steepest.serve.options import ServeOptions
 from steepest.serve.predictor import Predictor
-from steepest.serve.rows import COLUMNS, PAIRS, TEXT
+from steepest.serve.rows import BAG, COLUMNS, PAIRS, TEXT
 
 Schema = dict[str, Any]
 ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
@@ -40,10 +40,10 @@ def describe(predictor: Predictor, options: ServeOptions, version: str) -> Schem
         "/metrics": {"get": _get("Counts for Prometheus.", None)},
         "/openapi.json": {"get": _get("This description.", STATUS)},
         "/healthz": {"get": _get("Whether the process lives.", STATUS)},
-        "/readyz": {"get": _get("Whether requests are welcome.", STATUS)},
+        "/readyz": {"get": _get("Whether requests are accepted.", STATUS)},
         "/v2": {"get": _get("Open Inference: the server.", STATUS)},
         "/v2/health/live": {"get": _get("Open Inference: whether the process lives.", STATUS)},
-        "/v2/health/ready": {"get": _get("Open Inference: whether requests are welcome.", STATUS)},
+        "/v2/health/ready": {"get": _get("Open Inference: whether requests are accepted.", STATUS)},
         f"/v2/models/{predictor.name}": {"get": _get("Open Inference: tensors of the model.", STATUS)},
         f"/v2/models/{predictor.name}/ready": {"get": _get("Open Inference: whether it is loaded.", STATUS)},
         f"/v2/models/{predictor.name}/infer": {
@@ -125,8 +125,12 @@ def _row_schema(predictor: Predictor) -> Schema:
         return {"anyOf": [{"type": "string"}, as_object]} if name else {"type": "string"}
     if reader.form == PAIRS:
         return {**_object({"user": ID, "item": ID}), "additionalProperties": False}
+    count = {"type": ["number", "null"], "minimum": -1e30, "maximum": 1e30}
+    if reader.form == BAG:
+        return {"type": "object", "additionalProperties": count}
     if reader.form == COLUMNS:
         kinds: dict[str, Schema] = {
+            BAG: {"type": ["object", "null"], "additionalProperties": count},
             "text": {"type": ["string", "null"]},
             "category": {"type": ["string", "integer", "boolean", "null"]},
             "number": {"type": ["number", "null"]},

@@ -16,13 +16,13 @@ from steepest.data.source import from_arrays
 from steepest.errors import DataError
 from steepest.learners.batch.solvers import BATCH_SOLVERS
 from steepest.models.supervised import Classifier
-from steepest.serve.rows import COLUMNS, PAIRS, SPARSE, TEXT, RowReader
+from steepest.serve.rows import BAG, COLUMNS, PAIRS, SPARSE, TEXT, RowReader
 
 MOST_ITEMS = 1_000  # of one list of recommendations
 
 
 class Predictor:
-    """A model as the server asks it."""
+    """Wraps the model for the server: JSON rows in, plain answers out."""
 
     def __init__(self, model: Any, name: str, identity: str) -> None:
         self.model, self.name, self.identity = model, name, identity
@@ -31,7 +31,7 @@ class Predictor:
         self.refresh()
 
     def refresh(self) -> None:
-        """Names that follow from the model; learning may add classes."""
+        """Updates the names that follow from the model; learning may add classes."""
         model = self.model
         self.classes: list[Any] = model.classes_.tolist() if hasattr(model, "classes_") else []
         self.class_names = [str(label) for label in self.classes]
@@ -43,7 +43,7 @@ class Predictor:
 
     def warm_up(self) -> None:
         """Predicts a row of nothing, so that what is made at the first use is there before the first caller."""
-        empty: dict[str, Any] = {TEXT: "", COLUMNS: {}, SPARSE: {"indices": [], "values": []}}
+        empty: dict[str, Any] = {TEXT: "", BAG: {}, COLUMNS: {}, SPARSE: {"indices": [], "values": []}}
         if self.rows.form in empty:
             X = self.rows.read([empty[self.rows.form]])
             self.answer(X)

@@ -1,4 +1,4 @@
-"""Rows of a request as the model takes them: texts, objects of columns, sparse pairs, or a user with an item.
+"""Rows of a request as the model takes them: texts, bags of words, columns, sparse pairs, or a user and item.
 
 Which form a model takes follows from what it was trained on. Every other form, an unknown column or a value that is
 not a plain one is refused with a sentence that names the row.
@@ -17,16 +17,17 @@ from steepest.data.tables.columns import KINDS, MISSING_MARKS
 from steepest.errors import DataError
 from steepest.features import dates, written_numbers
 from steepest.features.hasher import Hasher
+from steepest.learners.targets import LARGEST_TARGET
 
-TEXT, COLUMNS, SPARSE, PAIRS = "text", "columns", "sparse", "pairs"
-GIVE_FEATURES = (*KINDS, "date")
+TEXT, BAG, COLUMNS, SPARSE, PAIRS = "text", "bag", "columns", "sparse", "pairs"
+GIVE_FEATURES = (*KINDS, BAG, "date")
 PLAIN = (str, int, float, bool, type(None))
 SHOWN = 12  # columns that a sentence names
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column that a row may have: its name and kind, "text", "category", "number", "list" or "date"."""
+    """One column that a row may have: its name and kind, "text", "bag", "category", "number", "list" or "date"."""
 
     name: str
     kind: str
@@ -57,7 +58,7 @@ class SparseRows:
 def columns_of(hasher: Hasher) -> list[Column]:
     """The columns of a hasher, with the sizes of its numbers."""
     found = [
-        Column(column.name, column.kind, None, column.format, bool(column.source))
+        Column(column.name, BAG if column.is_bag else column.kind, None, column.format, bool(column.source))
         for column in getattr(hasher, "columns_", ())
     ]
     sizes = getattr(hasher, "number_sizes_", None)
@@ -85,8 +86,10 @@ class RowReader:
         self.takes_lines = getattr(model, "vw_names_", None) is not None  # lines of Vowpal Wabbit text, with names
         if hasattr(model, "recommend"):
             self.form, self._id_of = PAIRS, model.id_of
-        elif len(known) == 1 and known[0].kind == "text":
+        elif len(known) == 1 and known[0].kind == TEXT:
             self.form = TEXT
+        elif len(known) == 1 and known[0].kind == BAG and not known[0].name:
+            self.form = BAG
         elif known:
             self.form = COLUMNS
         else:
@@ -104,9 +107,9 @@ class RowReader:
             if self.columns[0].name and all(type(row) is dict for row in rows):
                 return self._records(rows)
             raise self._wrong_form(rows, str)
-        if self.form == COLUMNS:
+        if self.form in (COLUMNS, BAG):
             if all(type(row) is dict for row in rows):
-                return self._records(rows)
+                return self._records(rows) if self.form == COLUMNS else rows
             raise self._wrong_form(rows, dict)
         return self._pairs(rows) if self.form == PAIRS else self._sparse(rows)
 
@@ -117,6 +120,8 @@ class RowReader:
             return "a text" + (f' or an object {{"{name}": text}}' if name else "")
         if self.form == PAIRS:
             return 'an object {"user": id, "item": id}'
+        if self.form == BAG:
+            return 'an object of words with their counts, {"word": 2}'
         if self.form == SPARSE:
             lines = "a line of Vowpal Wabbit text, or " if self.takes_lines else ""
             return (
@@ -137,8 +142,10 @@ class RowReader:
                 kind = self._kinds.get(name)
                 if kind is None:
                     raise DataError(f"row {number} has the unknown column {name!r}; this model takes {self.expected()}")
-                if not isinstance(value, PLAIN) and not (kind == "list" and _is_plain_list(value)):
-                    raise DataError(f"row {number}, column {name!r} holds {_kind(value)}; give a text, number or null")
+                plain = isinstance(value, PLAIN) or (kind == "list" and _is_plain_list(value))
+                if not plain and not (kind == BAG and type(value) is dict):
+                    right = "an object of words with their counts" if kind == BAG else "a text, number"
+                    raise DataError(f"row {number}, column {name!r} holds {_kind(value)}; give {right} or null")
                 if kind == "date" or (kind == "number" and type(value) is str):
                     rows[number] = {**rows[number], name: self._read_value(number, name, kind, value)}
         if not any(rows):  # nothing but missing values: the hasher still needs to see a column
@@ -260,8 +267,8 @@ class LabelReader:
 
     def _number(self, number: int, label: Any) -> float | int:
         label = self._named.get(label, label) if type(label) is str else label
-        if type(label) not in (int, float, bool) or not math.isfinite(label) or abs(label) > 1e300:
-            raise DataError(f"label {number} is {label!r}; give a finite number")
+        if type(label) not in (int, float, bool) or not abs(label) <= LARGEST_TARGET:
+            raise DataError(f"label {number} is {label!r}; give a number of at most {LARGEST_TARGET:g} in size")
         if self._is_classifier and label != int(label):
             raise DataError(f"label {number} is {label!r}; the model's classes are whole numbers")
         if self._whole and abs(label) > 2**53:

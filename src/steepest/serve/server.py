@@ -88,12 +88,12 @@ def announce(options: ServeOptions, listening: socket.socket) -> None:
 
 
 def say(sentence: str) -> None:
-    """One line on stderr."""
+    """Prints one line to stderr."""
     print(f"steepest: {sentence}", file=sys.stderr, flush=True)
 
 
 def raise_file_limit() -> None:
-    """As many connections as the system allows without asking anyone."""
+    """Raises the limit of open files as far as the system allows without privileges."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -35,7 +35,7 @@ def fit_spark(
     resume: bool = False,
     spark: Any = None,
 ) -> AnyEstimator:
-    """Fits a linear model, KMeans or MatrixFactorization on the rows of a Spark DataFrame; returns it to use as always.
+    """Fits a linear model, KMeans or MatrixFactorization on the rows of a Spark DataFrame, and returns it.
 
     Parameters
     ----------
@@ -53,21 +53,21 @@ def fit_spark(
         strata, each shard holding the ratings of some users while factors of items move; "als": alternating least
         squares. None: "ipm", "lloyd", "dsgd" (or "als", if that is the estimator's solver).
     n_shards : int, optional
-        Into how many shards the rows are shared out; the result depends on it ("als": it does not). None: that of the
-        estimator's `parallel=Mixing(n_shards=...)`, or 8; for MatrixFactorization `n_blocks`.
+        Number of shards. The result depends on it (except for "als"). None: that of the estimator's
+        `parallel=Mixing(n_shards=...)`, or 8; for MatrixFactorization `n_blocks`.
     order_by : column or columns, optional
-        The order of the rows. None: the DataFrame's own if it is the same each time, else by a hash of their content.
+        Order of the rows. None: that of the DataFrame if it is stable, otherwise by a hash of their content.
     n_features : int, optional
-        How many features there are, where places may show fewer.
+        Number of features, if the rows may not contain the last one.
     barrier : bool
-        All rounds inside one job, whose tasks all run at once and get their work from the driver: the same bits without
-        the cost of a job per round. If a task is lost, all go on from the last round.
+        Run all rounds inside one job, whose tasks run at the same time and get their work from the driver. The bits
+        are the same, without the cost of a job per round. If a task is lost, all continue from the last round.
     checkpoint : path, optional
-        A directory in which the driver saves every round, so that a fit that was killed can go on to the same bits.
+        Directory in which the driver saves every round, so that an interrupted fit can continue to the same bits.
     resume : bool
-        Go on from what is in the checkpoint directory, if anything is.
+        Continue from the checkpoint directory, if it holds a checkpoint.
     spark : SparkSession, optional
-        The session that reads the files of a path; None: the active one, or a new one.
+        Session that reads the files of a path. None: the active one, or a new one.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def fit_spark(
 
 
 def _driver_of(estimator: Any) -> Callable[[Any, Any, Any], None]:
-    """Who fits such an estimator."""
+    """The function that fits estimators of this kind."""
     from steepest.models.factorization import MatrixFactorization
     from steepest.models.kmeans import KMeans
     from steepest.models.linear import LinearClassifier, LinearRegressor

@@ -115,7 +115,7 @@ class BarrierPool:
                 raise
 
     def _run_stage(self, anchor: Any, task: Any) -> None:
-        """The job, which lasts as long as the pool."""
+        """Runs the barrier stage, whose job lasts as long as the pool."""
         try:
             self.context.setJobGroup(self.name, "steepest: rounds in barrier mode")
             mapped(anchor, task, SCHEMA, barrier=True).collect()
@@ -147,7 +147,7 @@ class BarrierPool:
         self.workers.append(Worker(connection, *opened))
 
     def run(self, work: Callable[[Any, Any], Mapping[str, Array]], state: Any) -> list[Answer]:
-        """What the work answers for each shard, in their order."""
+        """Runs work on each shard; returns the answers in the order of shards."""
         from pyspark import cloudpickle
 
         data = cloudpickle.dumps((work, state), protocol=5)  # type: ignore[no-untyped-call]
@@ -206,7 +206,7 @@ def wait_for_slots(session: Any, needed: int = 1) -> int:
 
 
 def refuse_barrier(session: Any) -> None:
-    """What barrier mode cannot do."""
+    """Raises for options that barrier mode does not support."""
     if is_connect(session):
         raise ParameterError(
             "barrier=True needs the driver in this process, and Spark Connect has it elsewhere; leave barrier out"

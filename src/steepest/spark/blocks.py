@@ -62,10 +62,10 @@ class Reader(Protocol):
         """Whether these are enough for a block."""
 
     def block(self, parts: Sequence[Any]) -> dict[str, Any]:
-        """Values of the columns of `PACKED`: the block, and what it holds."""
+        """The block and a summary of it, as values of the columns `PACKED`."""
 
     def rest(self) -> dict[str, Any]:
-        """The same of a last line without rows, if there is something left to say."""
+        """Like `block`, for a last line without rows; None if there is nothing left to report."""
 
 
 def pack(
@@ -111,12 +111,12 @@ class RowReader:
         return chunk, chunk.n_rows
 
     def is_full(self, parts: Sequence[Chunk]) -> bool:
-        """By entries and by rows."""
+        """Whether the block has enough entries or rows."""
         n_entries, n_rows = sum(len(part.indices) for part in parts), sum(part.n_rows for part in parts)
         return n_entries > BLOCK_ENTRIES or n_rows > MOST_BLOCK_ROWS
 
     def block(self, parts: Sequence[Chunk]) -> dict[str, Any]:
-        """The rows, with words as the numbers of the block's labels; and sums over them."""
+        """The rows, with words as indices of the block's labels, and sums over them."""
         chunk = concatenate(parts)
         y, weight = chunk.y, np.ones(chunk.n_rows) if chunk.weight is None else chunk.weight
         labels: list[Any] = []
@@ -146,7 +146,7 @@ class RowReader:
         return {"about": json.dumps(about), "path": path}
 
     def rest(self) -> dict[str, Any]:
-        """All was said with the blocks."""
+        """None: everything was reported with the blocks."""
         return {}
 
 
@@ -164,13 +164,13 @@ class Shares(Protocol):
 
     @property
     def n_shards(self) -> int:
-        """How many shards there are."""
+        """The number of shards."""
 
     def owners(self, line: Mapping[str, Any], block: Any) -> tuple[int, Any, Array]:
         """(number of the first row, the rows, the shard of each)."""
 
     def take(self, rows: Any, numbers: Array) -> Mapping[str, Array]:
-        """Some of the rows."""
+        """A copy of some of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class RowShares:
     labels: Sequence[Any] | None  # of all rows, if they are words
 
     def owners(self, line: Mapping[str, Any], block: Any) -> tuple[int, Chunk, Array]:
-        """The rows in numbers of the labels of all."""
+        """Sets the rows' label indices to those of all blocks together; returns the shard of each row."""
         chunk = chunk_of(from_bytes(block))
         if self.labels is not None and chunk.y is not None:
             own = np.searchsorted(np.asarray(self.labels), np.asarray(json.loads(line["about"])["labels"]))
@@ -271,7 +271,7 @@ class ShardFiles:
         self.n_features = max(self.n_features, int(arrays["n_features"][0]))
 
     def close(self) -> Any:
-        """The line of the anchor."""
+        """Completes the files; returns the line that tells where they are."""
         if self.n_features >= 0:
             self.append({"n_features": np.array([self.n_features])})
         for file in self.files.values():

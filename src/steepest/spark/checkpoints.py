@@ -68,13 +68,13 @@ class RoundCheckpoints:
         self.read = self.saved
 
     def clear(self) -> None:
-        """Nothing is left to resume."""
+        """Removes the checkpoints of a fit that is complete."""
         for path in self.directory.glob(NAMES):
             path.unlink()
 
 
 def fingerprint_of(estimator: Any, method: str | None, n_shards: int | None, rounds: int | None) -> dict[str, Any]:
-    """What a fit must have in common with the one that it resumes, except for the rows."""
+    """The values that a fit must have in common with the one that it resumes, except for the rows."""
     params = estimator.get_params(deep=True)
     if params.get("random_state", 0) is None:
         raise ParameterError("checkpoint= needs random_state=, an int: a resumed fit has to draw the same numbers")

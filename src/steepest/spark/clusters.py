@@ -40,7 +40,7 @@ SPARE = 64  # rows more than asked for, since some are alone in their cluster
 
 
 def cluster_alone(shard: Shard, given: tuple[KMeansSettings, Array | None, int, float, int]) -> Answer:
-    """All of Lloyd's algorithm over a single shard: exactly what one machine does."""
+    """Runs Lloyd's algorithm over a single shard: exactly what one machine does."""
     settings, start, epochs, tol, n_features = given
     rows = replace(shard.chunk, n_features=n_features)
     columns = np.arange(n_features)
@@ -58,7 +58,7 @@ def cluster_alone(shard: Shard, given: tuple[KMeansSettings, Array | None, int, 
 
 
 def fetch(shard: Shard, given: tuple[Array, int, int]) -> Answer:
-    """Those of some rows, by their numbers among all, that are here, in their order."""
+    """Those of the given rows, by their numbers among all, that are in this shard, in their order."""
     numbers, n_rows, n_shards = given
     run = run_length(n_rows, n_shards)
     numbers = numbers[shards_of_rows(numbers, n_rows, n_shards) == shard.number]
@@ -77,7 +77,7 @@ def _joined(answers: list[Answer]) -> Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """What every shard gets for an iteration."""
+    """What every shard receives for an iteration."""
 
     table: Array
     k: int
@@ -209,7 +209,7 @@ def _fetched(shards: Shards, numbers: Array) -> Chunk:
 
 
 class FarLloyd(Lloyd):
-    """One run over shards; the driver holds the centres."""
+    """Lloyd's algorithm over shards; the driver holds the centres."""
 
     def __init__(self, shards: Shards, start: Centres, number: int) -> None:
         self.shards, self.name, self.number = shards, f"{shards.name}-{number}", 0
@@ -219,7 +219,7 @@ class FarLloyd(Lloyd):
         self.measured = self.bytes_up = 0
 
     def iterate(self) -> bool:
-        """One job, and another one if a cluster is empty."""
+        """Runs one iteration: one job, and another one if a cluster is empty."""
         table, k = self.centres.table, self.centres.k
         given = Iteration(table, k, self.drift * (1 + 1e-6), self.name, self.number)
         answer = self.shards.run(add_rows, given, add=True)[0]
@@ -239,7 +239,7 @@ class FarLloyd(Lloyd):
         return bool(self.drift.any())
 
     def _fill_from_farthest(self, sums: Array, sizes: Array) -> None:
-        """As in one process: an empty cluster takes over the row farthest from its centre, of those not alone."""
+        """Moves empty clusters to the rows farthest from their centres, as in one process."""
         answers = self.shards.run(farthest, (self.centres.table, self.centres.k, int((sizes == 0).sum())))
         labels, squares = (np.concatenate([answer[name] for answer in answers]) for name in ("labels", "squares"))
         rows = _joined(answers)
@@ -254,13 +254,13 @@ class FarLloyd(Lloyd):
             self.mass[new] = weight
 
     def assign(self) -> tuple[Array, Array, float]:
-        """The inertia alone: labels stay with the rows."""
+        """Computes the inertia; labels stay with the rows."""
         nothing = np.zeros(0, np.int32)
         answer = self.shards.run(measure, (self.centres.table, self.centres.k), add=True)[0]
         return nothing, nothing, float(answer["inertia"][0])
 
     def record(self, epoch: int, loss: float, seconds: float, measured: int) -> Record:
-        """With what was sent to the shards and back."""
+        """The record of an iteration, with the bytes sent in both directions."""
         n = self.shards.n
         sent = {"shards": n, "bytes_down": n * self.centres.table.nbytes, "bytes_up": self.bytes_up}
         return {**super().record(epoch, loss, seconds, measured), **sent}

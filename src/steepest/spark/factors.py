@@ -52,7 +52,7 @@ METHODS = ("dsgd", "als")
 
 
 def without_rows(learner: FactorLearner) -> FactorLearner:
-    """What executors need of a learner besides its tables."""
+    """A copy of the learner without its tables, for executors."""
     bare = FactorLearner(learner.settings)
     bare.restore_numbers(learner.numbers)
     return bare
@@ -80,7 +80,7 @@ def arrange(learner: FactorLearner, plan: Strata, before: Array, number: int, ra
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """What every shard gets for a stratum: the learner, the first row of each stripe, and the tables."""
+    """What every shard receives for a stratum: the learner, the first row of each stripe, and the tables."""
 
     learner: FactorLearner
     user_bounds: Array
@@ -117,7 +117,7 @@ def to_side(learner: FactorLearner, which: str, bounds: Array, number: int, rati
 
 @dataclass(frozen=True, slots=True)
 class HalfStep:
-    """What every shard gets to solve its rows."""
+    """What every shard receives to solve its rows."""
 
     learner: FactorLearner
     mine: Array
@@ -159,12 +159,12 @@ class FarSgdRun(SgdRun):
         self.bytes_down = self.bytes_up = 0
 
     def make_strata(self, entries: Entries, d: int) -> Strata:
-        """The stripes only: shards hold the entries."""
+        """Plans the stripes; the entries are in the shards."""
         learner = self.learner
         return plan_strata(entries, len(learner.users), len(learner.items), d, learner.settings.seed)
 
     def learn_blocks(self, schedule: Array, losses: Array, epoch: int) -> int:
-        """One job per stratum."""
+        """Learns the blocks with one job per stratum."""
         strata, d, bare = self.strata, self.strata.d, without_rows(self.learner)
         user_bounds, item_bounds = strata.user_bounds, strata.item_bounds
         for at, stratum in enumerate(strata.sub_epochs(epoch)):
@@ -208,7 +208,7 @@ class FarAlternatingRun(AlternatingRun):
                 self.ridges[which] = np.asarray(settings.alpha * learner.ridges(counts), np.float32)
 
     def solve(self, which: str, rows: Array | None = None) -> None:
-        """One job."""
+        """Solves all rows of a side with one job."""
         learner, number = self.learner, SIDES.index(which)
         mine, other = tables_of(learner, which)
         ridge = self.ridges[which] if self.loss == "squared" else None
@@ -222,13 +222,13 @@ class FarAlternatingRun(AlternatingRun):
         self.bytes_up += size_of(answers)
 
     def current_loss(self) -> float:
-        """The sum of losses, of which the shards sent their parts."""
+        """The sum of losses, whose parts the shards have sent."""
         if self.loss not in BY_GRAM:
             return self.known
         return 0.5 * (square_of_all_cells(self.learner) + self.known)
 
     def ridge(self, which: str, n_other: int) -> Array:
-        """As the shards answered."""
+        """The ridge of each row of a side, from the counts that the shards have sent."""
         ridge = self.ridges[which]
         assert ridge is not None
         return ridge
@@ -307,7 +307,7 @@ def _settings(estimator: Any, method: str) -> FactorSettings:
 
 
 def _n_shards(estimator: Any, session: Any, n_shards: int | None, method: str) -> int:
-    """How many shards: for dsgd the result depends on it; for als as many as there are cores."""
+    """The number of shards: part of the result for dsgd, the number of cores for als."""
     if n_shards is not None:
         return whole("n_shards", n_shards, 1)
     if method == "dsgd":

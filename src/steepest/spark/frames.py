@@ -47,7 +47,7 @@ class Carried:
     value: Any
 
     def destroy(self) -> None:
-        """Nothing is stored elsewhere."""
+        """Does nothing: the state is stored nowhere else."""
 
 
 def ship(session: Any, state: Any) -> Any:

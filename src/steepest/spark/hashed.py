@@ -25,7 +25,7 @@ COUNTS = ("document_counts_", "n_documents_")
 
 
 def with_hasher(estimator: Any, frame: Any, columns: Columns) -> Columns:
-    """The columns with a hasher that has learned what there is to learn; the estimator owns one with names, too."""
+    """The columns with a hasher that has learned from the data; the estimator gets one with names as well."""
     own: Hasher = estimator.own_hasher()
     if own.counts_words:
         raise ParameterError(
@@ -44,7 +44,7 @@ def with_hasher(estimator: Any, frame: Any, columns: Columns) -> Columns:
 
 
 def bare(hasher: Hasher) -> Hasher:
-    """The same rows from one thread and without names: what an executor needs."""
+    """A copy of the columns for executors: hashing in one thread, without names."""
     copy = Hasher(**{**hasher.get_params(deep=False), "names": 0, "n_jobs": 1})
     for name in ("columns_", "crosses_", "n_features_in_", "words_", *COUNTS):
         if hasattr(hasher, name):
@@ -65,7 +65,7 @@ def _count(session: Any, rows: Any, own: Hasher) -> None:
 
 
 def count_rows(hasher: Hasher, batches: Iterator[Any]) -> Iterator[Any]:
-    """A partition's rows with each bucket."""
+    """Counts the rows of a partition that have each bucket."""
     for batch in batches:
         hasher.partial_fit(batch)
     if hasattr(hasher, "document_counts_"):

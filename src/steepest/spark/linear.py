@@ -70,7 +70,7 @@ def in_own_order(shard: Shard, rows: Chunk, order: Order) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class LearnState:
-    """What every shard gets for a round."""
+    """What every shard receives for a round."""
 
     settings: LinearSettings
     packed: Answer  # the common state, of tables with few entries only those; see `packed`
@@ -85,7 +85,7 @@ class LearnState:
 
 
 def learn(shard: Shard, given: LearnState) -> Answer:
-    """One round: the shard's state afterwards, of large arrays what moved."""
+    """Learns one round on a shard; returns the new state, with only the changed entries of large arrays."""
     state = given.state
     base = LinearLearner.from_state(given.settings, state)
     source = in_own_order(shard, shard.chunk, given.order)
@@ -145,7 +145,7 @@ def unpacked(message: Mapping[str, Array]) -> Answer:
 
 
 def survey_shard(shard: Shard, given: tuple[int, Order, bool]) -> Answer:
-    """How much of each feature is in the rows, if asked for; and from shard 0 the first rows that it will learn."""
+    """Evidence per feature if requested; shard 0 also sends the first rows that it will learn."""
     n_features, order, evidence = given
     answer: Answer = {"here": np.zeros(1)}
     if evidence:
@@ -158,7 +158,7 @@ def survey_shard(shard: Shard, given: tuple[int, Order, bool]) -> Answer:
 
 
 def learn_alone(shard: Shard, given: tuple[LearnState, Plan]) -> Answer:
-    """All epochs over a single shard: exactly what one machine does."""
+    """Runs all epochs over a single shard: exactly what one machine does."""
     state, plan = given
     learner = LinearLearner.from_state(state.settings, state.state)
     source = ArraySource(shard.chunk).shuffle(state.order.shuffle, state.order.seed)
@@ -168,7 +168,7 @@ def learn_alone(shard: Shard, given: tuple[LearnState, Plan]) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """What every shard gets for a pass of a batch solver."""
+    """What every shard receives for a pass of a batch solver."""
 
     settings: LinearSettings
     n_features: int
@@ -227,12 +227,12 @@ class FarShards:
     _evidence: list[Array] | None = None
 
     def prepare(self, learner: Any) -> None:
-        """One job: step sizes are tried here, on the first rows of shard 0."""
+        """Prepares the learner with one job; step sizes are tried on the driver, on the first rows of shard 0."""
         answers = self._survey(learner, self.needs_evidence)
         learner.prepare([chunk_of(from_bytes(answers[0]["sample"].tobytes()), self.shards.labels)])
 
     def evidence(self, learner: Any) -> list[Array]:
-        """Found by `prepare`, unless a resumed run needs none."""
+        """The evidence that `prepare` gathered."""
         if self._evidence is None:
             self._survey(learner, True)
         assert self._evidence is not None
@@ -246,7 +246,7 @@ class FarShards:
         return answers
 
     def learn(self, common: MixedState, passes: Sequence[Pass], how: str, keep_voters: bool) -> ShardReplies:
-        """One job; tables are put together again one shard after the other, when their turn comes."""
+        """Learns a round with one job; the shards' tables are rebuilt one after the other as they are read."""
         base = common.learner
         state = base.state
         given = LearnState(base.settings, packed(state), state["labels"], self.order, list(passes))
@@ -274,7 +274,7 @@ def own_learner(answer: Mapping[str, Array], settings: LinearSettings, base: Map
 
 
 def train_alone(shards: Shards, learner: LinearLearner, order: Order, plan: Plan) -> tuple[LinearLearner, History]:
-    """One shard, one job: the learner and its history."""
+    """Trains on a single shard in one job; returns the learner and its history."""
     state = learner.state
     given = LearnState(learner.settings, packed(state), state["labels"], order, [])
     answer = shards.run(learn_alone, (given, plan))[0]
@@ -293,7 +293,7 @@ def without_labels(state: Mapping[str, Array]) -> Answer:
 
 
 class FarData:
-    """What a batch solver asks of rows that are elsewhere."""
+    """Stands in for the rows of a batch solver, which are on the executors."""
 
     in_memory = False
 
@@ -302,7 +302,7 @@ class FarData:
         self.n_rows, self.n_entries, self.least_weight = survey.n_rows, survey.n_entries, survey.least_weight
 
     def passes(self) -> Iterator[tuple[int, Chunk]]:
-        """Rows that are elsewhere cannot be visited here."""
+        """Raises: the rows are on the executors."""
         raise DataError("this solver needs the rows themselves; on Spark use solver='lbfgs' or 'gd'")
 
 
@@ -321,7 +321,7 @@ class FarObjective(Objective):
         self.shape = self.squares.shape[1:]
 
     def weigh(self) -> float:
-        """One job, which also finds the squares and the sums of the targets."""
+        """Sums the weights with one job, which also gathers the sums of squares and targets."""
         answer = self._ask(None)
         squares = answer["sums"]
         self.columns = np.flatnonzero(squares[:-1].any(axis=1))
@@ -342,7 +342,7 @@ class FarObjective(Objective):
         return out
 
     def add_gradients(self, w: Array, *, curvature: bool = False) -> Array | None:
-        """One job."""
+        """Adds gradients with one job."""
         self.passes += 1
         answer = self._ask(w)
         self.sums = np.array(answer["sums"][None])
@@ -350,11 +350,11 @@ class FarObjective(Objective):
         return totals if np.isfinite(totals[0]) else None
 
     def add_squares(self) -> None:
-        """Known since the rows were weighed."""
+        """Adds the squares that `weigh` has gathered."""
         self.sums = self.squares.copy()
 
     def add_targets(self) -> Array:
-        """Known, too."""
+        """Adds the sums of targets that `weigh` has gathered."""
         return self.targets
 
 
@@ -362,7 +362,7 @@ class FarObjective(Objective):
 
 
 def refuse_small_driver(settings: LinearSettings, n_features: int, n_outputs: int, n_shards: int, mix: str) -> None:
-    """Better now than in the middle of a round."""
+    """Raises before training if a round would not fit in the driver's memory."""
     tables = 1 + (settings.average != "no") + (settings.solver not in ("sgd", "asgd", "truncated"))
     table = n_features * n_outputs * np.dtype(settings.dtype).itemsize * tables
     shards = 1 if n_shards == 1 else n_shards
@@ -478,7 +478,7 @@ def mixtures(rounds: RoundCheckpoints, learner: LinearLearner, n_shards: int) ->
 
 
 def _refuse_mixing(estimator: Any, method: str | None) -> None:
-    """What one machine can do and a cluster cannot."""
+    """Raises for options that one machine supports and a cluster does not."""
     solver, send = (estimator.flat_params()[name] for name in ("solver", "send"))
     if solver in BATCH_SOLVERS:
         raise ParameterError(f"solver={solver!r} works on all rows at once; give method='batch', or solver='sgd'")

@@ -73,7 +73,7 @@ class SparkModel(Model, _Shared):
         self.estimator, self.features = estimator, features
 
     def copy(self, extra: Any = None) -> SparkModel:
-        """The same estimator with other columns."""
+        """A copy with the same estimator and other columns."""
         return self._copyValues(SparkModel(self.estimator, self.features), extra)
 
     def _transform(self, dataset: Any) -> Any:

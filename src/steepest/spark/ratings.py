@@ -103,7 +103,7 @@ class RatingReader:
         return np.asarray(own[distinct.indices.to_numpy(zero_copy_only=False)])
 
     def is_full(self, parts: Sequence[Entries]) -> bool:
-        """By ratings."""
+        """Whether the block has enough ratings."""
         return sum(len(part.users) for part in parts) >= BLOCK_RATINGS
 
     def block(self, parts: Sequence[Entries]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class RatingShares:
         return firsts[line["part"]] + line["start"], entries, owners[getattr(entries, self.side)]
 
     def take(self, rows: Entries, numbers: Array) -> Mapping[str, Array]:
-        """Some ratings."""
+        """A copy of some ratings."""
         return rows.only(numbers).as_arrays()
 
 

@@ -79,18 +79,18 @@ class Survey:
 
     @property
     def shape(self) -> list[Any]:
-        """By which a resumed fit recognises the same rows."""
+        """The values by which a resumed fit recognises the same rows."""
         return [self.n_rows, self.n_entries, self.n_features, sorted(self.labels)]
 
 
 class FarSource(Source):
-    """What an estimator asks of the rows, which are elsewhere."""
+    """Stands in for the source of an estimator; its rows are on the executors."""
 
     def __init__(self, survey: Survey, labels: Array | None = None) -> None:
         self.n_rows, self.n_features, self.labels = survey.n_rows, survey.n_features, labels
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Rows that are elsewhere cannot be read here."""
+        """Raises: the rows are on the executors."""
         raise DataError("the rows are on the executors")
 
 
@@ -121,11 +121,11 @@ class Shards:
         self.anchor = mapped(placed, partial(store, self.name, self.finish), ANCHOR).persist()
 
     def _choose_tasks(self) -> None:
-        """One per shard, but no more than can run at once if all must."""
+        """The number of tasks: one per shard, but no more than can run at once if all must."""
         self.tasks = min(self.n, wait_for_slots(self.session, max(1, self.tasks))) if self.barrier else self.n
 
     def run(self, work: Work, state: Any = None, *, add: bool = False) -> list[Answer]:
-        """What the work answers for each shard, in their order; with `add`, one answer: the sum over all shards."""
+        """Runs work on each shard; returns the answers in their order, or with `add` the sum over all shards."""
         if self.checkpoints is None:
             return self.run_anew(work, state, add)
         name = getattr(work, "__name__", type(work).__name__)
@@ -136,7 +136,7 @@ class Shards:
         return answers
 
     def run_anew(self, work: Work, state: Any, add: bool) -> list[Answer]:
-        """The same, whatever checkpoints hold."""
+        """Like `run`, but ignores checkpoints."""
         reason: Exception | None = None
         for _ in range(ATTEMPTS):
             try:
@@ -175,7 +175,7 @@ class Shards:
         return [answer for answer in answers.values() if answer]
 
     def _by_pool(self, work: Work, state: Any, add: bool) -> list[Answer]:
-        """The same, to the bit, without a job."""
+        """Like `run`, with the same bits, through the barrier pool instead of a job."""
         if self.pool is None:
             self.pool = BarrierPool(self.session, self.anchor, self.tasks, self.labels)
         answers = self.pool.run(work, state)

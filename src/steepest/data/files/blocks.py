@@ -128,7 +128,7 @@ class TextFile:
         return Block(self, number, start - lead + first, memoryview(data)[first:stop])
 
     def stream(self) -> Generator[Block, None, None]:
-        """All blocks, one after the other."""
+        """Yields all blocks, one after the other."""
         start = lines = 0
         text: bytes = b""
         pieces = self.pieces()
@@ -327,7 +327,7 @@ def _mark_length(data: bytes) -> int:
 
 
 def _read_fully(raw: IO[bytes], n_bytes: int) -> bytes:
-    """As many bytes as asked for, unless the file ends; a pipe may need several calls."""
+    """Reads as many bytes as requested, unless the file ends; a pipe may need several calls."""
     pieces: list[bytes] = []
     while n_bytes > 0 and (data := raw.read(n_bytes)):
         pieces.append(data)
@@ -336,7 +336,7 @@ def _read_fully(raw: IO[bytes], n_bytes: int) -> bytes:
 
 
 def _growing_pieces(raw: IO[bytes]) -> Iterator[bytes]:
-    """What follows in a file, in the hope that a line ends soon."""
+    """Yields the following bytes in growing pieces, until the caller finds the end of its line."""
     n_bytes = 2 * _SPARE_BYTES
     while piece := _read_fully(raw, n_bytes):
         yield piece
@@ -344,7 +344,7 @@ def _growing_pieces(raw: IO[bytes]) -> Iterator[bytes]:
 
 
 class _Bytes:
-    """A file object whose text comes as UTF-8."""
+    """A file object of text, read as UTF-8 bytes."""
 
     def __init__(self, stream: IO[Any]) -> None:
         self._stream = stream
@@ -371,7 +371,7 @@ class _Resumed:
 
 @contextmanager
 def _standard_input() -> Iterator[IO[bytes]]:
-    """Without Python's buffer, whose lock a waiting thread would hold until the process ends. It stays open."""
+    """Opens stdin without Python's buffer, whose lock a waiting thread would hold until the process ends."""
     if sys.stdin is None:
         raise DataError("standard input is closed; name a file")
     buffer: Any = sys.stdin.buffer
@@ -403,7 +403,7 @@ def map_ahead(
 
 
 def _started(pipeline: _Pipeline[Item, Result], threads: int) -> list[threading.Thread]:
-    """As many workers as the system has threads and memory for, maybe none."""
+    """Starts as many worker threads as memory and the system allow, maybe none."""
     workers: list[threading.Thread] = []
     for _ in range(threads):
         worker = threading.Thread(target=pipeline.work, name="steepest-reader", daemon=True)
@@ -427,7 +427,7 @@ class _Pipeline(Generic[Item, Result]):
         self._closed = False  # no more items: they ended, failed, or nobody needs them
 
     def work(self) -> None:
-        """What each thread does."""
+        """The loop of each thread."""
         while True:
             with self._turn:
                 if not self._wait_for_room():
@@ -467,7 +467,7 @@ class _Pipeline(Generic[Item, Result]):
             self._changed.notify_all()
 
     def results(self) -> Iterator[Result]:
-        """What was made, in order; ends or raises where the items do."""
+        """Yields the results in order; ends or raises where the items do."""
         for number in count():
             with self._changed:
                 while number not in self._made:
@@ -483,7 +483,7 @@ class _Pipeline(Generic[Item, Result]):
             del made
 
     def stop(self) -> None:
-        """No more results are needed."""
+        """Tells the threads that no more results are needed."""
         with self._changed:
             self._closed = True
             self._made.clear()

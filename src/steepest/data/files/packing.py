@@ -25,7 +25,7 @@ COMPRESSED = (".gz", ".zst", ".bz2")  # endings of names; files are read by thei
 
 
 def packing_of(start: bytes) -> str:
-    """How a file is packed that starts so; "" if it is not."""
+    """The compression of a file that starts with these bytes; "" if there is none."""
     return next((packing for packing, magic in _FIRST_BYTES.items() if magic.match(start)), "")
 
 
@@ -74,7 +74,7 @@ def _unpack_isal(raw: Any, isal: Any) -> Iterator[bytes]:
 
 
 def _unpack_zstd(raw: Any) -> Iterator[bytes]:
-    """By Arrow, which is installed with the package: frames one behind the other, and never more than asked for."""
+    """Decompresses zstd with Arrow, which is a dependency: one frame after the other, in bounded pieces."""
     import pyarrow as pa
 
     with pa.CompressedInputStream(pa.PythonFile(_Unclosed(raw), mode="r"), "zstd") as file:

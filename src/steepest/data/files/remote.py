@@ -21,7 +21,7 @@ SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
 
 
 class Status(NamedTuple):
-    """What `os.stat` would say."""
+    """The result of `status`, with the fields of `os.stat` that are used."""
 
     st_mode: int
     st_size: int
@@ -83,7 +83,7 @@ def _found(path: str) -> tuple[Any, str]:
 
 @contextmanager
 def _plain_errors(path: str) -> Iterator[None]:
-    """What pyarrow raises, as an OSError whose reason is one short sentence."""
+    """Turns pyarrow's exceptions into OSError with one short sentence as the reason."""
     try:
         yield
     except FileNotFoundError as error:

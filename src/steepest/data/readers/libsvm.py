@@ -50,20 +50,20 @@ def scan_libsvm(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> LibsvmSource:
-    """Rows of libsvm files, read anew in every epoch.
+    """Opens libsvm files as a source.
 
     Parameters
     ----------
     path : path, pattern, list of them, or "-" for standard input
-        Plain or packed by gz, bz2 or zst, as detected from their content.
+        Files, plain or compressed by gz, bz2 or zst, which is detected from their content.
     zero_based : bool or "auto"
         Whether indices count from 0. "auto" searches the first megabyte for an index 0.
     n_features : int or None
-        How many columns there are; an index beyond them is an error. None: as many as a chunk shows.
+        Number of columns; a larger index is an error. None: the largest index of each chunk.
     on_bad_line : "error" or "skip"
         Skipped lines are counted in `source.skipped`.
     with_labels : bool
-        False: lines may start without a label, and labels are not read.
+        False ignores labels; lines may then start with a feature.
 
     Examples
     --------
@@ -109,11 +109,11 @@ class LibsvmSource(LineSource):
             self._base["zero_based"] = bool((indices == 0).any())
 
     def parse(self, blocks: list[Block]) -> Parsed:
-        """Blocks of lines."""
+        """Parses blocks of lines."""
         return self.parse_texts([block.text for block in blocks])
 
     def parse_texts(self, texts: list[Text]) -> Parsed:
-        """Texts of whole lines."""
+        """Parses texts of whole lines."""
         indptr, indices, values, y, group, n_features, rows, n_bad, bad = parse_libsvm(
             texts,
             zero_based=bool(self._base["zero_based"]),
@@ -135,6 +135,6 @@ def read_lines(text: bytes, zero_based: bool, n_features: int | None) -> Chunk:
 
 
 def _whole_lines(head: bytes) -> bytes:
-    """Without the last line, which may be cut, unless it is all there is: then without its last entry."""
+    """The text without its last line, which may be cut; a single line loses its last entry instead."""
     stop = head.rfind(b"\n") + 1 or head.rfind(b" ") + 1
     return head[:stop] if len(head) >= HEAD_BYTES else head

@@ -57,7 +57,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a format made of some blocks: all good rows, and for each block how many are its own and how many were bad.
+    """The result of parsing blocks: the good rows, and per block how many rows and how many bad lines it has.
 
     `bad` are the bad lines, or the first of each block's. `names` are those of hashed features, for a recorder of them.
     """
@@ -142,7 +142,7 @@ class LineSource(Source):
         """Called when reading starts, to resolve what depends on the data."""
 
     def record_names(self, names: Any) -> None:
-        """Takes the names that `parse` found, when all rows before were learned."""
+        """Hook: records the names that `parse` found, once all earlier rows were learned."""
 
     def stream(self, file: TextFile) -> Iterator[Block] | None:
         """The blocks of a file one after the other, where they cannot be read in any order; None where they can."""
@@ -173,11 +173,11 @@ class LineSource(Source):
         return list(shards)
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """One chunk for each group of blocks."""
+        """Yields one chunk per group of blocks."""
         return self.batches(order, epoch)
 
     def batches(self, order: Order, epoch: int) -> Generator[Any, None, None]:
-        """The rows of each group of blocks, features or raw, in the order of reading."""
+        """Yields the rows of each group of blocks, parsed or raw, in reading order."""
         self.prepare()
         skip = self.on_bad_line == "skip"
 
@@ -211,12 +211,12 @@ class LineSource(Source):
         return None
 
     def all_blocks(self) -> Iterator[Block]:
-        """The blocks of all files, one after the other."""
+        """Yields the blocks of all files, one after the other."""
         for file in self.files:
             yield from self._blocks([file], Order(), 0)
 
     def collect_labels(self, labels_of: Callable[[Block], set[str]]) -> list[str]:
-        """All labels there are, where a row may have several; takes a pass over the data."""
+        """Collects the labels of multi-label data in a pass over the files."""
         if self.read_once:
             raise DataError(
                 f"{self.read_once} can be read only once, so its labels cannot be collected; pass labels=[...]"
@@ -224,7 +224,7 @@ class LineSource(Source):
         return sorted(set[str]().union(*map(labels_of, self.all_blocks())))
 
     def no_rows(self) -> DataError:
-        """What is wrong with files without a row."""
+        """The error for files without a row."""
         if self.skipped.n:
             return DataError(
                 f"{self.describe()}: none of the {self.skipped.n} lines can be read, "

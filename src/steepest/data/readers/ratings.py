@@ -110,7 +110,7 @@ class RatingsSource(Source):
 
     @abstractmethod
     def batches(self) -> Iterator[RatingsChunk]:
-        """All ratings in the order of the data."""
+        """Yields all ratings in the order of the data."""
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
         """Batches in their order; inside a batch rows are permuted if a shuffle was asked for."""
@@ -129,7 +129,7 @@ class RatingsInMemory(RatingsSource):
         self.n_rows = chunk.n_rows
 
     def batches(self) -> Iterator[RatingsChunk]:
-        """Views, `chunk_rows` ratings at a time."""
+        """Yields views of `chunk_rows` ratings."""
         for start in range(0, self.chunk.n_rows, self.chunk_rows):
             yield self.chunk.span(start, min(start + self.chunk_rows, self.chunk.n_rows))
 
@@ -137,7 +137,7 @@ class RatingsInMemory(RatingsSource):
 def from_ratings(
     users: Any, items: Any, ratings: Any = None, weight: Any = None, time: Any = None, *, chunk_rows: int = 1 << 22
 ) -> RatingsInMemory:
-    """A source over parallel arrays of user ids, item ids and ratings (all one if not given).
+    """Makes a source of parallel arrays of user ids, item ids and ratings (1 if not given).
 
     Examples
     --------
@@ -164,14 +164,14 @@ def scan_ratings(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> Source:
-    """Ratings from text files, Parquet files or a DataFrame, read in constant memory.
+    """Opens text files, Parquet files or a DataFrame as a source of ratings, read in constant memory.
 
     Parameters
     ----------
     path : path, pattern, list of them, "-" for standard input, or a DataFrame
         Text plain or packed by gz, bz2 or zst; names that end in .parquet are read by pyarrow.
     user, item, rating, weight, time : column names, or numbers counted from 0
-        Detected from the columns' names, or their places, if not given.
+        Columns of each role. By default they are detected from their names or places.
     delimiter : text, or "auto" for the first of `::`, tab, comma, semicolon, bar and space in the first line
     header : bool, or "auto": whether the first line names the columns; it does if its rating is not a number
     ids : {"auto", "number", "text"}
@@ -275,7 +275,7 @@ class ParquetRatings(RatingsSource):
         return {"format": "ratings", **_given(self.requested)}
 
     def batches(self) -> Iterator[RatingsChunk]:
-        """Row groups, cut into batches."""
+        """Yields row groups, cut into batches."""
         import pyarrow
         import pyarrow.parquet as parquet
 
@@ -303,7 +303,7 @@ class ParquetRatings(RatingsSource):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the lines are laid out: inferred from the head of the first file."""
+    """The layout of the lines, inferred from the head of the first file."""
 
     delimiter: bytes
     header: bool
@@ -340,7 +340,7 @@ class TextRatings(LineSource):
         self.shape()
 
     def shape(self) -> Shape:
-        """How lines are read."""
+        """The layout of the lines."""
         if self._shape is None:
             self._shape = self._infer_shape(self.files[0])
         return self._shape
@@ -373,7 +373,7 @@ class TextRatings(LineSource):
         return Shape(delimiter, header, tuple(names), places, whole)
 
     def parse(self, blocks: list[Block]) -> Parsed:
-        """Blocks of lines."""
+        """Parses blocks of lines."""
         parts: list[dict[str, Array]] = []
         bad: list[BadLine] = []
         n_bad: list[int] = []

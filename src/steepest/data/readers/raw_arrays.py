@@ -31,11 +31,11 @@ class RawArrays(RawSource):
         self.weight = None if sample_weight is None else as_weights(sample_weight, n_rows)
 
     def describe(self) -> str:
-        """What the rows are."""
+        """A short description of the rows for messages."""
         return "X"
 
     def sample_batches(self) -> list[RawBatch]:
-        """Runs of rows from all over the table."""
+        """Yields runs of rows from all over the table."""
         n_rows = self.n_rows or 0
         most = max(SAMPLE_ROWS // SAMPLE_PARTS, 1)
         starts = [0] if n_rows <= SAMPLE_ROWS else [place * most for place in spread(n_rows // most, SAMPLE_PARTS)]
@@ -43,7 +43,7 @@ class RawArrays(RawSource):
         return [replace(self._batch(start, min(start + length, n_rows)), weight=None, place=()) for start in starts]
 
     def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
-        """Slices of the rows; columns by name are one batch."""
+        """Yields slices of the rows; a dict of columns is one batch."""
         assert self.n_rows is not None
         length = self.n_rows if isinstance(self.X, Mapping) else BATCH_ROWS
         starts = np.arange(0, self.n_rows, max(length, 1))

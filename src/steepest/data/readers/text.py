@@ -42,23 +42,22 @@ def scan_text(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> TextSource:
-    """Labelled or plain texts, one per line, to be hashed while they are read.
+    """Opens files of labelled or plain texts, one per line, as a source of raw rows, hashed while they are read.
 
     Parameters
     ----------
     path : path, pattern, list of them, or "-" for standard input
-        Plain or packed by gz, bz2 or zst, as detected from their content.
+        Files, plain or compressed by gz, bz2 or zst, which is detected from their content.
     style : "auto", "tab", "fasttext" or "plain"
-        `label<TAB>text`, `__label__x text`, or text alone; "auto" goes by the first line.
+        Form of the lines: `label<TAB>text`, `__label__x text`, or text alone. "auto" detects it from the first line.
     multi_label : bool or "auto"
         Whether a line may have several labels (fastText only); "auto" searches the first megabyte for such a line.
     labels : collection of str, optional
-        The labels there are, for multi_label. Without them a first pass over the data collects them.
+        All labels, for multi_label. Without them a first pass over the data collects them.
     on_bad_line : "error" or "skip"
         Skipped lines are counted in `source.skipped`.
     with_labels : bool
-        False: labels may be absent and are not read, and each line is a row. A tab, if there is one, still ends the
-        label under style="tab".
+        False ignores labels, which may then be absent. With style="tab", a tab still ends the label.
 
     Examples
     --------
@@ -81,7 +80,7 @@ def scan_text(
 
 @dataclass(slots=True)
 class _Form:
-    """How lines are built: given, or inferred once and then shared by all copies of a source."""
+    """The layout of the lines: given, or inferred once and shared by all copies of a source."""
 
     style: str
     multi_label: bool | str
@@ -197,7 +196,7 @@ class TextSource(LineSource, RawSource):
             form.multi_label = several or (form.style == "fasttext" and form.labels is not None)
 
     def parse(self, blocks: list[Block]) -> Parsed:
-        """Blocks of lines."""
+        """Parses blocks of lines."""
         texts: list[bytes] = []
         targets: list[Array] = []
         bad: list[BadLine] = []
@@ -217,7 +216,7 @@ class TextSource(LineSource, RawSource):
         return Parsed(RawBatch(texts, len(texts), y), counts, n_bad, bad)
 
     def _split(self, lines: _Lines) -> tuple[Array, Array | None, dict[int, _Fault]]:
-        """Where each line's text starts, the targets if there are any, and what is wrong with which lines."""
+        """(start of each line's text, targets if there are any, faults of bad lines)."""
         if self._form.style == "plain":
             return lines.starts, None, {}
         if self._form.style == "tab":

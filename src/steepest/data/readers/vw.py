@@ -79,28 +79,28 @@ def scan_vw(
     cross: Sequence[tuple[str, str]] = (),
     crosses: Sequence[tuple[str, str]] = (),
 ) -> VwSource:
-    """Rows of Vowpal Wabbit files, read anew in every epoch.
+    """Opens Vowpal Wabbit files as a source.
 
     Parameters
     ----------
     path : path, pattern, list of them, or "-" for standard input
-        Plain or packed by gz, bz2 or zst, as detected from their content.
+        Files, plain or compressed by gz, bz2 or zst, which is detected from their content.
     n_bits : int, 1 to 30
         Features are hashed to 2**n_bits columns.
     signed : bool
-        Whether half of the features, chosen by their hash, have their values negated, so that collisions cancel on
-        average. VW has no signs.
+        Negate the values of half of the features, chosen by their hash, so that collisions cancel on average. VW has
+        no signs.
     seed : int
-        Another seed, other collisions.
+        Seed of the hash function; another seed gives other collisions.
     on_bad_line : "error" or "skip"
         Skipped lines are counted in `source.skipped`.
     with_labels : bool
-        False: lines may start without a label, and labels are not read.
+        False ignores labels; lines may then start with a feature.
     cross : pairs of namespaces
-        For each pair of features of the two namespaces in a line, their conjunction as a feature too, worth the
-        product of their values, as by VW's `-q ab`. A first letter is enough where only one namespace has it.
+        Namespaces to cross, as with VW's `-q ab`: each pair of their features in a line becomes a feature, with the
+        product of their values. The first letter is enough if only one namespace starts with it.
     crosses : pairs of namespaces
-        The same by whole names, as the recipe of a source has them.
+        The same with whole names, as in the recipe of a source.
 
     Examples
     --------
@@ -135,11 +135,11 @@ class NameRecorder(Protocol):
         """Takes the names in a sample of these blocks' rows, in the order in which they are learned."""
 
     def start_over(self) -> None:
-        """Forgets all."""
+        """Forgets all names."""
 
 
 def recording_names(source: Source, make: Callable[[VwSource], NameRecorder]) -> Source:
-    """The source with a recorder put in at the bottom, if its rows are parsed from this format in each run."""
+    """The source with a name recorder at its root, if its rows are parsed from this format in each run."""
 
     def listen(base: Source) -> Source:
         if isinstance(base, VwSource):
@@ -199,17 +199,17 @@ class VwSource(LineSource):
         self.cross = ()
 
     def start_over(self) -> None:
-        """Names are recorded anew."""
+        """Forgets the recorded names."""
         if self.recorder is not None:
             self.recorder.start_over()
 
     def record_names(self, names: tuple[list[int], NameLog, int]) -> None:
-        """Passes names on."""
+        """Passes names on to the recorder."""
         if self.recorder is not None:
             self.recorder.record(*names)
 
     def parse(self, blocks: list[Block]) -> Parsed:
-        """Blocks of lines, with the names of those that are new to the recorder."""
+        """Parses blocks of lines, with the names of those that are new to the recorder."""
         texts, recorder = [block.text for block in blocks], self.recorder
         new = [recorder is not None and recorder.is_new(block.first_id) for block in blocks]
         # A sample that gets thinner block by block, whatever the order in which they are read.

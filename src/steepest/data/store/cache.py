@@ -54,32 +54,32 @@ class CachedSource(Derived):
 
     @property
     def n_rows(self) -> int:  # type: ignore[override]
-        """How many rows there are; makes the cache ready."""
+        """The number of rows; builds the cache if necessary."""
         return self._rows().n_rows
 
     @property
     def n_features(self) -> int:  # type: ignore[override]
-        """How many columns there are; makes the cache ready."""
+        """The number of columns; builds the cache if necessary."""
         return self._rows().block.n_features
 
     @property
     def n_entries(self) -> int:
-        """How many values all rows have; makes the cache ready."""
+        """The number of stored values; builds the cache if necessary."""
         return self._rows().n_entries
 
     @property
     def note(self) -> str:
-        """Why an older cache was built anew, if it was."""
+        """Why an older cache was built again, or ""."""
         return self.file.in_use.note
 
     @property
     def skipped(self) -> Skipped:  # type: ignore[override]
-        """Bad lines passed over when the cache was built; makes the cache ready."""
+        """Lines that were skipped when the cache was built; builds it if necessary."""
         return self.file.in_use.open().skipped
 
     @property
     def path(self) -> str:
-        """Where the cache is, or will be."""
+        """The path of the cache file."""
         return self.file.path
 
     def limit(self, n_rows: int) -> Source:
@@ -89,21 +89,21 @@ class CachedSource(Derived):
         return source
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Views of the file; makes the cache ready."""
+        """Yields views of the file; builds the cache if necessary."""
         return self._rows().read(order, epoch)
 
     def fingerprint(self) -> dict[str, Any]:
-        """The parent's: these are its rows."""
+        """The parent's fingerprint: the rows are the same."""
         own = self.parent.fingerprint()
         return own if self.most is None else {"limit": self.most, "of": own}
 
     def open(self) -> Self:
-        """Makes the cache ready now: checks the file, or builds it. Otherwise the first use does that."""
+        """Checks the cache file now, or builds it; otherwise the first use does that."""
         self.file.open()
         return self
 
     def over(self, parent: Source) -> CachedSource:
-        """The same cache file for another source, which is checked or built when it is first needed."""
+        """The same cache file for another source; it is checked or built at the first use."""
         source = CachedSource(parent, self.file.path)
         source.order, source.most = self.order, self.most
         self.file.successor = self.file.successor or source.file
@@ -111,7 +111,7 @@ class CachedSource(Derived):
 
 
 class CacheFile(Source):
-    """The rows of a cache file by itself, whatever became of the data it was made from; made by `scan_cache`.
+    """The rows of a cache file alone, without the data that it was made from; made by `scan_cache`.
 
     Attributes
     ----------
@@ -149,12 +149,12 @@ class CacheFile(Source):
         return source
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Views of the file."""
+        """Yields views of the file."""
         return self.rows.read(order, epoch)
 
     @property
     def n_entries(self) -> int:
-        """How many values all rows have."""
+        """The number of stored values."""
         return self.rows.n_entries
 
     @property
@@ -164,18 +164,18 @@ class CacheFile(Source):
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """How the data that the cache was made from was read."""
+        """The recipe of the data that the cache was made from."""
         return self._recipe
 
     def fingerprint(self) -> dict[str, Any]:
-        """The file itself."""
+        """The path, size and time of the file itself."""
         status = os.stat(self.path)
         own = {"files": [[self.path, status.st_size, status.st_mtime_ns]], "with_labels": self.with_labels}
         return own if self.most is None else {"limit": self.most, "of": own}
 
 
 def scan_cache(path: Any, *, with_labels: bool = True) -> CacheFile:
-    """Rows of a cache file, made by `Source.cache` or `steepest convert`, mapped and ready to learn from."""
+    """Opens a cache file, made by `Source.cache` or `steepest convert`, as a source of parsed rows."""
     names = [getattr(item, "path", item) for item in ([path] if isinstance(path, str | os.PathLike) else list(path))]
     if len(names) != 1:
         raise DataError(f"{len(names)} caches are given; a source has one, so convert all data to one cache")
@@ -230,7 +230,7 @@ class _Cache:
 
 
 def _fingerprint(source: Source) -> dict[str, Any]:
-    """As it comes back from a file."""
+    """The parent's fingerprint as it will be read back from JSON."""
     return dict(json.loads(json.dumps({"source": source.fingerprint(), "signature": source.signature})))
 
 

@@ -41,7 +41,7 @@ _verified: set[tuple[int, ...]] = set()  # files whose arrays this process has c
 
 
 class UnusableError(Exception):
-    """Why a cache has to be made anew, as the end of a sentence that begins with its name."""
+    """A cache file that must be built again; the message is the end of a sentence that begins with its name."""
 
 
 # -------------------------------------------------------------------------------------------------------- reading
@@ -128,7 +128,7 @@ def _view(content: mmap.mmap, entry: dict[str, Any]) -> Array:
 
 
 def _check_arrays(file: IO[bytes], entries: dict[str, Any], arrays: dict[str, Array]) -> None:
-    """Indices and values are nearly all of it: a thread each."""
+    """Checks the arrays' checksums, with a thread each for indices and values, which are nearly all of the file."""
     from concurrent.futures import ThreadPoolExecutor
 
     def fits(name: str) -> bool:
@@ -141,7 +141,7 @@ def _check_arrays(file: IO[bytes], entries: dict[str, Any], arrays: dict[str, Ar
 
 
 def _crc_of_file(file: IO[bytes], place: int, n_bytes: int) -> int:
-    """Read, not mapped: pages that are only checked need not stay in the address space."""
+    """The checksum of a file, which is read, not mapped: its pages need not stay in the address space."""
     crc, end = 0, place + n_bytes
     while place < end and (piece := _read_at(file, place, min(end - place, _PIECE_BYTES))):
         crc = crc32(piece, crc)
@@ -161,7 +161,7 @@ def _read_at(file: IO[bytes], place: int, n_bytes: int) -> bytes:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[Writer]:
-    """A writer whose file appears under its name once it is finished; if anything fails, nothing is left behind."""
+    """A context with a writer; the file appears under its name once it is complete, and not at all after an error."""
     with atomic.writing(path, "the cache ") as file:
         writer = Writer(file)
         try:
@@ -171,14 +171,14 @@ def writing(path: str) -> Iterator[Writer]:
 
 
 class Writer:
-    """Arrays that grow side by side: the first one named grows in the file itself, the others in nameless files."""
+    """Writes arrays that grow in parallel: the first one to the file itself, the others to unnamed temporary files."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._columns: dict[str, _Column] = {}
 
     def append(self, name: str, array: Array, dtype: str) -> None:
-        """More elements, or more rows, of an array."""
+        """Appends elements, or rows, to an array."""
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = self._new_column(dtype, array.shape[1:])
@@ -191,7 +191,7 @@ class Writer:
         return _Column(self._file, dtype, row_shape)
 
     def finish(self, header: dict[str, Any]) -> None:
-        """Puts the parts together."""
+        """Copies the temporary parts into the file and writes the header."""
         entries = {name: self._place(column) for name, column in self._columns.items()}
         whole = {**header, "format_version": FORMAT_VERSION, "arrays": entries}
         text = json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()
@@ -219,7 +219,7 @@ class Writer:
         return place + padding
 
     def close(self) -> None:
-        """Lets go of the nameless files."""
+        """Removes the temporary files."""
         for column in self._columns.values():
             if column.file is not self._file:
                 with contextlib.suppress(OSError):  # what a full disk did not take is still in a buffer

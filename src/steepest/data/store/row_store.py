@@ -33,19 +33,19 @@ CHUNK_ENTRIES = 1 << 17
 
 
 def store_rows(source: Source) -> Source:
-    """The same rows, parsed once if they fit; sources that are as fast as memory already are returned as they are."""
+    """The source with its rows parsed once, if they fit; sources as fast as memory are returned unchanged."""
     as_they_are = source.renewed or source.holds_rows or isinstance(source, StoredSource)
     return source if as_they_are else StoredSource(source)
 
 
 def load_rows(source: Source, most_entries: int) -> Source:
-    """The same, and a cache file with no more entries than this is read into memory, too."""
+    """Like `store_rows`; also reads a cache file into memory if it has no more entries than this."""
     n_entries = getattr(source, "n_entries", None)
     return StoredSource(source) if n_entries is not None and n_entries <= most_entries else store_rows(source)
 
 
 class StoredSource(Derived):
-    """The rows of another source, which are parsed once if they fit; made by `store_rows`."""
+    """The rows of another source, parsed once if they fit; made by `store_rows`."""
 
     def __init__(self, parent: Source) -> None:
         super().__init__(parent)
@@ -55,16 +55,16 @@ class StoredSource(Derived):
         self._tried = False
 
     def fingerprint(self) -> dict[str, Any]:
-        """The parent's: these are its rows."""
+        """The parent's fingerprint: the rows are the same."""
         return self.parent.fingerprint()
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """The stored rows if they fit, else the parent's."""
+        """Yields the stored rows if they fit, else the parent's chunks."""
         rows = self.rows()
         return self.parent.read(order, epoch) if rows is None else self._read(rows, order, epoch)
 
     def rows(self) -> ArraySource | None:
-        """The stored rows, read now if they were not before; None if they do not fit."""
+        """The stored rows, read at the first call; None if they do not fit."""
         if not self._tried:
             self._rows = self._load()
             self._tried = True
@@ -74,7 +74,7 @@ class StoredSource(Derived):
         return self._rows
 
     def _read(self, rows: ArraySource, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Some thousands of rows at a time; what was visited in a file need not stay in memory."""
+        """Yields the stored rows in chunks; pages of a file are released after their visit."""
         for chunk in rows.read(order, epoch):
             yield chunk
             if self._columns is not None:
@@ -100,7 +100,7 @@ class StoredSource(Derived):
 
 
 class TemporaryColumns:
-    """Columns in memory, but for entries that are too many: these are in temporary files."""
+    """Columns in memory; entries that are too many for it are moved to temporary files."""
 
     def __init__(self) -> None:
         # Memory is taken where it is first touched: the room that is not needed costs nothing.
@@ -109,20 +109,20 @@ class TemporaryColumns:
         self._parts: dict[str, list[Array]] = {}
 
     def append(self, name: str, array: Array, dtype: str) -> None:
-        """More elements of a column."""
+        """Appends elements to a column."""
         if name in self._entries:
             self._entries[name].append(array)
         else:
             self._parts.setdefault(name, []).append(array)
 
     def finish(self) -> dict[str, Array]:
-        """All columns, in one piece each; no more can be added."""
+        """The columns as arrays; nothing can be appended afterwards."""
         joined = {name: np.concatenate(parts) for name, parts in self._parts.items()}
         self._parts.clear()
         return joined | {name: entries.finish() for name, entries in self._entries.items()}
 
     def release(self) -> None:
-        """Lets the system take the memory of mapped entries back."""
+        """Lets the system reclaim the memory of mapped entries."""
         for entries in self._entries.values():
             if entries.mapped is not None:
                 entries.mapped.madvise(mmap.MADV_DONTNEED)
@@ -163,12 +163,12 @@ def _write_fully(file: Any, entries: Array) -> None:
 
 
 def room_for_entries() -> int:
-    """Entries that may stay in memory."""
+    """How many entries may stay in memory."""
     return min(IN_MEMORY, int(SHARE_OF_ALLOWED * allowed_bytes()) // 8)
 
 
 def allowed_bytes() -> int:
-    """What limits of the process or of its container leave; reserved memory counts for them, touched or not."""
+    """The memory that limits of the process or its container leave; reserved memory counts as used."""
     found = [1 << 62]
     try:
         import resource

@@ -27,11 +27,11 @@ class Columns(Protocol):
     """Named arrays that grow."""
 
     def append(self, name: str, array: Array, dtype: str) -> None:
-        """More elements, or more rows, of an array; `dtype` is its type in a file."""
+        """Appends elements, or rows, to an array; `dtype` is its type in a file."""
 
 
 class Recorder:
-    """Chunks, recorded one after the other."""
+    """Records chunks into growing columns."""
 
     def __init__(self, columns: Columns) -> None:
         self.n_rows = self.n_entries = self.n_features = 0
@@ -41,7 +41,7 @@ class Recorder:
         columns.append("indptr", np.zeros(1, np.int64), "<i8")
 
     def add(self, chunk: Chunk) -> None:
-        """The visited rows of a chunk."""
+        """Appends the visited rows of a chunk."""
         if not chunk.n_rows:
             return
         rows = chunk if chunk.order is None else chunk.packed()
@@ -63,7 +63,7 @@ class Recorder:
         self.n_features = max(self.n_features, rows.n_features)
 
     def add_targets(self, y: Array) -> None:
-        """Targets as they are."""
+        """Appends targets as they are."""
         self._columns.append("y", y, "<f8")
 
     def _add_weights(self, weight: Array | None, n_rows: int) -> None:
@@ -76,7 +76,7 @@ class Recorder:
 
 
 class FileRecorder(Recorder):
-    """Chunks for a file, which holds numbers only: texts get codes, and rows keep the numbers that they have."""
+    """Records chunks for a file, which holds numbers only: texts are coded, and rows keep their stable numbers."""
 
     def __init__(self, columns: Columns) -> None:
         for name, dtype in (("indices", "<i4"), ("values", "<f4"), ("run_rows", "<i8"), ("run_ids", "<i8")):
@@ -87,7 +87,7 @@ class FileRecorder(Recorder):
         self._labels_as_objects = False
 
     def add(self, chunk: Chunk) -> None:
-        """The visited rows of a chunk, with their stable numbers as runs."""
+        """Appends the visited rows of a chunk, with their stable numbers as runs."""
         if chunk.n_rows:
             ids = chunk.row_ids
             breaks = np.flatnonzero(np.diff(ids) != 1) + 1
@@ -100,7 +100,7 @@ class FileRecorder(Recorder):
         super().add(chunk if has_numbered_groups else replace(chunk, group=None))
 
     def add_targets(self, y: Array) -> None:
-        """Numbers as they are, texts as codes in the order in which they come."""
+        """Appends numbers as they are, and texts as codes in the order of first appearance."""
         if y.dtype.kind in "biuf":
             self._columns.append("y", y, "<f8")
             return
@@ -113,7 +113,7 @@ class FileRecorder(Recorder):
         self._columns.append("y", np.array([self._labels[label] for label in listed], np.int32), "<i4")
 
     def header(self) -> dict[str, Any]:
-        """What the columns do not say themselves."""
+        """Plain values for the header: what the columns do not say themselves."""
         labels = list(self._labels) if self._targets == "texts" else None
         return {"n_rows": self.n_rows, "labels": labels, "labels_as_objects": self._labels_as_objects}
 
@@ -137,7 +137,7 @@ class StoredRows:
 
     @classmethod
     def from_file(cls, header: dict[str, Any], columns: dict[str, Array]) -> StoredRows:
-        """What `row_file.read` found; raises some ValueError, KeyError or TypeError if it does not fit together."""
+        """Builds the rows from what `row_file.read` gave; ValueError, KeyError or TypeError if it is inconsistent."""
         block, labels = cls.of(columns, int(header["n_features"])).block, header["labels"]
         if block.indptr[0] != 0 or not block.indptr[-1] == len(block.indices) == len(block.values):
             raise ValueError
@@ -153,16 +153,16 @@ class StoredRows:
 
     @property
     def n_rows(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return self.block.n_rows
 
     @property
     def n_entries(self) -> int:
-        """How many values all rows have."""
+        """The number of stored values."""
         return int(self.block.indptr[-1])
 
     def first(self, n_rows: int | None) -> StoredRows:
-        """The first rows; all for None."""
+        """The first rows; all rows for None."""
         return self if n_rows is None else replace(self, block=self.block.span(0, min(n_rows, self.n_rows)))
 
     def without_labels(self) -> StoredRows:
@@ -170,7 +170,7 @@ class StoredRows:
         return replace(self, block=replace(self.block, y=None, weight=None))
 
     def read(self, order: Order, epoch: int) -> Iterator[Chunk]:
-        """Views, some thousands of rows at a time, in the order that `ArraySource` has, too."""
+        """Yields views of a few thousand rows, in the same order as `ArraySource`."""
         n_rows, at_once = self.n_rows, self._chunk_rows()
         runs = order.runs(n_rows, epoch)
         if runs is None:
@@ -185,19 +185,19 @@ class StoredRows:
             yield self._visit(runs.starts[first : first + n_runs], runs.length)
 
     def _chunk_rows(self) -> int:
-        """Rows of a chunk: whole blocks, of about CHUNK_ENTRIES."""
+        """The number of rows of a chunk: whole blocks, of about CHUNK_ENTRIES entries."""
         blocks = CHUNK_ENTRIES * max(1, self.n_rows) // (BLOCK_ROWS * max(1, self.n_entries))
         return BLOCK_ROWS * min(max(1, blocks), CHUNK_ROWS // BLOCK_ROWS)
 
     def _span(self, start: int, stop: int) -> Chunk:
-        """Neighbouring rows."""
+        """A contiguous part of the rows."""
         indptr = self.block.indptr[start : stop + 1]
         entries = slice(int(indptr[0]), int(indptr[-1]))
         rows = replace(self.block, indices=self.block.indices[entries], values=self.block.values[entries])
         return self._chosen(rows, indptr - indptr[0], np.arange(start, stop))
 
     def _visit(self, starts: Array, length: int) -> Chunk:
-        """Runs of rows from everywhere.
+        """Yields runs of rows in random order.
 
         The block holds the runs side by side, each followed by one row that ends it and that is never visited.
         """

@@ -12,6 +12,7 @@ whatever roles were named for their columns, and need no hasher.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from steepest.data.files.remote import open_bytes
 from steepest.data.raw import SAMPLE_PARTS, RawBatch, RawSource, spread
 from steepest.data.skipped import ON_BAD_LINE, Skipped
 from steepest.data.source import Order
-from steepest.data.tables.columns import arrow
+from steepest.data.tables.columns import arrow, is_number
 from steepest.data.tables.roles import Roles, Schema, any_fault, as_labels, is_list, labels_in, make_roles, require
 from steepest.errors import DataError
 from steepest.parameters import choice
@@ -33,6 +34,8 @@ BATCH_ROWS = 1 << 14
 _FILE_BITS, _PIECE_BITS = 44, 24
 _MARK, _WIDTH = b"steepest.rows", b"steepest.n_features"
 _SPARSE_COLUMNS = ("indices", "values")
+_LARGEST_INDEX = 2**31 - 2
+_LARGEST_VALUE = float(np.finfo(np.float32).max)
 
 
 def scan_parquet(
@@ -47,9 +50,9 @@ def scan_parquet(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> ColumnarSource:
-    """Rows of Parquet files, to be hashed while they are read; parameters as in `scan_jsonl`.
+    """Opens Parquet files as a source of raw rows, hashed while they are read; parameters as in `scan_jsonl`.
 
-    Files of sparse rows that `steepest convert` wrote are detected by a mark in them, and need no hasher.
+    Files of sparse rows, written by `steepest convert`, are detected and need no hasher.
 
     Examples
     --------
@@ -75,7 +78,7 @@ def scan_arrow(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> ColumnarSource:
-    """Rows of Arrow IPC or Feather files, to be hashed while they are read; parameters as in `scan_jsonl`.
+    """Opens Arrow IPC or Feather files as a source of raw rows, hashed as they are read; parameters as in `scan_jsonl`.
 
     Examples
     --------
@@ -104,27 +107,27 @@ class ParquetFiles:
     format = "parquet"
 
     def open(self, file: TextFile) -> Any:
-        """Arrow's reader."""
+        """Opens a file with Arrow's reader."""
         return arrow("parquet").ParquetFile(open_bytes(file.path) if file.is_remote else file.path)
 
     def schema_of(self, reader: Any) -> Any:
-        """In Arrow's types."""
+        """The columns as an Arrow schema."""
         return reader.schema_arrow
 
     def pieces(self, file: TextFile, reader: Any) -> list[Piece]:
-        """Row groups."""
+        """The row groups of a file."""
         metadata = reader.metadata
         counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         starts = np.cumsum([0, *counts]).tolist()
         return [Piece(file, group, (file.position << _FILE_BITS) + starts[group]) for group in range(len(counts))]
 
     def read_piece(self, reader: Any, piece: Piece, columns: list[str]) -> Iterator[Any]:
-        """Decodes as it goes on."""
+        """Yields a row group batch by batch as it is decoded."""
         batches = reader.iter_batches(BATCH_ROWS, row_groups=[piece.number], columns=columns, use_threads=False)
         return (batch.select(columns) for batch in batches)
 
     def row_name(self, piece: Piece, row: int) -> str:
-        """A row's place in words, counted from 0."""
+        """The position of a row in words, counted from 0."""
         return f"row {(piece.first_id + row) & ((1 << _FILE_BITS) - 1)}"
 
 
@@ -134,7 +137,7 @@ class ArrowFiles:
     format = "arrow"
 
     def open(self, file: TextFile) -> Any:
-        """Arrow's reader of files, or else of streams."""
+        """Opens a file with Arrow's reader of files, or else of streams."""
         pa, ipc = arrow(), arrow("ipc")
         try:
             return ipc.open_file(_input(file))
@@ -142,22 +145,22 @@ class ArrowFiles:
             return ipc.open_stream(_input(file))
 
     def schema_of(self, reader: Any) -> Any:
-        """The columns."""
+        """The columns as an Arrow schema."""
         return reader.schema
 
     def pieces(self, file: TextFile, reader: Any) -> list[Piece]:
-        """Record batches; a stream is one piece."""
+        """The record batches of a file; a stream is one piece."""
         n_pieces = getattr(reader, "num_record_batches", 1)
         first_id = file.position << _FILE_BITS
         return [Piece(file, number, first_id + (number << _PIECE_BITS)) for number in range(n_pieces)]
 
     def read_piece(self, reader: Any, piece: Piece, columns: list[str]) -> Iterator[Any]:
-        """One batch, or all of a stream."""
+        """Yields one record batch, or all of a stream."""
         found = [reader.get_batch(piece.number)] if hasattr(reader, "get_batch") else reader
         return (batch.select(columns) for batch in found)
 
     def row_name(self, piece: Piece, row: int) -> str:
-        """A row's place in words, counted from 0."""
+        """The position of a row in words, counted from 0."""
         return f"row {row} of record batch {piece.number}"
 
 
@@ -183,14 +186,22 @@ class ColumnarSource(RawSource):
         self.skipped = Skipped()  # shared by all copies
         try:
             with kind.open(files[0]) as reader:
-                self._detect_sparse_rows(kind.schema_of(reader))
+                self._detect_sparse_rows(kind.schema_of(reader), files[0])
         except (pa.ArrowException, OSError):
             return  # reading will say what is wrong
 
-    def _detect_sparse_rows(self, found: Any) -> None:
+    def _detect_sparse_rows(self, found: Any, file: TextFile) -> None:
         metadata = found.metadata or {}
         if metadata.get(_MARK) != b"sparse":
             return
+        width = metadata.get(_WIDTH, b"1")
+        kinds = [found.field(name).type for name in _SPARSE_COLUMNS if name in found.names]
+        plain = len(kinds) == len(_SPARSE_COLUMNS) and all(map(_is_list_of_numbers, kinds))
+        if not plain or not width.isdigit() or not 0 < int(width[:11]) <= _LARGEST_INDEX + 1:
+            raise DataError(
+                f"{file.name} is marked as a file of sparse rows, but has no lists of numbers called indices and "
+                f"values, or {width[:20]!r} features; write it again with steepest convert"
+            )
         label, weight = (name if name in found.names else None for name in ("label", "weight"))
         with_labels = self.schema.roles.with_labels and label is not None
         self.schema = Schema(Roles(label, _SPARSE_COLUMNS, (), (), weight, with_labels), self.schema.labels)
@@ -234,10 +245,15 @@ class ColumnarSource(RawSource):
         kinds = {name: found.field(name).type for name in found.names}
         nested = [name for name, kind in kinds.items() if is_nested(kind) and not _is_plain_list(kind)]
         used = self.schema.choose(list(found.names), file.name, not_features=nested)
+        if self.schema.label in nested:
+            raise DataError(
+                f"{file.name}: the label in column {self.schema.label!r} holds {kinds[self.schema.label]}; "
+                "give numbers, strings or lists of them"
+            )
         self.schema.types.update({name: found.field(name).type for name in used})
 
     def _check(self, file: TextFile) -> None:
-        """Refuses a file with other columns than the first."""
+        """Raises if a file has other columns than the first."""
         found = self._schema_of(file)
         require(self.schema.types, found.names, file.name)
         for name, expected in self.schema.types.items():
@@ -285,7 +301,7 @@ class ColumnarSource(RawSource):
                 yield batch
 
     def batches(self, order: Order, epoch: int) -> Generator[RawBatch, None, None]:
-        """The pieces' rows, up to BATCH_ROWS at a time."""
+        """Yields the rows of all pieces, up to BATCH_ROWS at a time."""
         self._prepare()
         pieces = self._all_pieces()
         visits = np.arange(len(pieces))
@@ -303,7 +319,7 @@ class ColumnarSource(RawSource):
             raise DataError(f"{self.describe()}: there is no row in it{because}; give a file with data")
 
     def _cut(self, piece: Piece) -> Iterator[tuple[int, Any]]:
-        """(number of the first one in the piece, rows), up to BATCH_ROWS at a time."""
+        """Yields (position of the first row in the piece, rows), up to BATCH_ROWS at a time."""
         start = 0
         for large in self._piece(piece, list(self.schema.types)):
             for first in range(0, large.num_rows, BATCH_ROWS):
@@ -311,7 +327,7 @@ class ColumnarSource(RawSource):
             start += large.num_rows
 
     def sample_batches(self) -> list[RawBatch]:
-        """The first rows of pieces from all over the files; of few pieces, also later rows."""
+        """Yields the first rows of pieces from all over the files; of few pieces, also later rows."""
         self._prepare()
         pieces = self._all_pieces()
         found = []
@@ -319,8 +335,9 @@ class ColumnarSource(RawSource):
         for place in spread(len(pieces), SAMPLE_PARTS):
             batches = list(self._cut(pieces[place]))
             for start, table in (batches[number] for number in spread(len(batches), most)):
-                bad = any_fault(self.schema.faults(table), table)  # which reading will refuse or count
-                found.append(self._without(bad, table, pieces[place].first_id + start))
+                with self._refusing_targets(pieces[place].file):
+                    bad = any_fault(self.schema.faults(table), table)  # which reading will refuse or count
+                    found.append(self._without(bad, table, pieces[place].first_id + start))
         return [made for made in found if made.n_rows] or super().sample_batches()
 
     def _without(self, bad: Array, table: Any, first_id: int) -> RawBatch:
@@ -334,11 +351,19 @@ class ColumnarSource(RawSource):
 
     def _batch(self, table: Any, piece: Piece, start: int) -> RawBatch:
         """The usable ones of some rows of a piece."""
-        try:
+        with self._refusing_targets(piece.file):
             return self._without(self._unusable(table, piece, start), table, piece.first_id + start)
-        except arrow().ArrowInvalid as error:
+
+    @contextmanager
+    def _refusing_targets(self, file: TextFile) -> Iterator[None]:
+        """Values that are neither labels nor weights, as a sentence."""
+        try:
+            yield
+        except (arrow().ArrowException, UnicodeDecodeError) as error:
+            schema, reason = self.schema, str(error).partition("\n")[0][:200]
+            weight = "" if schema.weight is None else f", or the weight in column {schema.weight!r},"
             raise DataError(
-                f"{piece.file.name}: the label in column {self.schema.label!r} cannot be used ({error}); "
+                f"{file.name}: the label in column {schema.label!r}{weight} cannot be used ({reason}); "
                 "give numbers, UTF-8 strings or lists of them"
             ) from None
 
@@ -356,7 +381,7 @@ class ColumnarSource(RawSource):
         return any_fault(found, table)
 
     def refuse_rows(self, row_ids: Sequence[int], faults: Sequence[str], remedy: str) -> None:
-        """Rows that were read well but cannot be used: an error, or counted if bad lines are skipped."""
+        """Raises for rows that cannot be used, or counts them as skipped lines."""
         for row_id, fault in zip(row_ids, faults, strict=True):
             position, row = divmod(row_id, 1 << _FILE_BITS)
             name = next(file.name for file in self.files if file.position == position)
@@ -398,9 +423,17 @@ def _sparse_rows(batch: RawBatch, n_features: int | None) -> Chunk:
     indptr = np.zeros(batch.n_rows + 1, np.int64)
     np.cumsum(lengths[0], out=indptr[1:])
     indices, values = (compute.list_flatten(column).to_numpy() for column in columns)
-    if len(indices) and (indices.min() < 0 or indices.dtype.kind != "i"):
-        raise DataError(f"the column index {indices.min()} is negative or not a whole number; write the file again")
-    if not np.isfinite(values).all():
-        raise DataError("a value is missing or not finite; write the file again")
+    largest = _LARGEST_INDEX if n_features is None else n_features - 1
+    if len(indices) and (indices.dtype.kind not in "iu" or indices.min() < 0 or indices.max() > largest):
+        raise DataError(
+            f"the column indices lie between {indices.min()} and {indices.max()}; they must be whole numbers from 0 to "
+            f"{largest}, so write the file again"
+        )
+    if not (np.abs(values) <= _LARGEST_VALUE).all():
+        raise DataError("a value is missing or beyond float32; write the file again")
     width = n_features or int(indices.max(initial=-1)) + 1
     return Chunk(indptr, np.ascontiguousarray(indices, np.int32), np.ascontiguousarray(values, np.float32), width)
+
+
+def _is_list_of_numbers(kind: Any) -> bool:
+    return is_list(str(kind)) and is_number(str(kind.value_type))

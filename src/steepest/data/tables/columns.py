@@ -26,6 +26,8 @@ TEXT, CATEGORY, NUMBER, LIST = KINDS = ("text", "category", "number", "list")
 BETWEEN_VALUES = "\x1f"  # of a list that is handed to the kernel as one text
 # How people write that a value is missing, in lower case; categories may be "unknown", which is a value then.
 MISSING_MARKS = frozenset(("", "?", "-", "na", "n/a", "nan", "null", "none", "<na>", "#n/a", "unknown"))
+# How files write truth values; Arrow reads a column of them as booleans, whose texts are Python's.
+TRUTH_VALUES = {text: found for found in ("True", "False") for text in (found, found.lower(), found.upper())}
 GUESS_VALUES = 1000
 # A column of strings is prose, not labels, if its values have a space on average.
 TEXT_SPACES = 1.0
@@ -37,6 +39,8 @@ _NUMBERS = {f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u
 _NUMBERS |= {"halffloat": np.dtype(np.float16), "float": np.dtype(np.float32), "double": np.dtype(np.float64)}
 
 Buffers = tuple[Array, Array, Array | None]  # bytes, where each text starts and the last one ends, which are there
+
+VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}  # types of Arrow, and their plain forms
 
 
 @dataclass(slots=True)  # not frozen, which costs a microsecond for every text that is scored alone
@@ -96,7 +100,16 @@ def as_arrow(X: Any) -> Any:
         return None
     import pyarrow
 
-    return pyarrow.table(X)
+    table = pyarrow.table(X)
+    for place, name in enumerate(table.column_names):
+        if str(table.schema.types[place]) in VIEWS:
+            table = table.set_column(place, name, without_views(table.column(place)))
+    return table
+
+
+def without_views(column: Any) -> Any:
+    """An Arrow column in a type that all of Arrow's functions know: frames of polars hold views of strings."""
+    return column.cast(VIEWS[str(column.type)]) if str(column.type) in VIEWS else column
 
 
 def is_raw_rows(X: Any) -> bool:
@@ -104,14 +117,15 @@ def is_raw_rows(X: Any) -> bool:
     if type(X) is list:
         return bool(X) and isinstance(X[0], str | bytes | dict)
     if isinstance(X, np.ndarray):
-        return X.ndim == 1 and X.dtype.kind == "U"
+        first = next(filterfalse(is_missing, X), None) if X.ndim == 1 and X.dtype.kind == "O" else None
+        return (X.ndim == 1 and X.dtype.kind in "UT") or isinstance(first, str | bytes | dict)
     if isinstance(X, Mapping):
         return True
     if hasattr(X, "iloc") and hasattr(X, "dtypes"):
         kinds = np.atleast_1d(np.asarray(X.dtypes, object))
         return any(getattr(kind, "kind", "O") not in "biuf" for kind in kinds)
     if _is_arrow(X) or (X := as_arrow(X)) is not None:
-        types = getattr(getattr(X, "schema", None), "types", [])
+        types = X.schema.types if hasattr(X, "schema") else [X.type]
         return any(not is_number(str(kind)) for kind in types)
     return False
 
@@ -129,8 +143,8 @@ def _from_columns(columns: dict[str, Any]) -> Table:
 
 def _from_arrow(X: Any) -> Table:
     if not hasattr(X, "column_names") and not hasattr(X, "schema"):
-        return Table({"": X}, len(X), "list")
-    return _from_columns({name: X.column(name) for name in _unique(X.schema.names)})
+        return Table({"": without_views(X)}, len(X), "list")
+    return _from_columns({name: without_views(X.column(name)) for name in _unique(X.schema.names)})
 
 
 def _from_pandas(X: Any) -> Table:
@@ -141,7 +155,7 @@ def _from_pandas(X: Any) -> Table:
 def _from_array(X: Any) -> Table:
     array = X if hasattr(X, "iloc") else np.asarray(X)
     if array.ndim == 1:
-        return _from_list(_values(_plain(array)))
+        return _from_list(plain_values(_plain(array)))
     if array.dtype.kind == "c":
         raise DataError("Complex data not supported: X holds complex numbers; give real ones")
     if array.ndim != 2:
@@ -223,15 +237,24 @@ def _without_na(series: Any) -> list[Any]:
     return values
 
 
-def _values(column: Any) -> list[Any]:
+def plain_values(column: Any) -> list[Any]:
     """A column as a list of Python objects."""
     if isinstance(column, list):
         return column
-    return list(column.to_pylist() if _is_arrow(column) else column.tolist())
+    if not _is_arrow(column):
+        return list(column.tolist())
+    try:
+        return list(column.to_pylist())
+    except (arrow().ArrowException, ImportError, LookupError, OverflowError) as error:  # times of no calendar or zone
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(
+            f"a column of type {column.type} holds a value that cannot be read ({reason}); leave the column out, or "
+            "write it as text"
+        ) from None
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, NaT and pandas' NA."""
+    """Whether a value is None, NaN, NaT or pandas' NA."""
     if isinstance(value, str):
         return False
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
@@ -243,7 +266,9 @@ def guess_kind(column: Any, crossed: bool) -> str:
     """Text, category or number, by the first values; whole numbers that are to be crossed are ids, thus categories."""
     if isinstance(column, np.ndarray):
         return CATEGORY if column.dtype.kind == "b" or (crossed and column.dtype.kind in "iu") else NUMBER
-    sample = column[: 10 * GUESS_VALUES] if isinstance(column, list) else column.slice(0, 10 * GUESS_VALUES).to_pylist()
+    sample = (
+        column[: 10 * GUESS_VALUES] if isinstance(column, list) else plain_values(column.slice(0, 10 * GUESS_VALUES))
+    )
     values = list(islice((value for value in sample if not is_missing(value)), GUESS_VALUES))
     if not values or any(isinstance(value, bool | np.bool_) for value in values):
         return CATEGORY
@@ -270,7 +295,7 @@ def joined_lists(column: Any) -> Any:
     """Each list as one text with a mark between the values; texts stay as they are."""
     if _is_arrow(column) and (found := arrow_texts(column)) is not None:
         return found
-    return [_joined(value) for value in _values(column)]
+    return [_joined(value) for value in plain_values(column)]
 
 
 def _joined(value: Any) -> str | bytes | None:
@@ -287,7 +312,7 @@ def as_texts(column: Any, name: str) -> Any:
     """A column of texts in which values of other types are written out."""
     if (type(column) is list and first_no_text(column) < 0) or (_is_arrow(column) and arrow_texts(column) is not None):
         return _texts(column, name)
-    return [category_text(value) for value in _values(column)]
+    return [category_text(value) for value in plain_values(column)]
 
 
 def plain_numbers(column: Any) -> Array | None:
@@ -307,7 +332,7 @@ def _is_number_type(kind: type) -> bool:
 
 def python_values(column: Any) -> list[Any]:
     """A column as a list of Python objects, None for what is missing."""
-    return [None if is_missing(value) else value for value in _values(column)]
+    return [None if is_missing(value) else value for value in plain_values(column)]
 
 
 def is_boolean(column: Any) -> bool:
@@ -317,12 +342,19 @@ def is_boolean(column: Any) -> bool:
     return isinstance(column, np.ndarray) and column.dtype.kind == "b"
 
 
+def truth_values(column: Any) -> Any:
+    """A column of booleans in which a text such as "true" is the boolean that a reader of files makes of it."""
+    if is_boolean(column):
+        return column
+    return [TRUTH_VALUES.get(text, text) if type(text) is str else text for text in plain_values(column)]
+
+
 def _texts(column: Any, name: str) -> Any:
     if type(column) is list and first_no_text(column) < 0:
         return column
     if _is_arrow(column) and (found := arrow_texts(column)) is not None:
         return found
-    values = [None if is_missing(value) else value for value in _values(column)]
+    values = [None if is_missing(value) else value for value in plain_values(column)]
     row = first_no_text(values)
     if row >= 0:
         place = f"row {row} of column {name!r}" if name else f"row {row} of X"
@@ -343,7 +375,7 @@ def _categories(column: Any) -> Any:
         if whole is not None:
             numbers, valid = whole
             return *write_integers(numbers), valid
-    values = _values(column)
+    values = plain_values(column)
     if first_no_text(values) < 0:
         return values
     if set(map(type, values)) == {int}:
@@ -386,7 +418,7 @@ def _numbers(column: Any, name: str) -> Array:
     if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
         numbers = np.ascontiguousarray(column, np.float64)
     else:
-        values = _values(column)
+        values = plain_values(column)
         if not set(map(type, values)) <= {int, float, bool, type(None)}:
             values = [_number(value, row, name) for row, value in enumerate(values)]
         numbers = np.array(values, np.float64)  # None becomes NaN
@@ -422,10 +454,10 @@ def as_names(names: Iterable[str] | str | None) -> tuple[str, ...]:
 
 
 def arrow(part: str = "") -> ModuleType:
-    """Pyarrow, or a part of it."""
+    """Imports pyarrow, or a module of it."""
     try:
         return import_module(f"pyarrow.{part}" if part else "pyarrow")
-    except ImportError:
+    except ModuleNotFoundError:
         raise DataError("reading tables needs one more module, pyarrow; pip install pyarrow") from None
 
 
@@ -516,7 +548,7 @@ def _chunk_texts(chunk: Any, width: np.dtype[Any]) -> Buffers:
 
 
 def _joined_buffers(parts: list[Buffers]) -> Buffers:
-    """One behind the other; places are 64 bits wide, since together they may hold more than 2 GiB."""
+    """The values of several buffers in one; offsets are 64-bit, since together they may exceed 2 GiB."""
     data = np.concatenate([data[bounds[0] : bounds[-1]] for data, bounds, _ in parts])
     bounds, end = [np.zeros(1, np.int64)], 0
     for _, own, _ in parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from steepest.data.tables.roles import Schema, as_labels, is_list, make_roles
 from steepest.data.tables.table_lines import HEAD_BYTES, Line, Syntax, TableSource
 from steepest.errors import DataError
 from steepest.kernels import is_utf8
+from steepest.parameters import shown
 
 _JSON_NAMES = {
     list: "an array",
@@ -21,6 +23,7 @@ _JSON_NAMES = {
     bool: "a truth value",
     type(None): "null",
 }
+_HALF_LETTER = re.compile("[\ud800-\udfff]")  # which no text in UTF-8 can hold
 _JSON_TYPES = {"int64": int | float, "double": int | float, "string": str, "bool": bool}
 
 
@@ -36,16 +39,16 @@ def scan_jsonl(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> TableSource:
-    """Rows of JSON lines, one object each, to be hashed while they are read.
+    """Opens files of JSON lines, one object per line, as a source of raw rows, which are hashed while they are read.
 
-    Keys that are seen in the first megabyte are columns; a key that a line lacks is missing, and so is NaN. Lists of
-    strings or of numbers are columns of several values; nested objects are not features.
+    The keys in the first megabyte are the columns. A key that a line lacks is a missing value, and so is NaN. Lists of
+    strings or numbers are columns of kind list; nested objects are not used.
 
     Parameters
     ----------
     path, label, text, categorical, numeric, weight, on_bad_line, with_labels : as in `scan_csv`
     labels : collection of labels, optional
-        If the label is a list of several: all there are. Without them a first pass over the data collects them.
+        All labels, if rows have lists of labels. Without them a first pass over the data collects them.
 
     Examples
     --------
@@ -60,7 +63,7 @@ def scan_jsonl(
 
 
 class JsonSyntax(Syntax):
-    """One JSON object per line."""
+    """Parses JSON lines, one object per row."""
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -68,7 +71,7 @@ class JsonSyntax(Syntax):
         return {"format": "jsonl", **self.schema.describe(), "labels": self.schema.labels}
 
     def infer(self, head: bytes, file: TextFile) -> None:
-        """Keys and types."""
+        """Infers keys and types from the first rows."""
         if head.lstrip().startswith(b"["):
             raise DataError(f"{file.name} is one JSON array; write one object per line")
         lines = head.split(b"\n") if len(head) < HEAD_BYTES else head.split(b"\n")[:-1] or [head]
@@ -81,10 +84,13 @@ class JsonSyntax(Syntax):
             raise DataError(f"{file.name}: the first line, {shown!r}, is not a JSON object; write one object per line")
         names = [name for name, kind in types.items() if kind != "nested" or name == self.schema.roles.label]
         used = self.schema.choose(names, file.name)
+        label = self.schema.label
+        if label is not None and types[label] == "nested":
+            raise DataError(f"{file.name}: the label in column {label!r} is an object; give a text, a number or a list")
         self.schema.types = {name: self.fixed_type(name, types[name].replace("<>", "<string>")) for name in used}
 
     def fixed_type(self, name: str, guessed: str) -> str:
-        """As the values are written, since they have types; a role decides only what null leaves open."""
+        """The type as written, since JSON values have types; a role decides only where the first rows hold null."""
         if guessed and name != self.schema.weight:
             return (
                 "double" if guessed == "int64" and name in (*self.schema.roles.numeric, self.schema.label) else guessed
@@ -92,7 +98,7 @@ class JsonSyntax(Syntax):
         return super().fixed_type(name, guessed or "string")
 
     def parse(self, data: bytes, file: TextFile, whole: bool) -> Any:
-        """By Arrow's reader."""
+        """Parses a block with Arrow's JSON reader."""
         pa, reader = arrow(), arrow("json")
         if not is_utf8(data):  # which Arrow does not check
             raise pa.ArrowInvalid("a line is not UTF-8")
@@ -105,7 +111,7 @@ class JsonSyntax(Syntax):
         )
 
     def parse_loosely(self, data: bytes, file: TextFile) -> tuple[Any, dict[str, int]]:
-        """Line by line in Python, which also reads NaN; values of another type are missing where that was guessed."""
+        """Parses a block in Python, which also reads NaN; values of another type than a guessed one are missing."""
         pa, guessed = arrow(), set(self.guessed_numbers)
         rows = [_json_object(line) for line in data.split(b"\n") if line.strip()]
         if any(row is None for row in rows):
@@ -127,7 +133,7 @@ class JsonSyntax(Syntax):
         return pa.table({name: pa.array(values, types[name]) for name, values in columns.items()}), misfits
 
     def check(self, data: bytes, file: TextFile) -> Iterator[Line]:
-        """Line by line."""
+        """Checks a block line by line."""
         start = 0
         while start < len(data):
             stop = data.find(b"\n", start) + 1 or len(data)
@@ -137,7 +143,7 @@ class JsonSyntax(Syntax):
 
     def _fault(self, line: bytes) -> str:
         try:
-            row = json.loads(line.decode())
+            row = _loaded(line)
         except UnicodeDecodeError:
             return "the line is not UTF-8"
         except (ValueError, RecursionError) as error:
@@ -150,19 +156,18 @@ class JsonSyntax(Syntax):
     def _value_fault(self, value: Any, name: str, kind: str) -> str:
         if value is None:
             return self.missing_fault(name)
-        shown = repr(value) if len(repr(value)) <= 40 else repr(value)[:40] + "..."
         if is_list(kind):
-            return self._list_fault(value, shown, name, kind)
+            return self._list_fault(value, name, kind)
         wrong = not isinstance(value, _JSON_TYPES[kind]) or (isinstance(value, bool) and kind != "bool")
         if wrong:
             expected = {"string": "a string", "bool": "true or false"}.get(kind, "a number")
-            return f"{shown} in column {name!r} is not {expected}"
+            return f"{shown(value)} in column {name!r} is not {expected}"
         return self.number_fault(name, float(value)) if kind in ("int64", "double") else ""
 
-    def _list_fault(self, value: Any, shown: str, name: str, kind: str) -> str:
+    def _list_fault(self, value: Any, name: str, kind: str) -> str:
         element = kind.removeprefix("list<").removesuffix(">")
         if not isinstance(value, list) or any(not isinstance(part, _JSON_TYPES[element]) for part in value):
-            return f"{shown} in column {name!r} is not a list of {element}s"
+            return f"{shown(value)} in column {name!r} is not a list of {element}s"
         if name == self.schema.label and self.schema.labels is not None and element == "string":
             unknown = [part for part in value if part not in self.schema.labels]
             return f"the label {unknown[0]!r} is not among the labels given" if unknown else ""
@@ -175,10 +180,17 @@ def _is_nan(value: Any) -> bool:
 
 def _json_object(line: bytes) -> dict[str, Any] | None:
     try:
-        row = json.loads(line)
+        row = _loaded(line)
     except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
+
+
+def _loaded(line: bytes) -> Any:
+    value = json.loads(line.decode())
+    if b"\\u" in line and _HALF_LETTER.search(json.dumps(value, ensure_ascii=False)):
+        raise ValueError("a \\u escape is half of a letter")
+    return value
 
 
 def _widened(kind: str, value: Any) -> str:

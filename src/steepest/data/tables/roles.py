@@ -44,7 +44,7 @@ class Roles:
         return self.text + self.categorical + self.numeric
 
     def find_label(self, names: Sequence[str], file: str) -> str | None:
-        """The label's column."""
+        """Finds the column of the label."""
         if self.label is not None:
             return self.label
         taken = {*self.features, self.weight}
@@ -61,7 +61,7 @@ class Roles:
 
 
 def make_roles(label: Any, text: Any, categorical: Any, numeric: Any, weight: Any, with_labels: bool) -> Roles:
-    """Roles, checked."""
+    """Checks the columns named by the caller and returns their roles."""
     for name, value in (("label", label), ("weight", weight)):
         if value is not None and not isinstance(value, str):
             raise ParameterError(f"{name}={value!r} must be the name of one column")
@@ -73,14 +73,14 @@ def make_roles(label: Any, text: Any, categorical: Any, numeric: Any, weight: An
     return roles
 
 
-def listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str], most: int = 20) -> str:
     """Names for a message; one of a damaged header may be as long as the file."""
     names = [name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "..." for name in names]
-    return ", ".join(map(repr, names[:20])) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def require(required: Iterable[str], names: Sequence[str], file: str) -> None:
-    """Refuses a file that lacks a column."""
+    """Raises if a file lacks a column."""
     for name in required:
         if name not in names:
             near = did_you_mean(name, names)
@@ -90,7 +90,7 @@ def require(required: Iterable[str], names: Sequence[str], file: str) -> None:
 
 
 def _header_hint(names: Sequence[str]) -> str:
-    """What to do if names of columns look like a row: numbers, dates, gaps, or texts of many words."""
+    """A hint for errors if column names look like data: numbers, dates, gaps, or texts of many words."""
 
     def is_value(name: str) -> bool:
         return not name.strip() or len(name.split()) > 5 or _NUMBER_OR_DATE.fullmatch(name.strip()) is not None
@@ -141,11 +141,16 @@ class Schema:
         return {"label": self.label_name, **kinds, "weight": self.roles.weight}
 
     def choose(self, names: Sequence[str], file: str, not_features: Iterable[str] = ()) -> list[str]:
-        """Finds the label and returns all columns that are to be read, the features first."""
+        """Finds the label and returns all columns to read, the features first."""
         self.label_name = self.roles.find_label(names, file)
         left_out = {self.label_name, self.roles.weight, *not_features}
         features = list(self.roles.features) or [name for name in names if name not in left_out]
         used = features + [name for name in (self.label, self.weight) if name is not None]
+        if self.label is not None and self.label not in names and not did_you_mean(self.label, names):
+            raise DataError(
+                f"{file} has no column {self.label!r}, which holds the label; its columns are {listed(names)}"
+                f"{_header_hint(names) or '; rows without labels can be predicted, but not learned or measured'}"
+            )
         require(used, names, file)
         if not features:
             raise DataError(f"{file} has no columns beside the label; its columns are {listed(names)}")

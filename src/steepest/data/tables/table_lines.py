@@ -38,7 +38,7 @@ Line = tuple[int, int, str]  # where it starts and stops, and what is wrong, or 
 
 
 class Syntax(ABC):
-    """How lines hold a table; one object for all copies of a source."""
+    """How lines hold a table; shared by all copies of a source."""
 
     def __init__(self, schema: Schema) -> None:
         arrow()
@@ -59,7 +59,7 @@ class Syntax(ABC):
 
     @abstractmethod
     def check(self, data: bytes, file: TextFile) -> Iterator[Line]:
-        """(start, stop, what is wrong or "") of each line."""
+        """Checks a block line by line: (start, stop, fault or "") of each."""
 
     def body(self, block: Block) -> tuple[bytes, int]:
         """A block's rows, without a header, and where they start in it."""
@@ -96,10 +96,10 @@ class Syntax(ABC):
 
     @abstractmethod
     def parse_loosely(self, data: bytes, file: TextFile) -> tuple[Any, dict[str, int]]:
-        """The same where values do not fit columns whose type was guessed: (table, how many for each); None if not."""
+        """Parses a block whose values do not fit guessed types: (table, misfits per column); None if impossible."""
 
     def number_fault(self, name: str, number: float) -> str:
-        """What is wrong with a number in a column that has a role, if anything is."""
+        """The fault of a number in a column that has a role, or ""."""
         if name == self.schema.label and not math.isfinite(number):
             return f"the label {number} in column {name!r} is not finite"
         if name == self.schema.weight and not (number >= 0 and math.isfinite(number)):
@@ -107,7 +107,7 @@ class Syntax(ABC):
         return ""
 
     def missing_fault(self, name: str) -> str:
-        """What is wrong with a value that is missing, if anything is."""
+        """The fault of a missing value, or ""."""
         if name == self.schema.label:
             return f"the label in column {name!r} is missing"
         return f"the weight in column {name!r} is missing" if name == self.schema.weight else ""
@@ -115,7 +115,7 @@ class Syntax(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A block's good rows, the first of its bad lines as (start, fault), and how many of these there are."""
+    """The result of parsing a block: its good rows, (start, fault) of its first bad lines, and how many there are."""
 
     table: Any
     faults: Sequence[tuple[int, str]] = ()
@@ -144,12 +144,12 @@ class TableSource(LineSource, RawSource):
         return self.syntax.recipe
 
     def fingerprint(self) -> dict[str, Any]:
-        """With the types of columns."""
+        """The fingerprint of the files, with the types of columns."""
         own = super().fingerprint()
         return {**own, "types": self.schema.types}
 
     def stream(self, file: TextFile) -> Iterator[Block] | None:
-        """As the syntax needs it."""
+        """The blocks one after the other where the syntax cannot read them separately, else None."""
         return self.syntax.stream(file)
 
     def prepare(self) -> None:
@@ -169,7 +169,7 @@ class TableSource(LineSource, RawSource):
                 )
 
     def sample_batches(self) -> list[RawBatch]:
-        """The rows of blocks from all over the files, or from the first megabytes where blocks come in a stream."""
+        """Yields rows of blocks from all over the files, or from the first megabytes of a stream of blocks."""
         self.prepare()
         if self.read_once:
             return super().sample_batches()
@@ -185,7 +185,7 @@ class TableSource(LineSource, RawSource):
         return found or super().sample_batches()
 
     def parse(self, blocks: list[Block]) -> Parsed:
-        """Blocks of lines."""
+        """Parses blocks of lines."""
         parts = [self._rows(block) for block in blocks]
         table = arrow().concat_tables([part.table for part in parts], promote_options="permissive")
         return Parsed(
@@ -214,7 +214,7 @@ class TableSource(LineSource, RawSource):
         return _Rows(table, faults[:EXAMPLES], len(faults))
 
     def _unreadable(self, data: bytes, lines: list[Line], file: TextFile) -> list[Line]:
-        """The lines, with Arrow's word on those that only Arrow finds fault with."""
+        """The bad lines, with Arrow's message for those that only Arrow rejects."""
         text = b"".join(data[start:stop] for start, stop, fault in lines if not fault)
         reason = self._try(text, file)[1] if text.strip(b"\r\n") else ""
         if not reason:
@@ -225,7 +225,7 @@ class TableSource(LineSource, RawSource):
         return self._unreadable(data, lines[:half], file) + self._unreadable(data, lines[half:], file)
 
     def _try(self, data: bytes, file: TextFile) -> tuple[Any, str]:
-        """The rows as a table if all values fit their columns, or else a reason why not."""
+        """The rows as a table if all values fit their columns, else the reason why not."""
         reason = ""
         for whole in (True, False):
             try:
@@ -235,7 +235,7 @@ class TableSource(LineSource, RawSource):
         return None, reason
 
     def _try_loosely(self, data: bytes, block: Block) -> Any:
-        """The rows of a block in which a column changes its kind; what does not fit is missing, and is counted."""
+        """The rows of a block where a column changes its type; values that do not fit are missing, and counted."""
         try:
             table, misfits = self.syntax.parse_loosely(data, block.file)
         except arrow().ArrowInvalid:
@@ -245,7 +245,7 @@ class TableSource(LineSource, RawSource):
         return table
 
     def _usable(self, table: Any, data: bytes, file: TextFile, offset: int) -> _Rows:
-        """Without the rows whose label or weight cannot be used; only the first of them are looked for in the text."""
+        """The rows without those whose label or weight cannot be used; the text is searched for the first ones only."""
         bad = any_fault(self.schema.faults(table), table)
         if not bad.any():
             return _Rows(table)
@@ -288,32 +288,36 @@ def scan_csv(
     on_bad_line: str = "error",
     with_labels: bool = True,
 ) -> TableSource:
-    """Rows of CSV files, to be hashed while they are read.
+    """Opens CSV files as a source of raw rows, which are hashed while they are read.
 
-    Values that are empty, NA, N/A, NaN or null are missing. A column's type is fixed by the first megabyte.
+    Empty values, NA, N/A, NaN and null are missing. The type of a column is detected from the first megabyte.
 
     Parameters
     ----------
     path : path, pattern, list of them, or "-" for standard input
-        Plain or packed by gz, bz2 or zst, as detected from their content.
+        Files, plain or compressed by gz, bz2 or zst, which is detected from their content.
     label, weight : name of a column
-        The label is, by default, the only column called label, target, y or class.
+        Columns of the label and of the row weights. The default label is the only column called label, target, y or
+        class.
     text, categorical, numeric : names of columns
-        The features and their kinds. If none is named, all other columns are features, and a hasher guesses.
+        Columns to use as features, by kind. If none is named, all other columns are features, and the hasher detects
+        their kinds.
     columns : names, optional
-        The columns of files without a header; "0", "1", ... by default. A file with a header must have one of them.
+        Names of the columns of files without a header; "0", "1", ... by default. A file with a header must have at
+        least one of them.
     delimiter : one letter, or "auto" for the most frequent of , tab ; | in the first line
     decimal : ".", "," or "auto"
-        What is before the decimals of a number; "auto" goes by the first megabyte.
+        Decimal point or comma in numbers; "auto" detects it from the first megabyte.
     header : bool
-        Whether the first line of each file names the columns; one without a name is called "unnamed 0" by its place.
+        Whether the first line of each file has the names of the columns. A column without a name is called
+        "unnamed 0", by its place.
     newlines_in_values : bool or "auto"
-        Whether quoted values go over several lines; then blocks of a file are not shuffled. "auto" goes by the first
-        megabyte.
+        Whether quoted values contain line breaks; blocks of a file are then not shuffled. "auto" detects it from the
+        first megabyte.
     on_bad_line : "error" or "skip"
         Skipped rows are counted in `source.skipped`.
     with_labels : bool
-        False: label and weight may be absent and are not read.
+        False ignores label and weight, which may then be absent.
 
     Examples
     --------
@@ -348,7 +352,7 @@ class _Header(NamedTuple):
 
 
 class CsvSyntax(Syntax):
-    """Values with delimiters between them, in quotes where they hold such."""
+    """Parses delimited values, quoted where they contain delimiters."""
 
     def __init__(self, schema: Schema, options: dict[str, Any]) -> None:
         super().__init__(schema)
@@ -361,7 +365,7 @@ class CsvSyntax(Syntax):
         return {"format": "csv", **self.schema.describe(), **self.options}
 
     def infer(self, head: bytes, file: TextFile) -> None:
-        """Delimiter, header and types."""
+        """Infers delimiter, header and types from the first rows."""
         if self.options["delimiter"] == "auto":
             self.options["delimiter"] = _delimiter(head.lstrip(b"\r\n").split(b"\n", 1)[0])
         if self.options["newlines_in_values"] == "auto":
@@ -382,8 +386,11 @@ class CsvSyntax(Syntax):
         body = body[self._header_of(file).n_bytes :].decode("utf-8", "replace").encode()
         if not body.strip():
             return {}
-        while self._ends_open(body) and b"\n" in body[:-1]:
-            body = body[: body.rfind(b"\n", 0, -1) + 1]
+        if self._ends_open(body):
+            *_, (start, _, _) = self._records(body)
+            body = body[:start]
+        if not body.strip():
+            return {}
         try:
             table = self._arrow_table(body, file, used, {}, lambda row: "skip")
         except arrow().ArrowInvalid:
@@ -430,13 +437,13 @@ class CsvSyntax(Syntax):
     def _read_header(self, file: TextFile) -> _Header:
         head = file.head(HEAD_BYTES)
         lines = head.splitlines(keepends=True)
-        reader = csv.reader((line.decode("utf-8", "replace") for line in lines), delimiter=self.options["delimiter"])
-        first = next((record for record in reader if record), [])
+        reader = self._values_of(line.decode("utf-8", "replace") for line in lines)
+        first: list[str] = next((record for record in reader if record), [])
         named = self.options["columns"]
         if self.options["header"]:
             if named and first and not set(first) & set(named):
                 raise DataError(
-                    f"{file.name}: the first line, {listed(first)}, has none of the columns {listed(named)}; "
+                    f"{file.name}: the first line, {listed(first, 6)}, has none of the columns {listed(named, 6)}; "
                     "if the file has no header, pass header=False"
                 )
             names = [name or f"unnamed {place}" for place, name in enumerate(first)]  # pandas writes an index so
@@ -452,13 +459,13 @@ class CsvSyntax(Syntax):
         return _Header(names, 0)
 
     def body(self, block: Block) -> tuple[bytes, int]:
-        """Without the header line."""
+        """The rows of a block without the header line."""
         header = self._header_of(block.file)
         offset = header.n_bytes if block.number == 0 else 0
         data = bytes(block.text[offset:])
         if not self.options["newlines_in_values"] and self._ends_open(data):
             raise DataError(
-                f"{block.file.name}: a quoted value goes on in the next line, near byte {block.start + len(data)}; "
+                f"{block.file.name}: a quoted value continues in the next line, near byte {block.start + len(data)}; "
                 "pass newlines_in_values=True"
             )
         return data, offset
@@ -496,7 +503,7 @@ class CsvSyntax(Syntax):
         return bool(record) and record[-1].endswith("\n")
 
     def parse(self, data: bytes, file: TextFile, whole: bool) -> Any:
-        """By Arrow's reader."""
+        """Parses a block with Arrow's CSV reader."""
         return self._arrow_table(data, file, list(self.schema.types), self.arrow_types(whole))
 
     def _arrow_table(self, data: bytes, file: TextFile, used: list[str], types: Any, on_ragged: Any = None) -> Any:
@@ -547,17 +554,21 @@ class CsvSyntax(Syntax):
         ends = np.minimum(np.cumsum([len(line) + 1 for line in lines]), len(data)).tolist()
         if not lines[-1]:
             lines.pop()
-        # For the whole process and not taken back, since other threads may be reading.
-        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
         texts = (line.decode("utf-8", "surrogateescape") + "\n" for line in lines)
         # Arrow takes NUL for a letter like others, csv of older versions does not; nor has it a place for lone returns.
         plain = (text.replace("\0", " ").replace("\r\n", "\n").replace("\r", " ") for text in texts)
-        reader = csv.reader(plain, delimiter=self.options["delimiter"])
+        reader = self._values_of(plain)
         start = 0
         for record in reader:
             stop = ends[reader.line_num - 1]
             yield start, stop, record
             start = stop
+
+    def _values_of(self, lines: Iterator[str]) -> Any:
+        """Python's reader of records, for values of any length."""
+        # For the whole process and not taken back, since other threads may be reading.
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+        return csv.reader(lines, delimiter=self.options["delimiter"])
 
     def _fault(self, record: list[str], n_columns: int, places: list[tuple[int, str, str]]) -> str:
         if len(record) != n_columns:
@@ -585,7 +596,7 @@ class CsvSyntax(Syntax):
         return ""
 
     def _with_point(self, number: str) -> str:
-        """As Python writes it."""
+        """Numbers as Python writes them, with a decimal point."""
         return number.replace(",", ".") if self.options["decimal"] == "," and "." not in number else number
 
 

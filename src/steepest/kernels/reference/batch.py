@@ -37,13 +37,6 @@ def product(X: Array, c: Array, curvature: Array, v: Array) -> Array:
     return np.asarray(rows.T @ (c[:, None] * curvature * (rows @ v)))
 
 
-def softmax_product(X: Array, c: Array, p: Array, v: Array) -> Array:
-    """The same for the soft maximum, from the probabilities of the classes."""
-    rows = with_ones(X)
-    u = rows @ v
-    return np.asarray(rows.T @ (c[:, None] * p * (u - (p * u).sum(axis=1, keepdims=True))))
-
-
 def diagonal(X: Array, c: Array, curvature: Array) -> Array:
     """The diagonal of the Hessian."""
     return np.asarray((with_ones(X) ** 2).T @ (c[:, None] * curvature))

@@ -58,7 +58,7 @@ class CdProblem(Resumable):
         return scores
 
     def step(self) -> None:
-        """One model, its minimum, and the best point on the way there."""
+        """Minimises one quadratic model and moves to the best point on the way to its minimum."""
         chosen = self._working_set()
         data = self.data
         bend = second_derivative(data.loss.name, self.scores, data.y, data.parameter)
@@ -118,7 +118,7 @@ class CdProblem(Resumable):
         self.stuck, self.moved = True, 0.0
 
     def _move(self, w: Array, bias: float, scores: Array, value: float, gradients: Array) -> None:
-        """Takes these weights: their gradient, and how far each feature is from its optimality condition."""
+        """Sets the weights; computes their gradient and each feature's violation of its optimality condition."""
         data, rows = self.data, self.data.rows
         self.w, self.bias, self.scores, self.value = w, bias, scores, value
         self.gradient = np.zeros(len(w))
@@ -136,7 +136,7 @@ class CdProblem(Resumable):
         return float(self.shares @ losses) + penalty, self.shares * gradients
 
     def restored(self) -> None:
-        """Value and gradient are found again from the scores, whose bits depend on the way to the weights."""
+        """Recomputes value and gradient from the scores, whose bits depend on the way to the weights."""
         self.start_from(self.w, self.bias, self.scores)
 
 
@@ -163,7 +163,7 @@ def transposed(rows: Chunk) -> Chunk:
 
 
 class CoordinateDescent(PerOutputSolver[CdProblem]):
-    """The solver: one step of every output at a time."""
+    """The batch solver "cd": each step takes one step of every output's problem."""
 
     name = "cd"
     state_numbers = ("first",)

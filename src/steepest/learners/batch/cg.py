@@ -82,7 +82,7 @@ class LinearCG(Resumable):
         return Step(self.value, left, float(eta.max()), moved / size if size > 0 else 0.0, done)
 
     def restored(self) -> None:
-        """The curvature of the squared loss is the same everywhere, so that nothing is evaluated again."""
+        """Recomputes the scaled residual; the curvature of the squared loss is constant, so no pass is needed."""
         np.divide(self.residual, self.scale, out=self._scaled)
 
 
@@ -143,5 +143,5 @@ class NonlinearCG(Resumable):
         return search_along(self.objective, here, self.direction, self.eta, flatten=0.1, strong=True)
 
     def restored(self) -> None:
-        """Value and gradient are found again."""
+        """Recomputes value and gradient."""
         self.value, self.gradient = self.objective.evaluate(self.w)

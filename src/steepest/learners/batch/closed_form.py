@@ -27,7 +27,7 @@ SMALLEST_EIGENVALUE = 1e-12  # as a share of the largest; below, a direction cou
 
 
 class ClosedForm(Resumable):
-    """One step, straight to the minimum."""
+    """Solves the least-squares system in one step."""
 
     def __init__(self, objective: Objective, options: SolverOptions) -> None:
         self.objective = objective

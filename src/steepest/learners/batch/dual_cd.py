@@ -204,7 +204,7 @@ class DualProblem(Resumable):
         return self._keep_best(found)
 
     def certify_primal(self, w: Array, bias: float, gradients: Array) -> Certificate:
-        """The same with weights from elsewhere; the gradients of the rows' losses there are the dual variables."""
+        """Like `certify`, for given weights; the gradients of the rows' losses there are the dual variables."""
         beta = self.balanced(-self.cap * gradients)
         dual = self._evaluate(beta, bias)
         objective, slacks = self._objective(w, bias)
@@ -268,7 +268,7 @@ class DualProblem(Resumable):
 
 
 def box(loss: str, parameter: float, y: Array, cap: Array) -> tuple[Array, Array]:
-    """Between what the dual variables of a loss may lie."""
+    """The bounds of the dual variables of a loss."""
     up, none = np.where(y > 0, cap, 0.0), np.full(len(y), math.inf)
     return {
         "hinge": (up - cap, up),
@@ -296,6 +296,7 @@ class DualCD(PerOutputSolver[DualProblem]):
     """The solver: sweeps of every output until its gap is small enough."""
 
     name = "dual_cd"
+    measure = "the duality gap's share of the objective"
     state_numbers = ("target_gap",)
 
     def __init__(self, objective: Objective, options: SolverOptions) -> None:
@@ -320,7 +321,7 @@ class DualCD(PerOutputSolver[DualProblem]):
         if done is None and self.primal is None and left > STALLED * gap_before:
             self.primal = self._make_primal()
         moved = float(np.linalg.norm(self.w - before) / max(float(np.linalg.norm(self.w)), 1e-300))
-        return Step(value, left, 1.0, moved, done, "the duality gap's share of the objective")
+        return Step(value, left, 1.0, moved, done)
 
     def _relative_gap(self) -> float:
         """The sum of all gaps as a share of the sum of the objectives; 1 before there is one."""
@@ -353,12 +354,12 @@ class DualCD(PerOutputSolver[DualProblem]):
 
     @property
     def state(self) -> dict[str, Array]:
-        """Those of the problems, and that of Newton's method if it took over."""
+        """The states of the problems, and that of Newton's method if it took over."""
         primal = {} if self.primal is None else self.primal.state
         return super().state | {PRIMAL + name: array for name, array in primal.items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on from there."""
+        """Restores the solver from a state."""
         super().restore(state)
         primal = {name.removeprefix(PRIMAL): array for name, array in state.items() if name.startswith(PRIMAL)}
         if primal:

@@ -35,7 +35,7 @@ LARGEST = 1e30  # of a weight: beyond, float32 would soon show infinity
 
 
 def make_gd(objective: Objective, options: SolverOptions) -> Solver:
-    """Plain steps if asked for, subgradients where the loss has kinks or the schedule is given, else proximal steps."""
+    """Plain steps if requested, subgradients where the loss has kinks or a schedule is given, else proximal steps."""
     kinked = objective.settings.loss in KINKED
     if not options.average and (kinked or options.schedule != "auto" or options.eta0 is not None):
         return GradientDescent(objective, options)
@@ -126,7 +126,7 @@ class GradientDescent(Resumable):
         return Step(self.value, share_of(norm, self.first), eta, moved, done, norm=norm)
 
     def restored(self) -> None:
-        """Value and gradient are found again."""
+        """Recomputes value and gradient."""
         self.value, self.gradient = self._evaluate(self.w)
 
 

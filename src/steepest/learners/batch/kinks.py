@@ -42,15 +42,15 @@ class SmoothOneNorm:
     multiplier: Array
 
     def nearest(self, weights: Array) -> Array:
-        """The sparse weights next to these."""
+        """The sparse weights that are nearest to these."""
         return soft_threshold(weights + self.width * self.multiplier, self.width * self.l1)
 
     def gradient(self, weights: Array) -> Array:
-        """Within -l1 and l1; the next multiplier."""
+        """The gradient, between -l1 and l1; it is also the next multiplier."""
         return np.asarray(np.clip(self.multiplier + weights / self.width, -self.l1, self.l1))
 
     def curvature(self, weights: Array) -> Array:
-        """1 / width where the nearest weight is zero."""
+        """The second derivative: 1 / width where the nearest weight is zero."""
         return np.where(self.nearest(weights) == 0, 1.0 / self.width, 0.0)
 
     def value(self, weights: Array) -> float:
@@ -64,6 +64,7 @@ class Multipliers(Resumable):
 
     state_arrays = ("w", "smooth_w", "pulls")
     state_numbers = ("mu", "left", "first_norm", "first_value", "bound", "least_gap", "stalled")
+    measure = "the gap's share of the objective"
 
     def __init__(self, objective: Objective, inner: Any) -> None:
         self.objective, self.inner = objective, inner
@@ -109,8 +110,7 @@ class Multipliers(Resumable):
         self.stalled = 0 if gap < self.least_gap else self.stalled + 1
         self.least_gap = min(gap, self.least_gap)
         done = f"the gap stays at {gap:.1e} of the objective" if self.stalled >= PATIENCE else None
-        moved, measure = relative_change(self.w, before), "the gap's share of the objective"
-        step = Step(value, gap, self.mu, moved, done, measure)
+        step = Step(value, gap, self.mu, relative_change(self.w, before), done)
         if reached:
             self.mu = max(self.mu * SHRINK, LEAST_SMOOTHING * self.first_mu)
         self.left = max(1e-9, min(self.left, 0.1) * 0.3)
@@ -155,7 +155,7 @@ class Multipliers(Resumable):
         return super().state | {"multipliers": np.concatenate(self.multipliers)}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on from there."""
+        """Restores the solver from a state."""
         super().restore(state)
         edges = np.cumsum([len(u) for u in self.multipliers])[:-1]
         self.multipliers = [np.ascontiguousarray(part) for part in np.split(np.array(state["multipliers"]), edges)]

@@ -92,10 +92,10 @@ class Lbfgs(Descent):
 
     @property
     def state(self) -> dict[str, Array]:
-        """The weights, where it started, and the pairs."""
+        """The weights, the starting point, and the stored pairs."""
         return super().state | {"pairs": np.array(self.changes).reshape(-1, 2, *self.w.shape)}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on from there."""
+        """Restores the solver from a state."""
         super().restore(state)
         self.changes = [(s, y) for s, y in np.array(state["pairs"])]

@@ -207,7 +207,7 @@ class Objective:
     # ----------------------------------------------------------------------------------------------- the penalty
 
     def smooth_penalty(self, w: Array) -> float:
-        """What l2 and lp add."""
+        """The penalty terms that are differentiable: l2 and lp."""
         weights = w[:-1]
         if self.p:
             return self.alpha / self.p * float((np.abs(weights) ** self.p).sum())
@@ -215,13 +215,13 @@ class Objective:
         return smooth + (0.5 * self.l2 * dot(weights, weights) if self.l2 else 0.0)
 
     def one_norm(self, w: Array) -> float:
-        """What has kinks adds: the 1-norm, or a norm of all weights."""
+        """The penalty terms that are not differentiable: the 1-norm, or a norm of all weights."""
         if self.kinked is not None:
             return self.alpha * self.kinked.value(w[:-1])
         return self.l1 * float(np.abs(w[:-1]).sum()) if self.l1 else 0.0
 
     def penalty_gradient(self, weights: Array) -> Array | float:
-        """Of the smooth part."""
+        """The gradient of the differentiable penalty terms."""
         if self.p:
             return np.asarray(self.alpha * np.sign(weights) * np.abs(weights) ** (self.p - 1.0))
         gradient = self.l2 * weights if self.l2 else 0.0
@@ -263,7 +263,7 @@ class Objective:
         return self.data.passes()
 
     def _new_pass(self, kind: int, w: Array, *, adds: bool = True) -> Pass:
-        """A pass that adds up in the objective's own lanes, or finds numbers per row only."""
+        """A pass that adds up in the objective's own lanes, or only computes numbers per row."""
         if adds:
             self.sums.fill(0.0)
         totals = np.zeros((len(self.sums), TOTALS))
@@ -280,7 +280,7 @@ class Objective:
         return out
 
     def _reduced(self) -> Array:
-        """The same, per unit of weight."""
+        """The lanes added up in order, divided by the total weight of the rows."""
         if len(self.sums) == 1:
             out: Array = self.sums[0] / self.weight_sum
         else:
@@ -291,7 +291,7 @@ class Objective:
         return out
 
     def _second_order(self, this: Pass) -> None:
-        """A pass that needs the curvature of every row's loss; where that is not stored, it is found again."""
+        """A pass that needs the curvature of every row's loss; it is recomputed where it is not stored."""
         assert self.curvature_at is not None
         again = Pass(GRADIENT, self.curvature_at, self.target_kind, np.zeros_like(this.totals), None)
         for number, (start, chunk) in enumerate(self._chunks()):
@@ -338,7 +338,7 @@ class Objective:
         return self.data.weigh()
 
     def start(self) -> Array:
-        """Where a solver starts: at weights found before, if there are any."""
+        """The starting point of a solver: weights found before, if there are any."""
         return self.cold_start() if self.warm is None else self.warm.copy()
 
     def cold_start(self) -> Array:

@@ -97,7 +97,7 @@ class PerOutputSolver(Resumable, Generic[Problem]):
         return super().state | {PROBLEMS + name: np.array([state[name] for state in states]) for name in states[0]}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on from there."""
+        """Restores the solver from a state."""
         super().restore(state)
         for output, problem in enumerate(self.problems):
             problem.restore({name: state[PROBLEMS + name][output] for name in problem.state})

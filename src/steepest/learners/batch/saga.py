@@ -57,7 +57,7 @@ class SagaProblem(Resumable):
             self.eta = 1.0 / (3.0 * self._largest_curvature(scores[:, 0]))
 
     def _largest_curvature(self, scores: Array) -> float:
-        """Of the loss of a row as a function of the weights, and of the penalty, which counts no more than the loss.
+        """The largest curvature of a row's loss and the penalty, which counts no more than the loss.
 
         Steps are implicit in the penalty, so that any strength of it is stable; a step as short as a strong one asks
         for would leave the bias, which is not penalised, far from its place.
@@ -71,7 +71,7 @@ class SagaProblem(Resumable):
         return of_loss + min(data.l2, of_loss) or 1.0
 
     def epoch(self) -> bool:
-        """As many visits as there are rows, drawn at random; False if the scores overflow."""
+        """Visits as many rows as there are, drawn at random; False if the scores overflow."""
         data, rows, n = self.data, self.data.rows, self.data.rows.n_rows
         order = np.random.default_rng([data.seed, self.epochs]).integers(0, n, n)
         self.epochs += 1
@@ -87,7 +87,7 @@ class SagaProblem(Resumable):
         return kernels.saga_epoch(visits, self.shares, self.gradients, self.features, self.bias, choices) == n
 
     def few_epochs(self) -> bool:
-        """So many that an evaluation of the objective is worth its pass; False if the scores overflow."""
+        """Runs as many epochs as make an evaluation of the objective worth a pass; False if the scores overflow."""
         return all(self.epoch() for _ in range(EPOCHS_PER_STEP))
 
 
@@ -121,7 +121,7 @@ class Saga(PerOutputSolver[SagaProblem]):
         return Step(value, share_of(left, self.first), self.problems[0].eta, moved, done)
 
     def _retreat(self, value: float) -> Step:
-        """Near the optimum rounding alone may raise the objective: then the work is done."""
+        """Returns to the last state with half the step; ends if only rounding has raised the objective."""
         self.halvings += 1
         if value <= self.value * (1 + 1e-9) or self.halvings > MOST_HALVINGS:
             return Step(self.value, 1.0, 0.0, 0.0, "no step lowers the objective any more")

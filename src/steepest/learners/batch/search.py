@@ -34,7 +34,7 @@ class Point:
 
 
 class Descent(Resumable):
-    """What solvers that search along directions share: where they are, and how long the gradient was at first."""
+    """The base of solvers that search along directions: their position and the first length of the gradient."""
 
     state_numbers = ("first_norm",)
     curvature: ClassVar[bool] = False  # whether evaluations prepare products with the Hessian
@@ -55,7 +55,7 @@ class Descent(Resumable):
         return scaled_norm(self.objective.least_subgradient(self.w, self.gradient), self.scale)
 
     def restored(self) -> None:
-        """Value and gradient are found again."""
+        """Recomputes value and gradient."""
         self.value, self.gradient = self.objective.evaluate(self.w, curvature=self.curvature)
 
 
@@ -123,7 +123,7 @@ def _next(low: Point, high: Point | None) -> float:
 
 
 def _cubic_minimum(a: Point, b: Point) -> float:
-    """Where the cubic through both values and derivatives is least."""
+    """The minimum of the cubic through the values and derivatives at both ends."""
     d1 = a.derivative + b.derivative - 3.0 * (a.value - b.value) / (a.t - b.t)
     square = d1 * d1 - a.derivative * b.derivative
     if not square >= 0:

@@ -48,12 +48,11 @@ class Step:
     eta: float = 1.0  # length of the step, 1 for a full one
     moved: float = math.inf  # change of w as a share of its length
     done: str | None = None  # why there is nothing left to do
-    measure: str = "the gradient's share of its first length"  # what `gradient` is
     norm: float = math.nan  # the length of the gradient itself, where a solver shows it
 
 
 def share_of(left: float, first: float) -> float:
-    """What is left of the first, as a share of it; 0 if there was nothing."""
+    """What is left of the first value, as a share of it; 0 if that was 0."""
     return left / first if first > 0 else 0.0
 
 
@@ -63,21 +62,21 @@ class Solver(Protocol):
     w: Array
 
     def step(self) -> Step:
-        """One iteration."""
+        """Runs one iteration."""
 
     @property
     def state(self) -> Mapping[str, Array]:
-        """All that is needed to go on."""
+        """All arrays that are needed to continue."""
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on from there."""
+        """Restores the solver from a state."""
 
 
 MakeSolver = Callable[["Objective", SolverOptions], Solver]
 
 
 def _find(module: str, name: str) -> Any:
-    """Imported when it is first used, since solvers need the linear learner, which needs this table."""
+    """Imports a solver when it is first used; solvers import the linear learner, which imports this table."""
     return getattr(import_module(f"steepest.learners.batch.{module}"), name)
 
 
@@ -86,7 +85,7 @@ def _from_module(module: str, name: str) -> MakeSolver:
 
 
 def _for_smooth_losses(module: str, name: str) -> MakeSolver:
-    """Behind the method of multipliers where the loss has kinks."""
+    """The solver itself, or the method of multipliers around it if the loss has kinks."""
 
     def make(objective: Objective, options: SolverOptions) -> Solver:
         smooth, kinked = _find(module, name), objective.settings.loss in KINKED

@@ -48,7 +48,7 @@ NewLearner = Callable[[ArraySource], LinearLearner]
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Rows that were held back: raw scores, targets as given, weights."""
+    """Rows that were held out: raw scores, targets as given, weights."""
 
     scores: Array
     y: Array
@@ -56,17 +56,17 @@ class HeldBack:
 
     @classmethod
     def joined(cls, parts: Sequence[HeldBack]) -> HeldBack:
-        """All of them."""
+        """All held-out rows of several parts."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
 
     def only(self, rows: Array) -> HeldBack | None:
-        """Some of them; None if there are none."""
+        """Some of the rows; None if there are none."""
         return HeldBack(self.scores[rows], self.y[rows], self.weight[rows]) if rows.any() else None
 
 
 @dataclass(frozen=True, slots=True)
 class Strength:
-    """What was tried, and what was best."""
+    """The strengths that were tried, and the best one."""
 
     alpha: float
     tried: tuple[tuple[float, float], ...]  # alpha for all rows, mean loss on held-out rows
@@ -74,7 +74,7 @@ class Strength:
     later: HeldBack | None = None  # stretches of rows, if the rows are not mixed
 
     def sentence(self) -> str:
-        """For `history_.events`."""
+        """The choice as a sentence for `history_.events`."""
         losses = ", ".join(f"{alpha:.1e}: {loss:.5g}" for alpha, loss in self.tried)
         return f"alpha='auto' chose {self.alpha:.2e} by the loss on held-out rows ({losses})"
 
@@ -103,7 +103,7 @@ def held_out_parts(n_rows: int, y: Array | None = None, *, mixed: bool = False) 
 
 
 def _scattered(n_rows: int, eighths: int) -> Array:
-    """Rows from all over the file; those of fewer eighths are among those of more."""
+    """Random rows to hold out; those of fewer eighths are among those of more."""
     return np.asarray(np.arange(1, n_rows + 1) * GOLDEN % 1.0 * HELD_OF < eighths)
 
 
@@ -147,7 +147,7 @@ def choose_strength(
 
 
 def _apart(source: ArraySource, held: Array) -> tuple[ArraySource, ArraySource]:
-    """(the other rows, those held back)."""
+    """(rows to learn, rows held out)."""
     numbers = np.arange(source.block.n_rows) if source.rows is None else source.rows
     learn, score = source.copy(), source.copy()
     learn.rows, score.rows = numbers[~held], numbers[held]
@@ -156,7 +156,7 @@ def _apart(source: ArraySource, held: Array) -> tuple[ArraySource, ArraySource]:
 
 
 def _some_stretches(source: ArraySource) -> ArraySource:
-    """The source, or a part of it that is small enough to try on."""
+    """The source, or a contiguous part of it that is small enough to try on."""
     numbers = np.arange(source.block.n_rows) if source.rows is None else source.rows
     lengths = source.block.indptr[numbers + 1] - source.block.indptr[numbers]
     every = math.ceil(int(lengths.sum()) / MOST_ENTRIES)
@@ -176,7 +176,7 @@ def _path(
     n_threads: int,
     strengths: Sequence[float] = STRENGTHS,
 ) -> Iterator[tuple[float, HeldBack]]:
-    """Mean losses on the rows held back, and their scores, from strong to weak."""
+    """Mean losses and scores on the held-out rows, from strong to weak penalties."""
     learner = new_learner(learn)
     learner.measure_sizes(learn)
     data = BatchData(learn, learner)
@@ -210,7 +210,7 @@ def _path(
 
 
 def with_strength(settings: LinearSettings, alpha: float) -> LinearSettings:
-    """The same settings under another alpha."""
+    """The settings with another alpha."""
     share = alpha / settings.alpha
     return replace(settings, alpha=alpha, l1=settings.l1 * share, l2=settings.l2 * share)
 

@@ -44,7 +44,7 @@ FINE = 0  # what became of a row
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSettings(PlainSettings):
-    """What stays the same while learning."""
+    """The settings of an embedding learner: plain values, as in the model file."""
 
     dim: int
     loss: str
@@ -59,7 +59,7 @@ class EmbeddingSettings(PlainSettings):
 
 
 class EmbeddingLearner(Resumable):
-    """Embeddings, a head, and how far learning has come."""
+    """State and step of a text classifier: the embeddings and the output layer ("head")."""
 
     state_arrays = ()  # of the table only the rows in use
     state_numbers = ("n_features", "eta0", "rows_learned", "good.rollbacks", "several_targets", "tree.root")
@@ -183,19 +183,19 @@ class EmbeddingLearner(Resumable):
         return (sum(len(part) for part in self._fresh) + self.n_outputs) * self.settings.dim
 
     def penalty(self) -> float:
-        """There is no penalty."""
+        """Returns 0: there is no penalty."""
         return 0.0
 
     @property
     def step_size(self) -> float:
-        """The step that the next row will take."""
+        """The step size of the next row."""
         s = self.settings
         if s.total > 0:
             return self.eta0 * max(0.0, 1 - self.rows_learned / s.total)
         return self.eta0 / math.sqrt(1 + self.rows_learned / s.half)
 
     def keep_good_state(self) -> None:
-        """Keeps the state to return to if learning diverges, when twice the rows of the last one were learned."""
+        """Copies the state, to return to if learning diverges, once the rows have doubled since the last copy."""
         if not self.good.is_recent(self.rows_learned):
             rows = np.append(self._used_rows(), np.int32(self.n_features))
             vectors = np.take(self.table, rows, axis=0)  # in a third of the time that table[rows] takes
@@ -208,7 +208,7 @@ class EmbeddingLearner(Resumable):
 
     @property
     def state(self) -> dict[str, Array]:
-        """Everything that was learned or is needed to go on; of the table only rows that were ever learned."""
+        """All arrays that were learned or are needed to continue; of the table only rows ever learned."""
         rows, dim = self.used_rows(), self.settings.dim
         state = super().state | {
             "rows": rows,
@@ -244,7 +244,7 @@ class EmbeddingLearner(Resumable):
 
     @classmethod
     def from_state(cls, settings: EmbeddingSettings, state: State) -> EmbeddingLearner:
-        """The learner that had this state."""
+        """Builds a learner from its settings and state."""
         *_, root = state["counters"].tolist()
         learner = cls(settings, int(state["counters"][0]))
         learner.book = LabelBook(state["labels"].tolist())
@@ -309,7 +309,7 @@ class EmbeddingLearner(Resumable):
         refuse_overflow({"table": self.table, "head": self.head})
 
     def go_on(self) -> None:
-        """From now on as for a stream that never ends, one text after the other."""
+        """Continues as on an endless stream: one text after the other, with the schedule of a stream."""
         if self.settings.total or self.settings.n_replicas > 1:
             self.settings = replace(self.settings, total=0.0, n_replicas=1)
 
@@ -375,7 +375,7 @@ class EmbeddingLearner(Resumable):
         return np.searchsorted(rows, np.arange(len(y) + 1)).astype(np.int64), columns.astype(np.int32)
 
     def _negatives(self) -> Array:
-        """Labels to draw from, by the root of their counts; all alike where they were not counted."""
+        """Sampling weights of negative labels: roots of their counts, or all equal if not counted."""
         if self.settings.loss == "ns" and len(self._sample) == 0:
             counts = np.ones(len(self.book)) if self.label_counts is None else np.maximum(self.label_counts, 1.0)
             share = np.sqrt(counts) / np.sqrt(counts).sum()
@@ -445,7 +445,7 @@ class EmbeddingLearner(Resumable):
         return done, status
 
     def _roll_back(self, progress: Progress) -> None:
-        """Scores ran out of range: back to the last good state with half the step."""
+        """Returns to the last good state with half the step size, because scores overflowed."""
         self.eta0 = self.good.halve_step(self.eta0, self.rows_learned, progress)
         if self._rolled_back_at == self.rows_learned:  # it was not a good state: finite, but far too large
             self.good.forget()

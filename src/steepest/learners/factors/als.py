@@ -62,7 +62,7 @@ class Side:
         return len(self.indptr) - 1
 
     def only(self, rows: Array) -> Side:
-        """Just these rows, in this order."""
+        """The side reduced to these rows, in this order."""
         lengths = np.diff(self.indptr)[rows]
         indptr = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=indptr[1:])
@@ -102,7 +102,7 @@ def tables_of(learner: FactorLearner, which: str) -> tuple[Array, Array]:
 
 
 class AlternatingRun(FactorRun):
-    """Iterations over both sides; one is an epoch."""
+    """Alternating least squares: an epoch solves all users, then all items."""
 
     def __init__(self, learner: FactorLearner, entries: Entries, n_threads: int = 1) -> None:
         super().__init__(learner, entries, n_threads)
@@ -115,7 +115,7 @@ class AlternatingRun(FactorRun):
             self.weight = float(len(learner.users)) * len(learner.items)
 
     def epoch(self, epoch: int) -> Progress:
-        """Users, then items. The loss is the one after the iteration."""
+        """Solves all users, then all items; the loss is the one afterwards."""
         if self.loss == "kl":
             kl_rows(self.learner, "users", self.sides["users"], n_threads=self.n_threads)
             loss = kl_rows(self.learner, "items", self.sides["items"], n_threads=self.n_threads, with_loss=True)
@@ -137,7 +137,7 @@ class AlternatingRun(FactorRun):
         lean_on_groups(rows, groups, learner.users[:, : learner.rank], learner.items[:, : learner.rank])
 
     def penalty(self) -> float:
-        """What the penalties add to the sum of losses."""
+        """The penalties that are added to the sum of losses."""
         if self.loss == "kl":
             return 0.0
         if self.loss == "squared":

@@ -38,8 +38,8 @@ class LbfgsRun(FactorRun):
         self._pairs: Pairs = []
 
     def resume(self, learner: FactorLearner) -> None:
-        """Not possible: the pairs of the past are gone."""
-        raise DataError("solver='lbfgs' cannot go on from a checkpoint")
+        """Raises: a checkpoint does not hold the pairs of past steps that L-BFGS needs."""
+        raise DataError("solver='lbfgs' cannot continue from a checkpoint")
 
     def _flat(self) -> Array:
         rank, padded = self.learner.rank, self.learner.padded

@@ -32,21 +32,21 @@ class FactorRun:
 
     @property
     def step_size(self) -> float:
-        """The step of the next epoch; 1 where each epoch solves its problem."""
+        """The step size of the next epoch; 1 for methods that solve a problem per epoch."""
         return 1.0
 
     @abstractmethod
     def epoch(self, epoch: int) -> Progress:
-        """Learns from all entries once."""
+        """Learns all entries once."""
 
     def penalty(self) -> float:
-        """What the penalties add to the sum of losses."""
+        """The penalties that are added to the sum of losses."""
         self.write_back()
         return self.learner.penalty()
 
     def write_back(self) -> None:
-        """Writes what was learned into the learner, where it is not there already."""
+        """Writes the factors into the learner, if the run keeps them elsewhere."""
 
     def resume(self, learner: FactorLearner) -> None:
-        """Goes on from a learner of before."""
+        """Continues from a learner that was saved earlier."""
         self.learner = learner

@@ -60,7 +60,7 @@ class SgdRun(FactorRun):
         return make_strata(entries, len(learner.users), len(learner.items), d, learner.settings.seed)
 
     def resume(self, learner: FactorLearner) -> None:
-        """Goes on from the tables of a learner."""
+        """Continues from the tables of a learner that was saved earlier."""
         self.learner = learner
         self.users = arranged(learner.users, self._user_order)
         self.items = arranged(learner.items, self._item_order)
@@ -71,7 +71,7 @@ class SgdRun(FactorRun):
         return self.learner.eta
 
     def epoch(self, epoch: int) -> Progress:
-        """All blocks once; learning that overflows starts again from the last good state with half the step."""
+        """Learns all blocks once; after an overflow, the last good state is learned again with half the step."""
         events: list[str] = []
         before = self.users.copy(), self.items.copy()
         if self.zeros is not None:
@@ -102,7 +102,7 @@ class SgdRun(FactorRun):
         return np.random.default_rng([self.strata.seed, 2, epoch]).permutation(n_pieces).astype(np.int32)
 
     def _drive(self, loss: float, before: tuple[Array, Array], events: list[str]) -> None:
-        """The bold driver: 5 % faster while the loss falls; back and half as fast when it rises."""
+        """Adapts the step size ("bold driver"): grows 5 % while the loss falls; a rise is rolled back and halves it."""
         if loss <= self.learner.best_loss:
             self.learner.best_loss = loss
             self.learner.eta *= 1.05
@@ -126,14 +126,14 @@ class SgdRun(FactorRun):
 
 
 def arranged(table: Array, order: Array) -> Array:
-    """The rows of a table in another order, as a table of its own."""
+    """A copy of a table with its rows in another order."""
     room = new_table(len(order), table.shape[1] - TAIL)
     np.take(table, order, axis=0, out=room)
     return room
 
 
 def _inverse(places: Array) -> Array:
-    """Which row is at each place."""
+    """The inverse of a permutation."""
     order = np.empty(len(places), np.int64)
     order[places] = np.arange(len(places))
     return order

@@ -58,7 +58,7 @@ def new_table(n_rows: int, rank: int) -> Array:
 
 
 class FactorLearner(Resumable):
-    """Tables of users and items, by their codes."""
+    """State and step of a factor model: tables of users and items by code."""
 
     state_arrays = ("users", "items", "user_counts", "item_counts")
     state_numbers = ("mean", "scale", "low", "high", "started", "eta", "level", "best_loss")
@@ -90,13 +90,13 @@ class FactorLearner(Resumable):
 
     @property
     def state(self) -> dict[str, Array]:
-        """All that is learned, as arrays."""
+        """All learned arrays."""
         waiting = {} if self.waiting is None else self.waiting.as_arrays()
         return super().state | {WAITING + name: array for name, array in waiting.items()}
 
     @classmethod
     def from_state(cls, settings: FactorSettings, state: State) -> FactorLearner:
-        """The learner that had this state."""
+        """Builds a learner from its settings and state."""
         learner = cls(settings)
         learner.restore(state)
         waiting = {name.removeprefix(WAITING): np.array(a) for name, a in state.items() if name.startswith(WAITING)}
@@ -142,7 +142,7 @@ class FactorLearner(Resumable):
     # ------------------------------------------------------------------------------------------------- starting
 
     def prepare(self, entries: Entries, n_users: int, n_items: int) -> Entries:
-        """Gets ready to learn from all entries that there are; returns them with targets in the units of learning."""
+        """Counts the entries and fixes mean and spread; returns them with targets in the units of learning."""
         self._start(entries, float(n_users) * n_items)
         self.grow(n_users, n_items)
         self.count(entries)
@@ -155,7 +155,7 @@ class FactorLearner(Resumable):
         return self.code(entries)
 
     def _start(self, entries: Entries, n_cells: float = 0.0) -> None:
-        """Mean and spread of the targets, which stay as they are from now on; `n_cells` of them count for "full"."""
+        """Fixes mean and spread of the targets for good; with loss="full" over `n_cells` cells."""
         self.started = True
         values, weights = self.targets(entries.values), entries.weights
         if len(values):
@@ -223,7 +223,7 @@ class FactorLearner(Resumable):
         return grown
 
     def count(self, entries: Entries) -> None:
-        """Takes in how many entries each row has, by their weights: one of weight 2 counts as two."""
+        """Adds to the number of entries of each row, by their weights: one of weight 2 counts as two."""
         self.user_counts = self.user_counts + weighted_counts(entries.users, entries.weights, len(self.users))
         self.item_counts = self.item_counts + weighted_counts(entries.items, entries.weights, len(self.items))
 
@@ -300,11 +300,11 @@ class FactorLearner(Resumable):
         return kernels.loss_value_gradient(self.settings.loss_code, 0.0, scores, values)[0]
 
     def count_nonzero(self) -> int:
-        """Factors of both sides."""
+        """The number of factors of both sides; none is exactly zero as a rule, so all are counted."""
         return (len(self.users) + len(self.items)) * self.rank
 
     def penalty(self) -> float:
-        """What the penalties add to the sum of losses."""
+        """The penalties that are added to the sum of losses."""
         total = 0.0
         s, padded = self.settings, self.padded
         for table, counts in zip((self.users, self.items), self.ridge_counts(), strict=True):
@@ -346,7 +346,7 @@ class FactorLearner(Resumable):
             )
 
     def finish(self) -> Progress:
-        """Learns the entries that wait, as if no others were to come."""
+        """Learns the waiting entries, as if no others were to come."""
         if self.waiting is None:
             return Progress()
         entries, self.waiting = self.waiting, None
@@ -442,5 +442,5 @@ def _spread(values: Array, weights: Array | None) -> float:
 
 
 def total_weight(weights: Array | None, n: int) -> float:
-    """Of n entries; without weights each weighs one."""
+    """The total weight of n entries; without weights each counts one."""
     return float(n) if weights is None else float(weights.sum(dtype=np.float64))

@@ -93,7 +93,7 @@ class FactorTable:
         self._start(owners, first_output=before + negated)
 
     def refill(self, numbers: Array, owners: Array) -> None:
-        """Goes back to these rows; all behind them start anew."""
+        """Restores these rows; all rows behind them are initialised again."""
         self.numbers[: len(numbers)] = numbers
         self.numbers[len(numbers) :] = 0
         self._start(owners, first_row=len(numbers))

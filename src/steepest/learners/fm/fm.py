@@ -76,7 +76,7 @@ class FMLearner(TargetLearner):
 
     @property
     def state(self) -> dict[str, Array]:
-        """Everything that was learned or is needed to go on, as arrays; features in ascending order."""
+        """All arrays that were learned or are needed to continue; features in ascending order."""
         order = np.argsort(self.slots.owners)
         owners, table = self.slots.owners[order], self.table.used[order]
         state = {"table": table, "owners": owners, "field_ids": self.table.field_ids}
@@ -121,7 +121,7 @@ class FMLearner(TargetLearner):
 
     @classmethod
     def from_state(cls, settings: FMSettings, state: State) -> FMLearner:
-        """The learner that had this state."""
+        """Builds a learner from its settings and state."""
         given = np.array(state["given_fields"]) if "given_fields" in state else None
         learner = cls(settings, 0, state["labels"].tolist(), given)
         learner.restore(state)
@@ -230,23 +230,23 @@ class FMLearner(TargetLearner):
         return int(np.count_nonzero(w[..., 0]) + np.count_nonzero(v))
 
     def penalty(self) -> float:
-        """Nothing that belongs to the mean loss: L2 acts on the features of each row, when it is learned."""
+        """Returns 0: L2 acts on the features of each row when it is learned, so it is no term of the mean loss."""
         return 0.0
 
     @property
     def step_size(self) -> float:
-        """The step before AdaGrad divides it."""
+        """The step size before AdaGrad divides it."""
         return self.eta0
 
     def keep_good_state(self) -> None:
-        """Keeps the state to return to if learning diverges; an overflowed one is not worth it."""
+        """Copies the state, to return to if learning diverges; rolls back if it has overflowed already."""
         if not all_finite(self.table.used):
             self.roll_back(Progress())
         elif not self.good.is_recent(self.rows_learned, len(self.signs)):
             self.good.keep({"table": self.table.used, "bias": self.bias}, self.rows_learned, len(self.signs))
 
     def roll_back(self, progress: Progress) -> None:
-        """Scores ran out of range: back to the last good state with half the step."""
+        """Returns to the last good state with half the step size, because scores overflowed."""
         self.eta0 = self.good.halve_step(self.eta0, self.rows_learned, progress)
         kept, table = self.good.restored(), self.table
         same = self.good.exists and kept["table"].shape[1:] == table.numbers.shape[1:]  # no output or field since
@@ -284,7 +284,7 @@ class FMLearner(TargetLearner):
                 self.keep_good_state()
 
     def _survey(self, rows: Chunk) -> None:
-        """What the first rows show: the sizes of columns, rows and targets."""
+        """Measures the scales of columns, rows and targets on the first rows."""
         refuse_bad_rows(rows)
         self._announce(rows)
         self._match_outputs()
@@ -299,7 +299,7 @@ class FMLearner(TargetLearner):
         self.unit = 1 / math.sqrt(square) if square > 0 else 1.0
 
     def _first_bias(self) -> Array:
-        """Counts start at the logarithm of their mean, all else at zero."""
+        """The bias to start from: the logarithm of the mean for counts, else zero."""
         bias = np.zeros((2, len(self.signs)))
         if self.targets.loss.kind == "count" and len(self.targets.shift) == len(self.signs):
             bias[0] = self.targets.shift
@@ -312,7 +312,7 @@ class FMLearner(TargetLearner):
         return self.sizes.applied(rows)
 
     def _match_outputs(self) -> None:
-        """Makes room for the outputs that targets have shown."""
+        """Makes room for the outputs that targets need."""
         before, n = len(self.signs), self.n_outputs
         if before == n:
             return

@@ -61,7 +61,7 @@ class Centres:
 
     @classmethod
     def from_rows(cls, rows: Chunk, picks: Array) -> Centres:
-        """Some rows of a packed chunk as centres."""
+        """Centres made of some rows of a packed chunk."""
         table = new_table(rows.n_features, len(picks))
         for c, i in enumerate(picks.tolist()):
             entries = slice(rows.indptr[i], rows.indptr[i + 1])
@@ -104,7 +104,7 @@ class Centres:
 
 
 def refuse_row(rows: Chunk, visit: int, n_features: int) -> None:
-    """Says what is wrong with a row that has no nearest centre."""
+    """Raises with the reason why a row has no nearest centre."""
     refuse_bad_row(rows, visit, n_features)
     name = f"row {int(rows.row_ids[visit])}"
     raise DataError(f"{name} is too far from every centre for float32; scale the features to about one")

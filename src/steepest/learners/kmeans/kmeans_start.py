@@ -24,7 +24,7 @@ OVERSAMPLING = 2.0
 
 
 def compact(rows: Chunk) -> tuple[Chunk, Array]:
-    """The same rows with the columns in use numbered from 0 on, and the columns that they number."""
+    """(the rows with the columns in use renumbered from 0, the original columns)."""
     used = np.zeros(rows.n_features, bool)
     entries = rows.indices[rows.indptr[0] : rows.indptr[-1]]
     if len(entries) and (entries.min() < 0 or entries.max() >= rows.n_features):
@@ -38,7 +38,7 @@ def compact(rows: Chunk) -> tuple[Chunk, Array]:
 
 
 def weights_of(rows: Chunk) -> Array:
-    """A weight for each row visited."""
+    """The weight of each row visited."""
     return np.ones(rows.n_rows) if rows.weight is None else rows.visited(rows.weight)
 
 
@@ -53,13 +53,13 @@ def choose_rows(how: str, rows: Chunk, k: int, generator: np.random.Generator, n
 
 
 def _random(weight: Array, k: int, generator: np.random.Generator) -> Array:
-    """Rows by weight, each at most once; those without weight only when nothing else is left."""
+    """Random rows by weight, each at most once; rows of weight 0 only when no others are left."""
     keys = generator.random(len(weight)) ** (1 / np.maximum(weight, 1e-300))  # Efraimidis and Spirakis (2006)
     return np.asarray(np.argsort(-np.where(weight > 0, keys, -1.0), kind="stable")[:k])
 
 
 def _draw(mass: Array, n: int, generator: np.random.Generator) -> Array:
-    """Rows drawn with probability proportional to their mass; by chance alone if there is none."""
+    """Rows drawn with probability proportional to their mass, or uniformly if all mass is zero."""
     sums = np.cumsum(mass)
     draws = generator.random(n)
     if not sums[-1] > 0:

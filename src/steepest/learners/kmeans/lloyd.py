@@ -39,7 +39,7 @@ class Clustering:
 
 
 class Lloyd:
-    """One run over rows in memory (a packed chunk)."""
+    """One run of Lloyd's algorithm over rows in memory (a packed chunk)."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Lloyd:
         return Clustering(self.centres, labels, squares, inertia, self.mass, records, converged, self.measured)
 
     def iterate(self) -> bool:
-        """Labels all rows and moves the centres; whether anything has changed."""
+        """Labels all rows and moves the centres; returns whether anything has changed."""
         old = self.labels.copy()
         changed = self.label() > 0
         if changed:
@@ -94,7 +94,7 @@ class Lloyd:
         return labels, squares, float(self.weight @ squares)
 
     def record(self, epoch: int, loss: float, seconds: float, measured: int) -> Record:
-        """What became of an iteration, in the words that every history uses."""
+        """The record of an iteration for the history."""
         return {
             "epoch": epoch,
             "rows": self.n_rows,
@@ -108,7 +108,7 @@ class Lloyd:
         }
 
     def label(self) -> int:
-        """Labels every row; how many labels are new."""
+        """Labels every row; returns how many labels have changed."""
         rows, centres = self.rows, self.centres
         bounds = (self.upper, self.lower, self.row_norm, self.drift * (1 + 1e-9)) if self.use_bounds else None
         measured, changed = centres.label(rows, self.labels, None, bounds, self.n_threads)

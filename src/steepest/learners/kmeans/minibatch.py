@@ -88,7 +88,7 @@ class KMeansLearner(Resumable):
         return progress
 
     def finish(self) -> Progress:
-        """Learns the rows that wait, as if no others were to come."""
+        """Learns the waiting rows, as if no others were to come."""
         self._shown = None
         return self.waiting.finish(self._learn)
 
@@ -101,7 +101,7 @@ class KMeansLearner(Resumable):
         return self.shown().nearest(coded, self.n_threads)[1], weights_of(coded)
 
     def code_for_scoring(self, rows: Chunk) -> Chunk:
-        """The rows: clusters have no targets."""
+        """Returns the rows unchanged: clusters have no targets."""
         return rows
 
     def weights(self) -> tuple[Array, Array]:
@@ -113,7 +113,7 @@ class KMeansLearner(Resumable):
         return int(np.count_nonzero(self.weights()[0]))
 
     def penalty(self) -> float:
-        """Clusters have no penalty."""
+        """Returns 0: clusters have no penalty."""
         return 0.0
 
     @property
@@ -122,10 +122,10 @@ class KMeansLearner(Resumable):
         return 1.0 / max(1.0, float(self.count.mean()))
 
     def lower_step(self, factor: float) -> None:
-        """Nothing: steps fall by themselves."""
+        """Does nothing: the steps of k-means fall with the counts."""
 
     def keep_good_state(self) -> None:
-        """An epoch begins: what was seen before counts less. k-means cannot diverge, so nothing else is kept."""
+        """Starts an epoch: older rows count less from now on. k-means cannot diverge, so nothing is copied."""
         self.epoch_rows = self.epoch_rows or self.rows_learned
         self._to_sums()
         self.table *= np.float32(MEMORY)
@@ -147,7 +147,7 @@ class KMeansLearner(Resumable):
 
     @property
     def state(self) -> dict[str, Array]:
-        """Everything that was learned or is needed to go on, as arrays."""
+        """All arrays that were learned or are needed to continue."""
         return super().state | {"table": self.table[: self.n_features]} | self.waiting.state()
 
     @classmethod
@@ -163,7 +163,7 @@ class KMeansLearner(Resumable):
 
     @classmethod
     def from_state(cls, settings: KMeansSettings, state: State) -> KMeansLearner:
-        """The learner that had this state."""
+        """Builds a learner from its settings and state."""
         learner = cls(settings)
         learner.restore(state)
         learner.table = np.array(state["table"])
@@ -192,13 +192,13 @@ class KMeansLearner(Resumable):
         return Centres.of(self.table, self.settings.k, self._scale(), self.square)
 
     def shown(self) -> Centres:
-        """The centres with the waiting rows learned, as they predict."""
+        """The centres used for prediction, with the waiting rows learned."""
         if self._shown is None:
             self._shown = self.finished().centres()
         return self._shown
 
     def finished(self) -> KMeansLearner:
-        """This learner if nothing waits, else a copy that has learned the waiting rows."""
+        """This learner if no rows wait, else a copy that has learned them."""
         return finished(self)
 
     @property

@@ -33,7 +33,7 @@ FEW_ENTRIES, FEW_TABLE_ENTRIES = 1 << 20, 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What the choice depends on; None where it is not known before the data is read."""
+    """The properties of data and parameters from which a solver is chosen; None where not known before reading."""
 
     loss: str
     penalty: str  # "none", "l2", "l1", "elasticnet", "lp", "norm2", "max"
@@ -52,7 +52,7 @@ class Problem:
 
     @property
     def is_small(self) -> bool:
-        """Whether the exact minimum costs seconds at the most."""
+        """Whether the exact minimum takes a few seconds at most."""
         if not self.in_memory or self.n_entries is None or self.several_targets:
             return False
         return self.n_entries * self.n_outputs <= (FEW_TABLE_ENTRIES if self.is_table else FEW_ENTRIES)
@@ -67,14 +67,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A solver; "stochastic" leaves it to the penalty and to `average`."""
+    """The chosen solver and the reason; "stochastic" leaves the rest to the penalty and to `average`."""
 
     solver: str
     because: str
     warm: bool = False
 
     def sentence(self, solver: str) -> str:
-        """What was chosen, and why."""
+        """The choice and its reason as a sentence for `history_.events`."""
         start = ", started from one stochastic pass" if self.warm else ""
         return f"solver='auto' chose {solver!r}{start}: {self.because}"
 
@@ -84,7 +84,7 @@ CLEARLY = 0.03  # by which share of its loss the first candidate must be beaten:
 
 
 def race(rows: Chunk, candidates: Sequence[LinearSettings], labels: Sequence[Any]) -> Choice:
-    """The stochastic solver with the least loss on rows that it has not learned yet, in one pass over some rows.
+    """The stochastic solver with the least progressive loss in one pass over a sample of rows.
 
     Averaging with one step for all is best where features are alike, a step for each where they are not: a text beside
     categories and numbers, or counts of words in long and short rows. Neither is best everywhere (decisions/0035), so
@@ -105,7 +105,7 @@ def race(rows: Chunk, candidates: Sequence[LinearSettings], labels: Sequence[Any
 
 
 def choose(problem: Problem) -> Choice:
-    """The solver for a problem."""
+    """Chooses the solver for a problem."""
     if problem.penalty == "lp":
         return _for_lp(problem)
     if problem.penalty in NORMS and problem.loss != "perceptron":
@@ -129,12 +129,12 @@ def _has_minimum(problem: Problem) -> bool:
 
 
 def _is_cheap(problem: Problem) -> bool:
-    """Whether few rows need seconds at the most: kinks under a weak penalty need minutes."""
+    """Whether an exact solver takes a few seconds at most; kinks under a weak penalty take minutes."""
     return _has_minimum(problem) and problem.loss not in KINKED
 
 
 def _exact(problem: Problem) -> Choice:
-    """The rows are few: alpha is still to be chosen, so the solver is one that starts where another alpha ended."""
+    """The exact solver for few rows; where alpha must still be chosen, one that can start from the last solution."""
     few = f"{problem.n_entries:,} non-zeros are few, so the exact minimum is computed"
     if problem.penalty in ("l1", "elasticnet"):
         return Choice("lbfgs" if problem.multi_class == "softmax" else "cd", few)

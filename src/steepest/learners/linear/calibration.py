@@ -50,7 +50,7 @@ def calibrate(learner: LinearLearner, rows: Chunk) -> None:
 
 
 def _best_step(learner: LinearLearner, sample: Chunk, eta: float) -> float:
-    """By the loss before learning; if that is best without learning, since classes are too rare, by the cost after."""
+    """The step with the least loss before learning; if learning nothing is best, with the least cost afterwards."""
     best, loss = _descend(lambda step: _loss_before(learner, sample, step), eta)
     if loss < _loss_before(learner, sample, eta * 0.5**MOST_TRIALS) * (1 - LEAST_GAIN):
         return best
@@ -95,13 +95,13 @@ def _trial(learner: LinearLearner, sample: Chunk, eta: float) -> LinearLearner:
 
 
 def _trial_bits(learner: LinearLearner, sample: Chunk) -> int:
-    """Trials share a table only if the sample's weights have no room without: collisions would blur the comparison."""
+    """The size of the shared table for trials; large if possible, since collisions would blur the comparison."""
     bits = learner.settings.table_bits
     return bits if sample.n_features * learner.n_outputs > 1 << bits else 0
 
 
 def _start_bias(learner: LinearLearner, sample: Chunk) -> None:
-    """The bias starts at the best constant of a regression, and moves by AdaGrad: it is in every row."""
+    """Starts the bias of a regression at the best constant; it is in every row, so its steps are AdaGrad's."""
     learner.bias_scale = 1.0
     if learner.settings.task == "regress":
         assert sample.y is not None

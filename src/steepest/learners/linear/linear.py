@@ -1,13 +1,13 @@
 """Linear models by stochastic gradients: score = w·x + b, minimising mean loss + alpha R(w).
 
 The state is a handful of arrays: the weight table `v` (or some accumulators per feature for the adaptive solvers), the
-clocks of lazy shrinkage, the running average, the bias, and one clock of scalars. A step hands rows to a kernel.
+clocks of lazy shrinkage, the running average, the bias, and one clock of scalars. A step passes rows to a kernel.
 A table has a row for every feature and a column for every output, with room for more; or, with many features, a row
-for every feature that was seen (see slots); or all outputs share one table of fixed size.
+for every feature that was seen (see slots.py); or all outputs share one table of fixed size.
 
-Invariant: the state after a sequence of rows depends on that sequence only, never on how it was cut into chunks. For
-that, rows wait until there are enough to resolve what "auto" stands for, or to fill a mini-batch; what is shown of the
-model (`weights`, `scores`) always includes them. Classes and features may appear at any time.
+Invariant: the state after a sequence of rows depends on that sequence only, never on how it was cut into chunks. To
+this end, rows wait until there are enough to resolve "auto" parameters, or to fill a mini-batch; `weights` and `scores`
+always include them. Classes and features may appear at any time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ROOM_BYTES = 1 << 28
 LARGEST_SHOWN_BYTES = 1 << 31  # of an array with the weights of all features
 FEW = 16  # a table is written when this many times the non-zeros scored without one reach its length
 BLOCK = 1 << 16  # weights that are added up at once
-LEAST_POT = 10.0  # of coin betting: how small the first bets are, as in linear_kernels.cpp
+LEAST_POT = 10.0  # of coin betting: limits the first bets, as in linear_kernels.cpp
 BY_FEATURE = (*WIDE, "shrunk")  # with a row per feature, or per slot
 # Settings of the problem, which another solver goes on with.
 KEPT_ON_GOING_ON = ("loss", "loss_parameter", "multi_class", "class_weight", "alpha", "l1", "l2", "dtype")
@@ -67,7 +67,7 @@ ScoreTask = tuple[kernels.HashRecipe, list[Any], Array | None, float, int]
 
 
 class LinearLearner(TargetLearner):
-    """State and step of a linear model."""
+    """State and step of a linear model trained by stochastic gradients."""
 
     state_arrays = ()  # they are those of `arrays`
     state_numbers = ("n_features", "eta0", "bias_scale", "rows_learned", "good.rollbacks", "sizes_open")
@@ -111,12 +111,12 @@ class LinearLearner(TargetLearner):
     # ------------------------------------------------------------------------------------------------ the contract
 
     def restored(self) -> None:
-        """The first state to return to is kept after rows that follow from the number of features."""
+        """Sets when the first good state is kept, which depends on the number of features."""
         self.good = _no_good_state(self.n_features, self.good.rollbacks)
 
     @property
     def state(self) -> dict[str, Array]:
-        """Everything that was learned or is needed to go on, as arrays."""
+        """All arrays that were learned or are needed to continue."""
         state = self.used_arrays()
         if self.slots is not None:
             state["owners"] = self.slots.owners.copy()
@@ -127,10 +127,10 @@ class LinearLearner(TargetLearner):
         return state | super().state
 
     def compact_state(self) -> dict[str, Array]:
-        """The same for a file: features in ascending order, without those of which nothing needs to be known.
+        """The state for a file: features in ascending order, without those that hold no information.
 
-        These are the features whose numbers are all zero, and under a 1-norm those that their shrinkage has brought to
-        zero: whenever it is paid, later or now, it leaves zero. Learning goes on to the same bits.
+        These are the features whose numbers are all zero, and under a 1-norm those whose pending shrinkage makes them
+        zero, whenever it is applied. Learning continues with the same bits.
         """
         state = self.state
         if self.slots is None:
@@ -176,7 +176,7 @@ class LinearLearner(TargetLearner):
 
     @classmethod
     def from_state(cls, settings: LinearSettings, state: State) -> Self:
-        """The learner that had this state."""
+        """Builds a learner from its settings and state."""
         learner = cls(settings, 0, state["labels"].tolist())
         learner.restore(state)
         learner.arrays = learner._copied({name: state[name] for name in learner.arrays})
@@ -192,7 +192,7 @@ class LinearLearner(TargetLearner):
         return copy
 
     def step(self, chunk: Chunk) -> Progress:
-        """Learns the rows of a chunk, in order; rows that must wait are kept and learned later."""
+        """Learns the rows of a chunk, in order; rows that must wait for others are kept."""
         progress = Progress()
         self._forget_shown()
         for rows in self.waiting.ready(chunk, self._rows_needed, self._announce_targets):
@@ -205,7 +205,7 @@ class LinearLearner(TargetLearner):
         return progress
 
     def finish(self) -> Progress:
-        """Learns the rows that wait, as if no others were to come."""
+        """Learns the waiting rows, as if no others were to come."""
         progress = Progress()
         if (rows := self.waiting.take()) is not None:
             self._forget_shown()
@@ -214,12 +214,12 @@ class LinearLearner(TargetLearner):
         return progress
 
     def forget_rows(self) -> None:
-        """Gives back the memory in which rows that are visited again were held."""
+        """Frees the memory of the renumbered rows that were kept for the next epoch."""
         if self.slots is not None:
             self.slots.forget_block()
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
-        """Raw scores, shape (rows, outputs); a row with a bad index or a value that is not a number is refused."""
+        """Raw scores, shape (rows, outputs); raises for a bad index or a value that is not finite."""
         given, n_rows = chunk, chunk.n_rows
         if (few := self._few_weights(chunk)) is not None:
             chunk, table = few
@@ -246,7 +246,7 @@ class LinearLearner(TargetLearner):
         return out
 
     def scores_of_raw(self, task: ScoreTask, n_threads: int = 1) -> Array | None:
-        """The same bits from raw rows, as `Hasher.score_task` gives them; None if `scores` has to see them."""
+        """Scores of raw rows, hashed and scored in one call; None where `scores` must be used instead."""
         if self._may_write_few():
             return None
         weights, scale, bias, slots = self._score_table()
@@ -256,7 +256,7 @@ class LinearLearner(TargetLearner):
         return kernels.score_rows(*task, weights, scale, bias, table, n_threads, bits, self.n_features)
 
     def losses(self, coded: Chunk, scores: Array | None = None) -> tuple[Array, Array]:
-        """(loss of each row visited, its weight), targets coded already; scores that are known need not be found."""
+        """(loss, weight) of each row visited, with targets coded; computes the scores unless they are given."""
         z = self.scores(coded) if scores is None else scores
         if not self.targets.is_softmax or coded.y is None:
             return super().losses(coded, z)
@@ -267,7 +267,7 @@ class LinearLearner(TargetLearner):
 
     @property
     def step_size(self) -> float:
-        """The step that the next row will take."""
+        """The step size of the next row."""
         settings, eta0 = self.settings, self.eta0 or 0.0
         if settings.is_adaptive:
             return eta0
@@ -276,16 +276,16 @@ class LinearLearner(TargetLearner):
 
     @property
     def first_step(self) -> float | None:
-        """The step from which the schedule falls, given or calibrated on the first rows; bets have none."""
+        """The first step size, given or calibrated; None for solver="coin", which has none."""
         return None if self.settings.solver == "coin" else self.eta0
 
     def lower_step(self, factor: float) -> None:
-        """Divides the step size (the adaptive schedule does so when the loss stalls)."""
+        """Divides the step size; called when the loss stalls under schedule="adaptive"."""
         if self.eta0 is not None:
             self.eta0 /= factor
 
     def keep_good_state(self) -> None:
-        """Keeps the state to return to if learning diverges; an overflowed one is not worth it."""
+        """Copies the state, to return to if learning diverges; rolls back if it has overflowed already."""
         arrays = self.used_arrays()
         # Norms that were just computed show whether all weights are finite, unless weights are quotients.
         norms = self._norms if self.waiting.rows is None and not self.settings.is_adaptive else None
@@ -295,12 +295,12 @@ class LinearLearner(TargetLearner):
             self.good.keep(arrays, self.rows_learned, self.n_outputs, packed=WIDE, n_threads=self.n_threads)
 
     def refuse_overflow(self) -> None:
-        """Raises if a weight is not finite though all of the state is: some solvers' weights are quotients of it."""
+        """Raises if a weight is not finite: some solvers compute weights as quotients of the finite state."""
         if not math.isfinite(self._table_norms()[0]):
             raise overflow("the weights are", self.settings.dtype)
 
     def roll_back(self, progress: Progress) -> None:
-        """Scores ran out of range: back to the last good state with half the step."""
+        """Returns to the last good state with half the step size, because scores overflowed."""
         self.eta0 = self.good.halve_step(self.eta0 or 0.0, self.rows_learned, progress)
         if self.good.exists and (self.good.n_outputs == self.n_outputs or self.shared):
             self.arrays = self._copied(self.good.restored())
@@ -317,7 +317,7 @@ class LinearLearner(TargetLearner):
     # --------------------------------------------------------------------------------------- weights from elsewhere
 
     def take_weights(self, weights: Array, bias: Array, slots: Slots | None = None) -> None:
-        """Weights found elsewhere, by a batch solver, become this learner's; rows are slots if these are given."""
+        """Replaces the weights by those of a batch solver; with `slots`, rows of the table are slots."""
         self.slots, self.may_have_slots = slots, False
         self.arrays = self._new_arrays(len(weights))
         with np.errstate(over="ignore"):  # refused when the learner is adopted
@@ -326,7 +326,7 @@ class LinearLearner(TargetLearner):
         self._forget_shown()
 
     def continued(self, settings: LinearSettings) -> Self:
-        """A learner with these weights that goes on under other settings of the same solver."""
+        """A copy that continues from these weights with other settings of the same solver."""
         own = finished(self).clone()
         own.apply_penalty()
         own.settings = settings
@@ -336,7 +336,7 @@ class LinearLearner(TargetLearner):
         return own
 
     def going_on(self, settings: LinearSettings) -> Self:
-        """A stochastic learner that goes on from these weights, with steps as small as after their rows."""
+        """A stochastic learner that continues from these weights, with the step size reached after their rows."""
         s, own = self.settings, type(self)(settings, self.n_features, self.book.labels)
         own.settings = replace(
             settings,
@@ -352,14 +352,14 @@ class LinearLearner(TargetLearner):
         return own
 
     def weigh_classes(self, class_weight: Any) -> None:
-        """Other weights of classes, from now on."""
+        """Sets other class weights for the rows to come."""
         self.settings = replace(self.settings, class_weight=class_weight)
         self.targets.class_weight = class_weight
 
     # --------------------------------------------------------------------------------- what must be known before
 
     def announce(self, rows: Chunk) -> None:
-        """Takes in the width of rows, the shape of their targets and their classes before they are learned."""
+        """Makes room for the features, outputs and classes of rows before they are learned."""
         self._grow_features(rows.n_features)
         self._announce_targets(rows)
 
@@ -368,13 +368,13 @@ class LinearLearner(TargetLearner):
         self._match_outputs()
 
     def code(self, rows: Chunk) -> Chunk:
-        """Rows with targets as kernels take them; ends where a unit with a new class begins, unless it is the first."""
+        """Codes targets for kernels; the result ends before a unit with a new class, unless it is the first unit."""
         coded = self.targets.code_rows(rows, self.unit)
         self._match_outputs()
         return coded
 
     def code_sample(self, rows: Chunk) -> Chunk:
-        """Rows to try step sizes on, coded as they will be learned; they are still to be learned."""
+        """Codes rows on which step sizes are tried; they do not count as learned."""
         self.announce(rows)
         counts = self.targets.counts.copy()
         coded = self.code(rows)
@@ -384,11 +384,11 @@ class LinearLearner(TargetLearner):
 
     @property
     def is_open(self) -> bool:
-        """Whether the first rows have yet to show what "auto" stands for."""
+        """Whether something set to "auto" must still be resolved from the first rows."""
         return self.eta0 is None or self.targets.loss_is_open or self.sizes_open
 
     def resolve(self, rows: Chunk) -> None:
-        """Decides by the first rows what is open: the loss, the sizes of features, then the step size."""
+        """Resolves the loss, the feature scales and the first step size from the first rows."""
         if self.targets.loss_is_open:
             self._announce_targets(rows)
             self.targets.decide_loss()
@@ -397,17 +397,17 @@ class LinearLearner(TargetLearner):
             calibrate(self, self.sized(rows))
 
     def measure_sizes(self, chunks: Iterable[Chunk]) -> None:
-        """Finds the sizes of features by these rows, unless they are known."""
+        """Measures the scales of the features on these rows, unless they are known."""
         if self.sizes_open:
             self.sizes = Sizes.of(chunks, centred=self.settings.fit_intercept)
             self.sizes_open = False
 
     def sized(self, rows: Chunk) -> Chunk:
-        """The rows in the units of their features."""
+        """The rows divided by the scales of their features."""
         return rows if self.sizes is None else self.sizes.applied(rows)
 
     def trial(self, settings: LinearSettings, n_features: int) -> LinearLearner:
-        """A learner with these settings that knows nothing but this one's classes and bias."""
+        """An untrained learner with this one's classes and bias, to try other settings."""
         trial = LinearLearner(settings, 0)
         trial.targets, trial.n_features = self.targets, n_features
         trial.bias_scale, trial.may_have_slots, trial.n_threads = self.bias_scale, False, self.n_threads
@@ -417,7 +417,7 @@ class LinearLearner(TargetLearner):
         return trial
 
     def learn_once(self, coded: Chunk) -> float:
-        """One pass over coded rows: their mean loss before each was learned, infinite if something went wrong."""
+        """Mean progressive loss of one pass over coded rows; infinity if scores overflow."""
         n_threads = 1 if self.settings.hogwild else self.n_threads  # a trial is to give the same result every time
         _, status, loss_sum, weight = self._run_kernel(coded, self.arrays, kernels.LinearParallel(n_threads))
         return loss_sum / max(weight, 1e-300) if status == 0 else math.inf
@@ -426,7 +426,7 @@ class LinearLearner(TargetLearner):
 
     @property
     def unit(self) -> int:
-        """Rows that are learned together: a mini-batch, or a round of all replicas."""
+        """The number of rows that are learned together: a mini-batch, or a round of all replicas."""
         s = self.settings
         return s.batch_size if s.n_replicas == 1 else s.n_replicas * self._rows_per_replica
 
@@ -439,7 +439,7 @@ class LinearLearner(TargetLearner):
         return CALIBRATION_ROWS if self.is_open else self.unit
 
     def _learn(self, rows: Chunk, progress: Progress) -> None:
-        """Learns rows now, growing the tables where a new class or feature appears."""
+        """Learns rows now; tables grow where a new class or feature appears."""
         rows = self.sized(rows)
         self._grow_features(rows.n_features)
         start = 0
@@ -461,7 +461,7 @@ class LinearLearner(TargetLearner):
         while self.settings.n_replicas > 1 and coded.n_rows - start >= self.unit:
             done, status = self._count(self._learn_by_replicas(coded.span(start, coded.n_rows)), progress)
             start += done
-            if status != 0:  # a round with a row in trouble is learned by one, which knows what to do
+            if status != 0:  # a round with a bad row or an overflow is learned serially, which handles both
                 self._learn_by(self._learn_alone, coded.span(start, start + self.unit), progress)
                 start += self.unit
         self._learn_by(self._learn_alone, coded.span(start, coded.n_rows) if start else coded, progress)
@@ -474,7 +474,7 @@ class LinearLearner(TargetLearner):
         return self._run_kernel(coded, self.used_arrays(), parallel)
 
     def _learn_by_replicas(self, rows: Chunk) -> Outcome:
-        """Whole rounds by the replicas. Their tables stay from call to call as long as nobody else has learned."""
+        """Learns whole rounds by replicas; their tables are reused until other code changes the weights."""
         arrays, replicas, n = self.arrays, self._replicas, self.settings.n_replicas
         for name, table in zip(WIDE, kernel_tables(arrays), strict=True):
             if table is None:
@@ -539,12 +539,12 @@ class LinearLearner(TargetLearner):
         )
 
     def apply_penalty(self) -> None:
-        """Pays all shrinkage owed and folds the scale into the weights."""
+        """Applies all pending shrinkage and multiplies the scale into the weights."""
         if not self.settings.is_adaptive:
             kernels.linear_apply_penalty(self._native_state(self.used_arrays()), self._choices())
 
     def refuse_bad_row(self, rows: Chunk, visit: int) -> None:
-        """Raises if the row itself is at fault, and returns if the weights are."""
+        """Raises if the row has a bad index or value; returns if the weights are the cause."""
         whole = self.shared or self.slots is not None
         refuse_bad_row(rows, visit, self.n_features if whole else len(self.arrays["v"]))
 
@@ -556,7 +556,7 @@ class LinearLearner(TargetLearner):
         return len(self.book) > 0 or self.settings.task == "regress"
 
     def prepare(self, sample: Iterable[Chunk], all_rows: Iterable[Chunk] = ()) -> None:
-        """Agrees on classes, width, loss and first step size before shards start."""
+        """Fixes classes, width, loss and first step size before shards start."""
         self.keep_whole_tables()
         for chunk in all_rows:
             self.announce(chunk)
@@ -573,13 +573,13 @@ class LinearLearner(TargetLearner):
         self.apply_penalty()
 
     def fork(self) -> Self:
-        """A shard's own learner, which starts from this common state."""
+        """A copy of this common state that learns one shard."""
         own = self.clone()
         own.n_threads, own.may_have_slots = 1, False
         return own
 
     def send_back(self, sent: State | None, how: str) -> tuple[Self, State, int]:
-        """What shards start from when this common state is sent to them; see `linear_mixing.send_back`."""
+        """The state that shards start from, as sent to them; see `linear_mixing.send_back`."""
         tables, n_bytes = send_back(self.arrays, sent, self.settings.average, how)
         if how == "full":
             return self, {}, n_bytes
@@ -591,7 +591,7 @@ class LinearLearner(TargetLearner):
         return base, there, n_bytes
 
     def uses_evidence(self, *, one_shot: bool) -> bool:
-        """Whether mixtures ask how much each shard's rows say about each feature."""
+        """Whether `shares` needs to know how much each shard's rows say about each feature."""
         return not self.shared and (one_shot or not self.settings.is_adaptive)
 
     def evidence(self, chunks: Iterable[Chunk]) -> Array:
@@ -601,7 +601,7 @@ class LinearLearner(TargetLearner):
     def shares(
         self, rows: Sequence[int], evidence: Sequence[Array] | None = None, epochs: float | None = None
     ) -> tuple[list[Share], float]:
-        """(what each shard counts in a mixture, pace); `epochs` since the last mixture, None if there is only one."""
+        """(weight of each shard in a mixture, pace); `epochs` since the last mixture, None if there is only one."""
         if evidence is None or epochs is None:
             return shares_by_rows(rows, evidence), 1.0
         n = len(rows)
@@ -611,14 +611,14 @@ class LinearLearner(TargetLearner):
         return [share * gain for share in shares_by_rows(rows)], mean_gain(gain, pull)
 
     def delta(self, base: Self, how: str, residual: Residual) -> tuple[Delta, Residual]:
-        """What has changed since the common state `base`, and what of it is left to send the next time."""
+        """(changes since the common state `base`, residual that is left to send the next time)."""
         self.apply_penalty()
         delta, left = change_since(base.arrays, self.arrays, self.settings.average, how, residual)
         delta.rows = self.rows_learned - base.rows_learned
         return delta, left
 
     def merge(self, deltas: Iterable[Delta], shares: Sequence[Share], pace: float = 1.0) -> None:
-        """The common state takes in the changes of all shards, in their order."""
+        """Adds the weighted changes of all shards to this common state, in their order."""
         self.rows_learned += take_in(self.arrays, deltas, shares, pace, self.settings.average)
         self._forget_shown()
         self.apply_penalty()
@@ -626,7 +626,7 @@ class LinearLearner(TargetLearner):
     # ----------------------------------------------------------------------------------------------------- weights
 
     def weights(self) -> tuple[Array, Array]:
-        """(weights, bias) as they predict: averaged if so chosen, waiting rows included.
+        """(weights, bias) as used for prediction: averaged if so chosen, with the waiting rows learned.
 
         The weights have the shape (features, outputs), or are the table that all share; see `output_weights`.
         """
@@ -637,7 +637,7 @@ class LinearLearner(TargetLearner):
         return table, bias
 
     def used_weights(self) -> tuple[Array | None, Array, Array]:
-        """(features in use in ascending order, their weights, bias); None if the weights are those of all features."""
+        """(features in use in ascending order, their weights, bias); None for the features if all have a row."""
         table, bias, slots = self._shown_weights()
         if slots is None:
             return None, table, bias
@@ -645,7 +645,7 @@ class LinearLearner(TargetLearner):
         return slots.owners[order], table[order], bias
 
     def refuse_huge_array(self) -> None:
-        """Raises if the weights of all features, most of them zero, would take more memory than they are worth."""
+        """Raises if an array with the weights of all features would be too large to show."""
         size = self.n_features * self.n_outputs * np.dtype(self.settings.dtype).itemsize
         if self.slots is not None and size > LARGEST_SHOWN_BYTES:
             raise DataError(
@@ -658,7 +658,7 @@ class LinearLearner(TargetLearner):
         self._few_entries = 0
 
     def _shown_weights(self) -> tuple[Array, Array, Slots | None]:
-        """The same, with rows by slot where there are slots; rows that wait may have brought some of them."""
+        """(weights, bias, slots) as used for prediction; with slots, the table has one row per slot."""
         if self._shown is None:
             shown = finished(self)
             self._learned = shown._plain_weights()
@@ -667,7 +667,7 @@ class LinearLearner(TargetLearner):
         return self._shown
 
     def _may_write_few(self) -> bool:
-        """Whether weights that are shown have to be computed anew, and may be for the features of a few rows alone."""
+        """Whether weights for prediction must be computed, and may be for the features of a few rows only."""
         s = self.settings
         if self._shown is not None or self.shared or self.waiting.rows is not None or self.sizes is not None:
             return False
@@ -676,7 +676,7 @@ class LinearLearner(TargetLearner):
         return (s.is_adaptive or self._is_averaged()) and self._few_entries * FEW < len(self.arrays["v"])
 
     def _few_weights(self, chunk: Chunk) -> tuple[Chunk, Array] | None:
-        """(the rows, with features numbered anew; the weights of these features), if that is quicker than a table.
+        """(rows with features renumbered, weights of these features), if that is faster than a whole table.
 
         A model that learns and predicts in turn would else write out its whole table after every row.
         """
@@ -691,7 +691,7 @@ class LinearLearner(TargetLearner):
         return replace(rows, indices=places.astype(np.int32), n_features=len(features)), table
 
     def _weights_of(self, rows: Any) -> Array:
-        """The weights of some rows of the tables as they predict: bets, quotients of sums, or means."""
+        """The weights of some rows of the tables as used for prediction: bets, quotients of sums, or means."""
         s, k, used = self.settings, self.n_outputs, self.used_arrays()
         if s.solver == "coin":
             return bets(used["v"][rows, :, :k].astype(np.float64), 1.0 if self.eta0 is None else self.eta0)
@@ -718,17 +718,17 @@ class LinearLearner(TargetLearner):
 
     @property
     def _growth(self) -> float:
-        """By how much sums that forget old rows are larger than they say."""
+        """The factor by which sums under a half-life are stored too large."""
         return growth(self.clock("t"), self.settings.half_life)
 
     def _learned_weights(self) -> Array:
-        """The weights in the units of their features, in which the penalty counts them."""
+        """The weights in the scaled units of the features, to which the penalty applies."""
         self._shown_weights()
         assert self._learned is not None
         return self._learned[0]
 
     def _score_table(self) -> tuple[Array, float, Array, Slots | None]:
-        """(weights, their scale, bias, slots)"""
+        """(weights, their scale, bias, slots) for the scoring kernel."""
         s = self.settings
         if self.waiting.rows is None and self.sizes is None and s.l1 == 0 and s.average == "no" and not s.is_adaptive:
             return self.used_arrays()["v"], self.clock("scale"), self.arrays["bias"], self.slots
@@ -750,7 +750,7 @@ class LinearLearner(TargetLearner):
         return kernels.class_weights(table, np.ascontiguousarray(places), output, self.settings.table_bits)
 
     def weight_matrix(self) -> Array:
-        """The weights, one row per output."""
+        """The weights as a matrix with one row per output."""
         table, _, slots = self._shown_weights()
         if not self.shared and slots is None:
             return np.ascontiguousarray(table.T)
@@ -786,7 +786,7 @@ class LinearLearner(TargetLearner):
         return s.average != "no" and not s.is_adaptive and self.clock("average_weight") > 0
 
     def _blocks(self, n: int) -> Iterator[slice]:
-        """Parts of a table that fit in the cache: a large one needs no copy in float64."""
+        """Row ranges of a table that fit in the cache, so that no large float64 copy is needed."""
         rows = self._rows_per_block()
         return (slice(first, min(n, first + rows)) for first in range(0, n, rows))
 
@@ -794,7 +794,7 @@ class LinearLearner(TargetLearner):
         return BLOCK if self.shared else max(1, BLOCK // self.n_outputs)
 
     def heaviness(self, columns: Array) -> Array:
-        """How heavy the weights of some columns are, the heaviest of all outputs each, up to a common factor."""
+        """The absolute weight of some features, the largest over outputs, up to a common factor."""
         heavy = np.zeros(len(columns))
         if self.shared:
             known = np.flatnonzero(columns < self.n_features)
@@ -813,7 +813,7 @@ class LinearLearner(TargetLearner):
         return heavy
 
     def count_nonzero(self) -> int:
-        """Weights that are not zero."""
+        """The number of weights that are not zero."""
         return self._table_norms()[2]
 
     def penalty(self) -> float:
@@ -827,7 +827,7 @@ class LinearLearner(TargetLearner):
         return s.l1 * absolute + 0.5 * s.l2 * square
 
     def _table_norms(self) -> tuple[float, float, int]:
-        """(sum |w|, sum w^2, how many are not zero). Where w is P v and nothing else, it need not be written out."""
+        """(sum |w|, sum w², number of non-zeros), computed without writing out w = P v where possible."""
         if self._norms is None:
             scale, averaged = 1.0, self._is_averaged()
             lazy = self.settings.l1 > 0 and not averaged
@@ -842,7 +842,7 @@ class LinearLearner(TargetLearner):
         return self._norms
 
     def _average_norms(self) -> tuple[float, float, int]:
-        """The same of the average, without writing it out."""
+        """The norms of the averaged weights, computed without writing them out."""
         v, average = kernel_tables(self.used_arrays())
         if self.shared:
             v, average = v.reshape(-1, 1), None if average is None else average.reshape(-1, 1)
@@ -854,17 +854,17 @@ class LinearLearner(TargetLearner):
     # ------------------------------------------------------------------------------------------------------ tables
 
     def clock(self, name: str) -> float:
-        """One of the scalars that change with every row."""
+        """One of the scalars that change with every row, by name."""
         return float(self.arrays["clock"][CLOCK.index(name)])
 
     def used_arrays(self) -> dict[str, Array]:
-        """The arrays, tables without the rows that no feature has yet."""
+        """The arrays, where tables are cut to the rows in use."""
         if self.slots is None:
             return dict(self.arrays)
         return {name: array[: self.slots.n] if name in BY_FEATURE else array for name, array in self.arrays.items()}
 
     def _live(self, table: Array) -> Array:
-        """The part of a table that is in use: it has room for more features, unless all share it."""
+        """The part of a table in use, without its spare rows and columns."""
         if self.shared:
             return table
         return table[: self.n_features if self.slots is None else self.slots.n, ..., : self.n_outputs]
@@ -892,7 +892,7 @@ class LinearLearner(TargetLearner):
         return arrays
 
     def _new_tables(self, shape: tuple[int, ...]) -> dict[str, Array]:
-        """Empty tables with a row per feature. A single weight and its average are neighbours in one cache line."""
+        """Empty tables with one row per feature; a weight and its average share a cache line."""
         s = self.settings
         tables = {"shrunk": np.zeros(shape[0])} if s.shrinks_lazily else {}
         if s.average == "no":
@@ -903,7 +903,7 @@ class LinearLearner(TargetLearner):
         return tables | {"v": pair[:, 0], "average": pair[:, 1]}
 
     def _copied(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Copies of arrays, tables as they are laid out here."""
+        """Copies of arrays, with tables in this learner's memory layout."""
         copies = {name: np.array(array) for name, array in arrays.items() if name not in BY_FEATURE}
         for name, table in self._new_tables(arrays["v"].shape).items():
             table[...] = arrays[name]
@@ -911,7 +911,7 @@ class LinearLearner(TargetLearner):
         return copies
 
     def _move_tables(self, n_rows: int, old_rows: Any, new_rows: Any) -> None:
-        """Tables of n_rows, where some rows are in new places and the others are empty."""
+        """Replaces the tables by larger ones, moving old rows to new places."""
         for name, table in self._new_tables((n_rows, *self.arrays["v"].shape[1:])).items():
             table[new_rows] = self.arrays[name][old_rows]
             self.arrays[name] = table
@@ -927,7 +927,7 @@ class LinearLearner(TargetLearner):
             )
 
     def _grow_features(self, n_features: int) -> None:
-        """Makes room for more features; the table doubles, so that a growing stream is copied a few times only."""
+        """Makes room for more features; tables double in size, so that growing streams copy them rarely."""
         known = self.n_features
         self.n_features = max(known, n_features)
         if self.slots is not None:
@@ -941,7 +941,7 @@ class LinearLearner(TargetLearner):
         self._move_tables(size, slice(None), slice(room))
 
     def _match_outputs(self) -> None:
-        """Makes room for the outputs that targets have shown."""
+        """Makes room for the outputs that targets need."""
         if self.n_outputs == len(self.arrays["bias"]):
             return
         if self.several_targets:  # nothing was learned before that shows
@@ -953,7 +953,7 @@ class LinearLearner(TargetLearner):
         self._grow_biases()
 
     def _grow_outputs(self) -> None:
-        """Makes room for more outputs, and for some more, so that a table is not copied for every new class."""
+        """Makes room for more outputs, with some spare, so that not every new class copies the table."""
         n, before = self.n_outputs, len(self.arrays["bias"])
         fresh = self.clock("steps") == 0
         if self.slots is None and self._wants_slots():
@@ -982,7 +982,7 @@ class LinearLearner(TargetLearner):
             np.abs(square, out=square)
 
     def _grow_biases(self) -> None:
-        """New classes start with a bias of zero."""
+        """Adds zero biases for new outputs."""
         for name in BIASES:
             missing = self.n_outputs - len(self.arrays[name])
             self.arrays[name] = np.pad(self.arrays[name], (0, missing))
@@ -990,14 +990,14 @@ class LinearLearner(TargetLearner):
     # ------------------------------------------------------------------------------------------------------- slots
 
     def _wants_slots(self) -> bool:
-        """Whether most of the table is likely to stay empty; learners that share or compare tables keep them whole."""
+        """Whether most of the table is likely to stay empty, so that only features in use should get a row."""
         s = self.settings
         alone = self.may_have_slots and not self.shared and s.n_replicas == 1 and not s.hogwild
         many = self.n_outputs > 2 and self.n_features * self.n_outputs >= SLOTTED_WEIGHTS
         return alone and (many or self.n_features >= SLOTTED_FEATURES)
 
     def _open_slots(self) -> None:
-        """From now on rows of the tables are slots; those that were learned move together."""
+        """Switches to tables with rows for the features in use only; learned rows are moved together."""
         wide = [self.arrays[name] for name in WIDE if name in self.arrays]
         seen = np.zeros(len(wide[0]), bool)
         if self.clock("steps") > 0:
@@ -1010,7 +1010,7 @@ class LinearLearner(TargetLearner):
             self._move_tables(len(wide[0]), owners, slice(len(owners)))
 
     def keep_whole_tables(self) -> None:
-        """A row for every feature from now on, for those that add up the tables of several learners."""
+        """Switches to tables with a row for every feature, which can be added up across learners."""
         self.may_have_slots = False
         if self.slots is not None:
             self._refuse_huge_table(self.n_features * math.prod(self.arrays["v"].shape[1:]))
@@ -1020,7 +1020,7 @@ class LinearLearner(TargetLearner):
         self._grow_features(self.n_features)
 
     def _make_room(self) -> None:
-        """All slots get a row."""
+        """Makes sure that every slot has a row."""
         if self.slots is None or self.slots.n <= len(self.arrays["v"]):
             return
         v = self.arrays["v"]
@@ -1030,7 +1030,7 @@ class LinearLearner(TargetLearner):
 
 
 def _no_good_state(n_features: int, rollbacks: int = 0) -> LastGoodState:
-    """The first is kept after rows that depend on what is known before any row, not on chunks."""
+    """An empty rollback state; when the first copy is made depends on the table size, never on chunks."""
     first_rows = FIRST_SNAPSHOT_ROWS
     while first_rows * WEIGHTS_PER_SNAPSHOT_ROW < n_features:
         first_rows *= 2
@@ -1038,7 +1038,7 @@ def _no_good_state(n_features: int, rollbacks: int = 0) -> LastGoodState:
 
 
 def kernel_tables(arrays: Mapping[str, Array]) -> tuple[Array, Array | None]:
-    """(weights, their averages) as the kernels take them: neighbours come as one table."""
+    """(weights, averages) as the kernels take them; tables that share memory are passed as one."""
     v, average = arrays["v"], arrays.get("average")
     if average is None or v.base is None or v.base is not average.base:
         return v, average
@@ -1046,7 +1046,7 @@ def kernel_tables(arrays: Mapping[str, Array]) -> tuple[Array, Array | None]:
 
 
 def bets(coins: Array, eta0: float) -> Array:
-    """The weights of solver="coin", from the four numbers of each, in the second axis from the left."""
+    """The weights of solver="coin", from the four numbers of each weight along axis 1."""
     total, size, largest, reward = np.moveaxis(coins, 1, 0)
     pot = largest * np.maximum(size + largest, LEAST_POT * largest)
     return np.asarray(np.where(largest > 0, total * (largest * eta0 + reward) / np.where(pot > 0, pot, 1.0), 0.0))

@@ -38,7 +38,7 @@ Share = Array | float  # of a shard: for each feature, or the same for all
 
 
 def gather_evidence(chunks: Iterable[Chunk], n_features: int) -> Array:
-    """By how much a shard's rows pull at each feature's weight, for a step size and a curvature of one.
+    """How strongly a shard's rows pull at each feature's weight, for a step size and a curvature of one.
 
     Rows are added one after the other, so that it does not matter how they are cut into chunks.
     """
@@ -57,7 +57,7 @@ def gather_evidence(chunks: Iterable[Chunk], n_features: int) -> Array:
 
 
 def shares_by_rows(rows: Sequence[int], evidence: Sequence[Array] | None = None) -> list[Share]:
-    """What each shard counts in a mean: by its rows, or for each feature by its evidence, if any shard has some."""
+    """The weight of each shard in a mean: by its rows, or for each feature by its evidence, if any shard has some."""
     total = max(1, sum(rows))
     uniform = [n / total for n in rows]
     if evidence is None:
@@ -68,7 +68,7 @@ def shares_by_rows(rows: Sequence[int], evidence: Sequence[Array] | None = None)
 
 
 def gains(pull: Array, n_shards: int) -> Array:
-    """How many times the mean change each feature moves after a round, from 1 to the number of shards.
+    """The factor, from 1 to the number of shards, by which the mean change of each feature is multiplied.
 
     `pull` is the u of one shard in the round: its step size times the curvature of its rows.
     """
@@ -77,7 +77,7 @@ def gains(pull: Array, n_shards: int) -> Array:
 
 
 def mean_gain(gain: Array, evidence: Array) -> float:
-    """The gain of the weights by which rows pull."""
+    """The mean gain, weighted by how strongly rows pull at each feature."""
     total = float(evidence.sum())
     return float((gain * evidence).sum()) / total if total > 0 and math.isfinite(total) else 1.0
 
@@ -88,7 +88,7 @@ def mean_gain(gain: Array, evidence: Array) -> float:
 def change_since(
     base: Mapping[str, Array], own: Mapping[str, Array], average: str, how: str, residual: Residual
 ) -> tuple[Delta, Residual]:
-    """What a shard sends of the change of its arrays since those of the common state, and what is left to send."""
+    """(what a shard sends of its changes since the common state, the residual that is left to send)."""
     delta, left = Delta(), {}
     unit = _unit(base, average)
     stretch = _unit(own, average) / unit
@@ -114,7 +114,7 @@ def change_since(
 
 
 def compress(change: Array, how: str, itemsize: int) -> tuple[Array, int]:
-    """(what arrives of a change, its bytes): a sparse entry needs four bytes more, for its place."""
+    """(the change as it arrives, its bytes); a sparse entry takes four more bytes for its index."""
     if how == "full":
         return change, change.size * itemsize
     if how == "float16":
@@ -133,7 +133,7 @@ def compress(change: Array, how: str, itemsize: int) -> tuple[Array, int]:
 def send_back(
     common: Mapping[str, Array], sent: Mapping[str, Array] | None, average: str, how: str
 ) -> tuple[dict[str, Array], int]:
-    """(the tables that shards have then, bytes of one message) when the common state is sent to them.
+    """(tables that shards have afterwards, bytes of one message) when the common state is sent to them.
 
     `sent` are the arrays that they have from the last time, None at first. Tables go as what shards send does: as they
     are under "full", and else as changes of what shards have. Only two are not exact: halves of "float16", and the
@@ -161,7 +161,7 @@ def send_back(
 def take_in(
     arrays: dict[str, Array], deltas: Iterable[Delta], shares: Sequence[Share], pace: float, average: str
 ) -> int:
-    """The arrays of a common state take in the shards' changes, each by its share, in their order; rows of all.
+    """Adds the shards' changes, each times its share, to the common arrays; returns the rows learned.
 
     The clock goes on by the shards' mean times the pace.
     """
@@ -207,7 +207,7 @@ def _unit(arrays: Mapping[str, Array], average: str) -> float:
 
 
 def _growth(base: Mapping[str, Array], own: Mapping[str, Array], stretch: float) -> float:
-    """By what share the weight of all iterates has grown in the shard's round."""
+    """The relative growth of the total weight of all iterates in the shard's round."""
     before, after = (float(arrays["clock"][CLOCK.index("average_weight")]) for arrays in (base, own))
     return after * stretch / before - 1.0 if before > 0 else 0.0
 
@@ -220,7 +220,7 @@ def _stretched(clock: Array, stretch: float) -> Array:
 
 
 def _by_entry(share: Share, change: Array) -> Array:
-    """A share per feature, brought to the shape of a table, which may have room for more features."""
+    """A share per feature, shaped for a table, which may have room for more features."""
     if np.ndim(share) == 0:
         return np.asarray(share)
     padded = np.pad(np.asarray(share), (0, len(change) - len(np.asarray(share))))

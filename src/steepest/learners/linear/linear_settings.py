@@ -20,7 +20,7 @@ from steepest.learners.penalties import NORMS, Penalty, check_alpha
 from steepest.learners.schedules import schedule_code, typical_eta0
 from steepest.learners.settings import PlainSettings
 from steepest.learners.targets import checked_class_weight
-from steepest.parameters import choice, more_than, number, step_size, whole
+from steepest.parameters import choice, float_type, more_than, number, step_size, whole
 
 FORGETFUL = ("sgd", "asgd", "adagrad")  # solvers that can forget old rows
 STOCHASTIC_SOLVERS = ("sgd", "asgd", "adagrad", "ftrl", "truncated", "coin")
@@ -37,7 +37,7 @@ CLOCK = ("t", "steps", "scale", "shrink", "shrink_debt", "average_scale", "avera
 
 @dataclass(frozen=True, slots=True)
 class LinearSettings(PlainSettings):
-    """The choices that make a linear learner; all of them plain values, as they are in the model file."""
+    """The settings of a linear learner: plain values, as in the model file."""
 
     task: str = "classify"  # or "regress"
     loss: str = "log"  # or "auto": the learner decides by its first rows
@@ -76,7 +76,7 @@ class LinearSettings(PlainSettings):
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether each weight has several numbers, from which its own step follows."""
+        """Whether the solver stores several numbers per weight, from which each weight's step follows."""
         return self.solver in ADAPTIVE
 
     @property
@@ -86,12 +86,12 @@ class LinearSettings(PlainSettings):
 
     @property
     def shrinks_lazily(self) -> bool:
-        """Whether a weight pays for the 1-norm when it is next seen, by a clock of its own."""
+        """Whether the 1-norm is applied to a weight only when its feature is seen, by a clock per feature."""
         return self.l1 > 0 and not self.is_adaptive
 
 
 def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -> LinearSettings:
-    """Settings from an estimator's parameters; `n_rows` is needed for C only."""
+    """The settings for an estimator's parameters; `n_rows` is needed for C only."""
     kinds = ("binary",) if task == "classify" else ("real", "count")
     known = tuple(name for name, loss in LOSSES.items() if loss.kind in kinds)
     # Least squares on -1 and +1 are a loss of classes, too.
@@ -131,7 +131,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         batch_size=whole("batch_size", params["batch_size"], 1),
         fit_intercept=bool(params["fit_intercept"]),
         multi_class=multi_class,
-        dtype=_dtype(params["dtype"]),
+        dtype=float_type(params["dtype"]),
         class_weight=checked_class_weight(params.get("class_weight")),
         table_bits=_table_bits(params) if multi_class == "hashed" else 0,
         class_hash=kernels.class_hash_id if multi_class == "hashed" else "",
@@ -143,7 +143,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
 
 
 def more_than_zero_or_infinite(value: Any) -> float:
-    """The largest weight that solver="truncated" shrinks."""
+    """Checks `truncate_below`: the largest weight that solver="truncated" shrinks."""
     return math.inf if value == math.inf else more_than("truncate_below", value, 0.0)
 
 
@@ -179,7 +179,7 @@ def penalty_kind(params: Mapping[str, Any], n_rows: int | None) -> tuple[str, fl
 
 
 def _norm(params: Mapping[str, Any], alpha: float) -> str:
-    """The name of a penalty that is a norm of all weights; empty for all others, and without strength."""
+    """The name of a penalty that is a norm of all weights ("norm2", "max"), or ""."""
     return str(params["penalty"]) if params["penalty"] in NORMS and alpha > 0 else ""
 
 
@@ -188,7 +188,7 @@ def _kind(l1: float, l2: float, p: float) -> str:
 
 
 def _half_life(params: Mapping[str, Any]) -> float:
-    """Rows after which a row counts half; infinite if nothing is forgotten."""
+    """The number of rows after which a row counts half; infinite without forgetting."""
     given = params.get("half_life", math.inf)
     if given == math.inf:
         return math.inf
@@ -204,7 +204,7 @@ def _half_life(params: Mapping[str, Any]) -> float:
 
 
 def _solver(params: Mapping[str, Any], l1: float, l2: float, *, forgets: bool) -> str:
-    """Averaging forgives a step that is too large, but fills in the zeros of the 1-norm; FTRL keeps most of them."""
+    """The solver for "stochastic": averaging would fill in the zeros of a 1-norm, so FTRL is used there."""
     solver = choice("solver", params["solver"], ("auto", "stochastic", *STOCHASTIC_SOLVERS, *BATCH_SOLVERS))
     if solver in ("auto", "stochastic"):
         if params["average"] is False:
@@ -269,7 +269,7 @@ def _multi_class(params: Mapping[str, Any], loss: str, solver: str, l1: float) -
 
 
 def _table_bits(params: Mapping[str, Any]) -> int:
-    """As many buckets as the hasher has features; without one a fixed number, since a stream may not know its own."""
+    """The size of the shared table: that of the hasher's features, or a default for streams of unknown width."""
     option = params["table_bits"]
     if isinstance(option, str):
         choice("table_bits", option, ("auto",))
@@ -278,11 +278,3 @@ def _table_bits(params: Mapping[str, Any]) -> int:
     if bits > MOST_TABLE_BITS:
         raise ParameterError(f"table_bits={bits} is too large; give at most {MOST_TABLE_BITS}")
     return bits
-
-
-def _dtype(option: Any) -> str:
-    try:
-        name = str(np.dtype(option))
-    except TypeError:
-        name = str(option)
-    return choice("dtype", name, ("float32", "float64"))

@@ -24,14 +24,14 @@ MOST_COLUMNS = 1 << 14  # more are hardly a table of numbers, and would be fille
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Centre and scale of every feature."""
+    """The centre and the scale of every feature."""
 
     centre: Array
     scale: Array
 
     @classmethod
     def of(cls, chunks: Iterable[Chunk], *, centred: bool) -> Sizes | None:
-        """Mean and standard deviation over these rows (or 0 and root mean square); None if they are sparse."""
+        """Measures mean and standard deviation (or 0 and root mean square) on these rows; None if they are sparse."""
         n_rows = n_entries = 0
         total = square = np.zeros(0)
         for chunk in chunks:
@@ -55,15 +55,15 @@ class Sizes:
 
     @classmethod
     def from_state(cls, state: State) -> Sizes | None:
-        """Those that `state` described, if there are any."""
+        """Builds the sizes from the arrays that `state` gave; None if there are none."""
         return cls(np.array(state["centre"]), np.array(state["size"])) if "size" in state else None
 
     def state(self) -> dict[str, Array]:
-        """As arrays of a learner's state."""
+        """The sizes as arrays of a learner's state."""
         return {"centre": self.centre, "size": self.scale}
 
     def applied(self, rows: Chunk) -> Chunk:
-        """The visited rows in these units, every cell filled."""
+        """The visited rows, centred and scaled, with every cell filled."""
         packed = rows.packed()
         n, d = packed.n_rows, packed.n_features
         centre, scale = self._padded(d)
@@ -75,13 +75,13 @@ class Sizes:
         return replace(packed, indptr=np.arange(n + 1, dtype=np.int64) * d, indices=indices, values=values.ravel())
 
     def folded(self, weights: Array, bias: Array) -> tuple[Array, Array]:
-        """Weights and biases for the data as it is; one row per feature."""
+        """(weights, biases) converted to the original units of the data; one row per feature."""
         centre, scale = self._padded(len(weights))
         w = weights.astype(np.float64) / scale[:, None]
         return w.astype(weights.dtype), np.asarray(bias - centre @ w)
 
     def _padded(self, n_features: int) -> tuple[Array, Array]:
-        """Features that came later are taken as they are."""
+        """Centre and scale with entries for features that came later: 0 and 1."""
         more = n_features - len(self.centre)
         if more <= 0:
             return self.centre[:n_features], self.scale[:n_features]

@@ -26,7 +26,7 @@ ENTRIES_AT_ONCE = 1 << 20  # of a large block
 
 
 class Slots:
-    """Which row belongs to which feature, in the order in which features were first seen."""
+    """Maps features to rows of a table, numbered in the order in which features were first seen."""
 
     def __init__(self, n_features: int, owners: Array | None = None) -> None:
         self.n_features = n_features
@@ -54,7 +54,7 @@ class Slots:
 
     @property
     def table(self) -> Array | None:
-        """The slot of each feature plus one, or 0; None if there are too many features for such a table."""
+        """The slot of each feature plus one, or 0; None if there are too many features for such an array."""
         return self._table
 
     def grow(self, n_features: int) -> None:
@@ -66,7 +66,7 @@ class Slots:
     # ------------------------------------------------------------------------------------------------------ learning
 
     def take_in(self, rows: Chunk) -> Chunk:
-        """The rows with slots for indices; new features get one, and an index out of range stays out of range."""
+        """The rows with slots as indices; new features get slots, invalid indices stay invalid."""
         if self._block is None or self._block() is not rows.indices:
             self._numbered = self._number_block(rows.indices)
             self._block = weakref.ref(rows.indices)
@@ -75,7 +75,7 @@ class Slots:
         return replace(rows, indices=self._numbered, n_features=self.n)
 
     def _number_block(self, indices: Array) -> Array:
-        """The slots of a block, in memory or, if they are too many, in a temporary file."""
+        """The slots of all entries of a block, in memory or, if they are too many, in a temporary file."""
         self._stored = None
         if len(indices) <= self._room:
             return self.number(indices)
@@ -85,11 +85,11 @@ class Slots:
         return self._stored.finish()["indices"]
 
     def forget_block(self) -> None:
-        """Gives back the memory of the rows that were numbered last."""
+        """Frees the memory of the block that was numbered last."""
         self._block, self._numbered, self._stored = None, np.zeros(0, np.int32), None
 
     def number(self, indices: Array) -> Array:
-        """The slot of each index, -1 for those out of range; new features get the next slots as they come."""
+        """The slot of each index, -1 for invalid ones; new features get the next slots."""
         most = min(self.n_features, self.n + len(indices))
         if most > len(self._owners):
             owners = np.empty(most, np.int32)  # what is not touched costs nothing
@@ -111,7 +111,7 @@ class Slots:
     # ------------------------------------------------------------------------------------------------------- scoring
 
     def find(self, rows: Chunk, *, keep: bool = False) -> Chunk:
-        """The rows visited, with slots for indices, without targets; features that have no slot are left out.
+        """The visited rows with slots as indices and without targets; features without a slot are left out.
 
         With `keep` they stay, with the value 0, so that the sums of a row keep their order of additions. Ends before a
         row with a bad index.
@@ -127,7 +127,7 @@ class Slots:
         return Chunk(packed.indptr, np.maximum(slots, np.int32(0)), values, self.n)
 
     def of(self, features: Array) -> Array:
-        """The slots of some features, -1 for those that have none."""
+        """The slots of some features, -1 for those without one."""
         if self._table is not None:
             return self._table[features] - np.int32(1)
         if self._sorted is None:
@@ -140,7 +140,7 @@ class Slots:
         return np.where(known[at] == features, slots[at], np.int32(-1))
 
     def spread(self, table: Array, n_features: int) -> Array:
-        """A table with a row for every feature, from one with a row for every slot."""
+        """Converts a table with one row per slot to one with a row for every feature."""
         wide = np.zeros((n_features, *table.shape[1:]), table.dtype)
         wide[self.owners] = table[: self.n]
         return wide

@@ -116,7 +116,7 @@ class Graph:
         return done
 
     def _cycle(self, left: list[str]) -> list[str]:
-        """Some nodes that lie on a cycle: walking back among unfinished nodes must come around."""
+        """The nodes of a cycle, found by walking back among nodes that could not be ordered."""
         path = [left[0]]
         while True:
             before = next(source for source in self.sources(path[-1]) if source in left)
@@ -264,7 +264,7 @@ def link_gradient(link: str, z: Array, h: Array) -> Array | None:
 
 
 class Station(NamedTuple):
-    """A node, what it reads and who reads it."""
+    """A node with the nodes that it reads and those that read it."""
 
     node: Node
     sources: tuple[str, ...]
@@ -272,13 +272,13 @@ class Station(NamedTuple):
 
 
 def wiring(graph: Graph) -> tuple[Station, ...]:
-    """All nodes but the input, in the order of computing; made once, used for every batch."""
+    """All nodes but the input, in the order of computation; made once and used for every batch."""
     names = graph.order()[1:]
     return tuple(Station(graph.nodes[name], tuple(graph.sources(name)), tuple(graph.targets(name))) for name in names)
 
 
 class Passed(NamedTuple):
-    """What a forward pass leaves behind: z and h of every node but the input."""
+    """The result of a forward pass: z and h of every node but the input."""
 
     z: dict[str, Array]
     h: dict[str, Array]

@@ -70,7 +70,7 @@ class NetworkLearner(TargetLearner):
 
     @property
     def n_threads(self) -> int:
-        """Threads that share the work on a batch; bits do not depend on them."""
+        """The number of threads that share a batch; results do not depend on it."""
         return self.input.n_threads
 
     @n_threads.setter
@@ -104,7 +104,7 @@ class NetworkLearner(TargetLearner):
         self._grow_features(rows.n_features)
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
-        """Raw scores, shape (rows, outputs); each row's bits are its own, so results are bit-identical for threads."""
+        """Raw scores, shape (rows, outputs); each row is summed on its own, so any number of threads agrees."""
         return self.finished().scores_of(chunk, n_threads)
 
     def merge(self, states: Sequence[State]) -> NetworkLearner:
@@ -128,7 +128,7 @@ class NetworkLearner(TargetLearner):
 
     @property
     def state(self) -> dict[str, Array]:
-        """Everything that was learned or is needed to go on, as arrays."""
+        """All arrays that were learned or are needed to continue."""
         state = {f"learned {name}": array for name, array in self.arrays.items()}
         state |= {f"start {name}": array for name, array in self.start.items()}
         return state | {"shift": self.targets.shift, "scale": self.targets.scale} | super().state
@@ -140,6 +140,8 @@ class NetworkLearner(TargetLearner):
         n = check.n_features
         if settings.solver not in SOLVERS:
             raise ValueError(f"the solver is {settings.solver!r}"[:200])
+        if not settings.planned_rows > 0:
+            raise ValueError(f"the planned rows are {settings.planned_rows}")
         k = check.targets(settings.task)
         n_shown = check.arrays({"shift": "f outputs", "scale": "f outputs"})["outputs"]
         if not 0 < n_shown <= k or (state["scale"] <= 0).any():
@@ -168,13 +170,15 @@ class NetworkLearner(TargetLearner):
         check.arrays(
             {f"learned {mark}{name}": f"{kind} {shape}" for name, shape in parts.items() for mark in ("", *moments)}
         )
+        stamps = {f"learned stamp {a}>{b}": f"f8 {sizes[a]}" for a, b in graph.edges if f"stamp {a}>{b}" in learned}
+        check.arrays(stamps, features=next(iter(rows_of_input), n))
         known = {f"{mark}{name}" for name in parts for mark in ("", "first ", "second ", "stamp ")} | {"clock"}
         if learned - known:
             raise ValueError(f"the network has no {sorted(learned - known)[0]}")
 
     @classmethod
     def from_state(cls, settings: NetworkSettings, state: State) -> NetworkLearner:
-        """The learner that had this state."""
+        """Builds a learner from its settings and state."""
         start = {name[6:]: np.array(array) for name, array in state.items() if name.startswith("start ")}
         learner = cls(settings, 0, state["labels"].tolist(), start)
         learner.restore(state)
@@ -185,7 +189,7 @@ class NetworkLearner(TargetLearner):
     # ------------------------------------------------------------------------------------------- what was learned
 
     def parameters(self) -> dict[str, Array]:
-        """Weights by edge ("x>h1"), biases ("bias h1") and widths ("gamma h1") as they would predict."""
+        """Weights by edge ("x>h1"), biases ("bias h1") and widths ("gamma h1") as used for prediction."""
         shown, moments = self.finished(), ("first ", "second ", "stamp ", "clock")
         return {
             name: paid_weights(shown.settings, shown.arrays, name)[: shown.n_features]
@@ -203,14 +207,14 @@ class NetworkLearner(TargetLearner):
         return np.concatenate([np.zeros(0), *weights]), np.concatenate([np.zeros(0), *biases])
 
     def count_nonzero(self) -> int:
-        """Weights that are not zero; a 2-norm makes none, so that what large tables owe need not be paid for it."""
+        """The number of weights that are not zero; a pending 2-norm makes none zero, so it is not applied for this."""
         if self.settings.l1 > 0:
             return int(np.count_nonzero(self.weights()[0]))
         return sum(int(np.count_nonzero(array)) for name, array in self.arrays.items() if _is_weight(name))
 
     @property
     def step_size(self) -> float:
-        """The step that the next batch will take."""
+        """The step size of the next batch."""
         return self._step_after(self.rows_learned)
 
     def _step_after(self, rows: int) -> float:
@@ -271,7 +275,7 @@ class NetworkLearner(TargetLearner):
         return coded, self.targets.weigh(rows, coded)
 
     def _learn_batches(self, rows: Chunk, coded: Array | None, progress: Progress) -> int:
-        """Batches of sparse rows, up to one that overflows; how many rows were taken."""
+        """Learns batches of sparse rows, up to one that overflows; returns how many rows were taken."""
         assert self.batches is not None
         t, size, before = self.targets, self.settings.batch_size, self.rows_learned
         coded, weight = self._coded(rows, coded)
@@ -292,7 +296,7 @@ class NetworkLearner(TargetLearner):
         return taken
 
     def _learn_batch(self, rows: Chunk, coded: Array | None, progress: Progress) -> int:
-        """One batch of dense rows through a graph of any kind; how many rows were taken."""
+        """Learns one batch of dense rows through any graph; returns how many rows were taken."""
         coded, weight = self._coded(rows, coded)
         dense, used = self.input.densify(self.arrays, rows)
         carried = self.input.learning_pass(self.arrays, dense, used)
@@ -333,7 +337,7 @@ class NetworkLearner(TargetLearner):
         shrink(s, self.arrays, self.penalised, eta)
 
     def _gradients(self, passed: Passed, of_nodes: Mapping[str, Array]) -> dict[str, Array]:
-        """Of all parameters except those of the input's edges."""
+        """The gradients of all parameters except those of the input's edges."""
         gradients = {}
         for node, sources, _ in self.stations:
             name = node.name
@@ -364,14 +368,14 @@ class NetworkLearner(TargetLearner):
     # -------------------------------------------------------------------------------------------------- the arrays
 
     def _room(self) -> int:
-        """Features that the tables have room for."""
+        """The number of features that the tables have room for."""
         return self.input.room(self.arrays) if self.arrays else self.n_features
 
     def _start(self) -> Start:
         return Start(self.settings, self.graph, self.n_features, self.n_outputs, self.spread)
 
     def survey(self, rows: Chunk) -> None:
-        """The spread of features and targets decides how large the first weights are."""
+        """Measures the spread of features and targets, which decides the size of the first weights."""
         packed = rows.packed()
         refuse_bad_rows(packed)
         square = float(np.square(packed.values.astype(np.float64)).sum()) / max(1, packed.n_rows)
@@ -419,7 +423,7 @@ class NetworkLearner(TargetLearner):
                     self.arrays[f"{mark} {name}"] = np.concatenate([old, rows])
 
     def _grow_outputs(self) -> None:
-        """New classes get outputs: two classes shared one, which, negated, speaks for the first of them."""
+        """Adds outputs for new classes; the one output of two classes becomes two, negated for the first class."""
         width = self.n_outputs
         names = [f"{source}>{OUTPUT}" for source in self.graph.sources(OUTPUT)]
         if self.arrays[names[0]].shape[1] == width:
@@ -442,12 +446,12 @@ class NetworkLearner(TargetLearner):
     # -------------------------------------------------------------------------------------------------- trouble
 
     def _overflowed(self, rows: Chunk, progress: Progress) -> None:
-        """A batch's loss was not a number: its rows are at fault, or the step was too long."""
+        """Handles a batch whose loss is not finite: raises for a bad row, else rolls back."""
         refuse_bad_rows(rows)
         self.roll_back(progress)
 
     def roll_back(self, progress: Progress) -> None:
-        """Scores ran out of range: back to the last good state with half the step."""
+        """Returns to the last good state with half the step size, because scores overflowed."""
         self.eta0 = self.good.halve_step(self.eta0, self.rows_learned, progress)
         if self.good.exists:
             self.arrays = self.good.restored()
@@ -456,7 +460,7 @@ class NetworkLearner(TargetLearner):
             self._initialise()
 
     def keep_good_state(self) -> None:
-        """Keeps the state to return to if learning diverges; an overflowed one is not worth it."""
+        """Copies the state, to return to if learning diverges; rolls back if it has overflowed already."""
         if all(all_finite(array) for array in self.arrays.values()):
             self.good.keep(self.arrays, self.rows_learned)
         else:

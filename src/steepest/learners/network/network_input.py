@@ -34,11 +34,11 @@ class InputLayer:
         self._slot = np.zeros(0, np.int32)
 
     def room(self, arrays: Mapping[str, Array]) -> int:
-        """Features that the tables have room for."""
+        """The number of features that the tables have room for."""
         return len(arrays[f"{INPUT}>{self.targets[0]}"])
 
     def slot(self, arrays: Arrays) -> Array:
-        """Room for the place of each feature among those of a batch; -1 between two batches."""
+        """A work array: the place of each feature among those of the current batch, or -1."""
         if len(self._slot) != self.room(arrays):
             self._slot = np.full(self.room(arrays), -1, np.int32)
         return self._slot
@@ -54,13 +54,13 @@ class InputLayer:
     # ---------------------------------------------------------------------------------------------------- forward
 
     def learning_pass(self, arrays: Arrays, dense: Array, used: Array) -> dict[str, Array]:
-        """What each edge carries; what the weights of features that occur owe is paid on the way."""
+        """What each edge carries; pending penalties of the features that occur are applied first."""
         for target in self.targets:
             pay_penalty(self.settings, arrays, f"{INPUT}>{target}", used)
         return {target: self.dense_products(arrays, dense, target) for target in self.targets}
 
     def showing_pass(self, arrays: Arrays, rows: Chunk, n_threads: int) -> dict[str, Array]:
-        """The same, changing nothing; sparse products throughout, so that a row's bits are its own."""
+        """Like `learning_pass`, but changes nothing; each row is summed on its own."""
         rows = only_known(rows, self.room(arrays))
         carried = {}
         for target in self.targets:

@@ -16,7 +16,7 @@ SCHEDULES = ("auto", "constant", "linear", "invsqrt", "adaptive")
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings(PlainSettings):
-    """The choices that make a network learner; plain values that are in the model file."""
+    """The settings of a network learner: plain values, as in the model file."""
 
     graph: Mapping[str, Any]
     task: str = "classify"  # or "regress"

@@ -17,7 +17,7 @@ LARGEST_TABLE_BYTES = 1 << 33
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How many units there are, and where their weights begin."""
+    """The number of units per node and the initial weights."""
 
     settings: NetworkSettings
     graph: Graph
@@ -26,7 +26,7 @@ class Start:
     spread: float  # mean of |x|^2
 
     def size(self, name: str) -> int:
-        """Units of a node."""
+        """The number of units of a node."""
         if name == INPUT:
             return self.n_features
         return self.n_outputs if name == OUTPUT else int(self.graph.nodes[name].size or 0)
@@ -52,7 +52,7 @@ class Start:
         return uniform.astype(dtype)
 
     def biases(self, name: str) -> Array:
-        """Biases of hidden units differ from the start: an odd function is a trap of its own (two spirals)."""
+        """Initial biases of hidden units; they differ, since odd functions fail on problems such as two spirals."""
         fan_in = max(1.0, self._fan_in(name))
         bound = {"uniform": 0.1, "zero": 0.0}.get(self.settings.init, 1.0 / math.sqrt(fan_in))
         place = len(self.graph.edges) + list(self.graph.nodes).index(name)

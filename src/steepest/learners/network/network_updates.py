@@ -67,7 +67,7 @@ def _two_dimensional(array: Array) -> Array:
 
 
 def shrink(settings: NetworkSettings, arrays: Arrays, penalised: Iterable[str], eta: float) -> None:
-    """Weights inside the network pay at once, those of the input when they are next seen."""
+    """Applies the penalty: at once inside the network, for the input's weights when their feature is next seen."""
     l1, l2 = settings.l1, settings.l2
     if l1 == 0 and l2 == 0:
         return
@@ -84,20 +84,20 @@ def shrink(settings: NetworkSettings, arrays: Arrays, penalised: Iterable[str], 
 
 
 def pay_penalty(settings: NetworkSettings, arrays: Arrays, name: str, features: Array | None = None) -> None:
-    """Rows of a table of the input (all, if none are named) pay what they owe."""
+    """Applies the pending penalty to rows of a table of the input (all, if none are named)."""
     owed = debts(settings, arrays, name)
     if owed is not None and len(owed[0]):
         kernels.network_apply_penalty(features, owed, arrays[name])
 
 
 def debts(settings: NetworkSettings, arrays: Arrays, name: str) -> tuple[Array, float, float, float] | None:
-    """What rows of a table of the input owe: when each was up to date, the path length of penalties, l1 and l2."""
+    """The pending penalties of table rows: when each was up to date, the path length of penalties, l1 and l2."""
     stamp = arrays.get(f"stamp {name}")
     return None if stamp is None else (stamp, float(arrays["clock"][PATH]), settings.l1, settings.l2)
 
 
 def paid_weights(settings: NetworkSettings, arrays: Arrays, name: str) -> Array:
-    """A copy of an edge's weights that owes nothing."""
+    """A copy of an edge's weights with the pending penalty applied."""
     copies = {name: arrays[name].copy(), "clock": arrays["clock"]}
     if f"stamp {name}" in arrays:
         copies[f"stamp {name}"] = arrays[f"stamp {name}"].copy()

@@ -32,7 +32,7 @@ BLOCK_ROWS = 256  # summed at once, from the first row on, so that chunks do not
 
 @dataclass(frozen=True, slots=True)
 class RadialSettings(PlainSettings):
-    """The choices that make a radial learner; plain values that are in the model file."""
+    """The settings of a radial learner: plain values, as in the model file."""
 
     task: str = "classify"  # or "regress"
     votes: str = "closed_form"  # or "fixed"
@@ -104,7 +104,7 @@ class RadialLearner(TargetLearner):
         progress.add(Progress(rows.n_rows, float(share.sum()), float((share * losses).sum())))
 
     def _solved_earlier(self) -> tuple[int, Array] | None:
-        """A solution from before these rows; solved anew whenever the rows have doubled, because solving costs most."""
+        """The last solution; it is recomputed when the rows have doubled, because solving is expensive."""
         if self.weight and (self._earlier is None or self.rows_learned >= 2 * self._earlier_rows):
             self._earlier, self._earlier_rows = self.solve(), self.rows_learned
         return self._earlier
@@ -132,7 +132,7 @@ class RadialLearner(TargetLearner):
         return out
 
     def merge(self, states: Sequence[State]) -> RadialLearner:
-        """The sums of several learners around the same centres: exactly what one would have learned."""
+        """Adds the sums of learners around the same centres: exactly what one learner would have learned."""
         parts = [RadialLearner.from_state(self.settings, state) for state in states]
         merged = parts[0].finished()
         for part in (part.finished() for part in parts[1:]):
@@ -144,7 +144,7 @@ class RadialLearner(TargetLearner):
 
     @property
     def state(self) -> dict[str, Array]:
-        """Everything that was learned or is needed to go on, as arrays."""
+        """All arrays that were learned or are needed to continue."""
         own = {} if self.centre_targets is None else {"centre_targets": self.centre_targets}
         return super().state | own
 
@@ -166,7 +166,7 @@ class RadialLearner(TargetLearner):
 
     @classmethod
     def from_state(cls, settings: RadialSettings, state: State) -> RadialLearner:
-        """The learner that had this state."""
+        """Builds a learner from its settings and state."""
         own = np.array(state["centre_targets"]) if "centre_targets" in state else None
         learner = cls(settings, state["centres"], state["gammas"], state["labels"].tolist(), own)
         learner.restore(state)
@@ -185,11 +185,11 @@ class RadialLearner(TargetLearner):
 
     @property
     def step_size(self) -> float:
-        """There are no steps."""
+        """Returns 0: the weights are solved for, without steps."""
         return 0.0
 
     def lower_step(self, factor: float) -> None:
-        """There are no steps."""
+        """Does nothing: the weights are solved for, without steps."""
 
     def count_nonzero(self) -> int:
         """Votes that are not zero."""
@@ -200,7 +200,7 @@ class RadialLearner(TargetLearner):
         return 0.5 * self.settings.alpha * float(np.square(self.weights()[0]).sum())
 
     def keep_good_state(self) -> None:
-        """Sums do not diverge."""
+        """Does nothing: sums cannot diverge."""
 
     # -------------------------------------------------------------------------------------------------- the votes
 
@@ -208,7 +208,7 @@ class RadialLearner(TargetLearner):
         return coded if coded.ndim == 2 else np.where(np.arange(self.n_outputs) == coded[:, None], 1.0, -1.0)
 
     def _grow_outputs(self) -> None:
-        """A new class was in none of the rows so far: its sum of h y is minus the sum of h."""
+        """Adds the sums of a new class, which no row had so far: minus the sums of all rows."""
         width, old = self.n_outputs, self.moment
         if old.shape[2] == width:
             return
