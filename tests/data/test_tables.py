@@ -190,12 +190,25 @@ def test_categorical_columns_keep_their_zeros(tmp_path):
 
 
 def test_labels_keep_their_type(tmp_path):
-    for values, wanted in [("true false", [1, 0]), ("3 4.5", [3, 4.5]), ("a 7b", ["a", "7b"])]:
+    for values, wanted in [("TRUE FALSE", ["TRUE", "FALSE"]), ("3 4.5", [3, 4.5]), ("a 7b", ["a", "7b"])]:
         first, second = values.split()
         path = write(tmp_path / "a.csv", f"x,class\n1,{first}\n2,{second}\n".encode())
         assert targets(scan_csv(path)) == wanted
     table = pa.table({"x": [1, 2], "label": pa.array(["a", "b"]).dictionary_encode()})
     assert targets(scan_parquet(make(tmp_path, "parquet", table))) == ["a", "b"]
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
+def test_truth_values_are_classes_named_as_they_are_written(tmp_path, format):
+    truths, path = [True, False, False, True], tmp_path / f"rows.{format}"
+    if format == "csv":
+        path.write_text("x,churned\n" + "".join(f"{i},{truth}\n" for i, truth in enumerate(truths)))
+    elif format == "jsonl":
+        path.write_text("".join(json.dumps({"x": i, "churned": truth}) + "\n" for i, truth in enumerate(truths)))
+    else:
+        pa.parquet.write_table(pa.table({"x": range(4), "churned": truths}), path)
+    names = ["False", "True"] if format == "csv" else ["false", "true"]
+    assert targets(scan(path, label="churned")) == [names[truth] for truth in truths]
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
@@ -450,7 +463,7 @@ def test_roles_in_json_follow_the_values(tmp_path):
     assert column(scan_jsonl(path, categorical="zip", numeric="n"), "n") == [None, 2.0]
     plain = scan_jsonl(path)
     assert next(plain.batches(ORDER, 0)).columns.column_names == ["zip", "n", "s", "tags"]
-    assert targets(plain) == [1.0, 0.0]
+    assert targets(plain) == ["true", "false"]
 
 
 def test_many_missing_labels_are_skipped_by_number(tmp_path):

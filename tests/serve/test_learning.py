@@ -55,6 +55,14 @@ def snapshot(directory):
     return path.read_bytes()
 
 
+def test_a_truth_value_is_the_class_that_the_training_file_spelled():
+    model = st.LinearClassifier(random_state=0).fit([[0.0], [1.0], [2.0], [3.0]], ["FALSE", "FALSE", "TRUE", "TRUE"])
+    assert LabelReader(model).read([True, False, "TRUE"]).tolist() == ["TRUE", "FALSE", "TRUE"]
+    words = st.LinearClassifier(random_state=0).fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
+    with pytest.raises(st.DataError, match="label 0 is True; the model's classes are texts"):
+        LabelReader(words).read([True])
+
+
 def test_a_target_that_is_too_large_is_refused_and_learning_goes_on(models, start, tmp_path):
     server = start(models["columns"], "--learn", "--log", tmp_path / "log")
     row = {"size": 30, "town": "Ulm"}

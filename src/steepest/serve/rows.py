@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.chunk import Array
-from steepest.data.tables.columns import KINDS, MISSING_MARKS
+from steepest.data.tables.columns import KINDS, MISSING_MARKS, TRUTH_VALUES
 from steepest.errors import DataError
 from steepest.features import dates, written_numbers
 from steepest.features.hasher import Hasher
@@ -247,6 +247,7 @@ class LabelReader:
         self._several = self._is_classifier and bool(getattr(model.learner_, "several_targets", False))
         # The answers name classes by texts: a class that is a number may be called by its name.
         self._named = {str(label): label for label in model.classes_.tolist()} if self._is_classifier else {}
+        self._truths = {TRUTH_VALUES[text] == "True": text for text in self._named if text in TRUTH_VALUES}
         self._texts = self._is_classifier and model.classes_.dtype.kind not in "biuf"
         self._classes = model.classes_.tolist() if self._several else []
         self._whole = self._is_classifier and model.classes_.dtype.kind in "biu"
@@ -261,6 +262,7 @@ class LabelReader:
         return np.array(numbers, np.int64 if self._whole else np.float64)
 
     def _text(self, number: int, label: Any) -> str:
+        label = self._truths.get(label, label) if type(label) is bool else label
         if type(label) not in (str, int) or label == "":
             raise DataError(f"label {number} is {label!r}; the model's classes are texts, so give a text")
         return str(label)

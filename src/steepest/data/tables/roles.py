@@ -184,13 +184,13 @@ def any_fault(faults: Mapping[str, Array], table: Any) -> Array:
 
 
 def _plain_labels(column: Any) -> Any:
-    """Lists, truth values and numbers as they are, all else as strings."""
+    """Lists and numbers as they are, all else as strings: truth values are the classes "false" and "true"."""
     kind = str(column.type)
     if kind.startswith("dictionary"):
         return _plain_labels(column.cast(column.type.value_type))
     if kind.startswith("decimal"):
         return column.cast(arrow().float64(), safe=False)
-    plain = is_list(kind) or kind == "string" or is_number(kind)
+    plain = is_list(kind) or kind == "string" or (is_number(kind) and kind != "bool")
     return column if plain else column.cast(arrow().string())
 
 

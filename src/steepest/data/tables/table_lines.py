@@ -76,8 +76,8 @@ class Syntax(ABC):
             return "string"
         if name in roles.numeric or name == self.schema.weight:
             return "double"
-        if name == self.schema.label and guessed == "int64":
-            return "double"
+        if name == self.schema.label:  # truth values are classes, which are called as they are written
+            return {"int64": "double", "bool": "string"}.get(guessed, guessed)
         return guessed
 
     def arrow_types(self, whole: bool) -> dict[str, Any]:
