@@ -199,4 +199,4 @@ def test_the_command_line_says_why(tmp_path, capsys):
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0])["event"].startswith("memory_budget=2 MB: n_bits=")
     assert main([*arguments, "--bits", "24"]) == 2
-    assert "but memory_budget=2 MB, into which" in capsys.readouterr().err
+    assert "but --memory 2 MB, into which" in capsys.readouterr().err

@@ -473,7 +473,7 @@ def test_the_command_line_refuses_what_has_no_meaning(tmp_path, capsys):
     status, _, said = run(capsys, "train", path, "--task", "cluster", "--clusters", 9, "-m", model)
     assert (status, said) == (
         2,
-        "steepest: n_samples=3 should be >= n_clusters=9: give more rows or ask for fewer clusters\n",
+        "steepest: n_samples=3 should be >= --clusters 9: give more rows or ask for fewer clusters\n",
     )
     assert run(capsys, "train", path, "--task", "cluster", "--clusters", 2, "-m", model)[0] == 0
     status, _, said = run(capsys, "predict", model, path, "--proba")

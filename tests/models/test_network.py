@@ -442,8 +442,8 @@ def test_golden_network_loads_and_predicts_the_stored_numbers():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(hidden=0), "hidden=0 must be at least 1"),
-        (dict(hidden=(4, 0)), "hidden=0 must be at least 1"),
+        (dict(hidden=0), "--hidden 0 must be at least 1"),
+        (dict(hidden=(4, 0)), "--hidden 0 must be at least 1"),
         (dict(hidden=()), "leaves a linear model"),
         (dict(hidden="large"), "hidden='large' is unknown; choose one of auto"),
         (dict(link="swish"), "link='swish' is unknown; choose one of tanh, sigmoid"),
@@ -524,7 +524,7 @@ def test_the_command_line_trains_predicts_evaluates_and_inspects(tmp_path, capsy
     assert main(["inspect", model, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["graph"].startswith("x ")
     assert main(["train", data, "-m", model, "--task", "network", "--hidden", "0"]) == 2
-    assert "hidden=0 must be at least 1" in capsys.readouterr().err
+    assert "--hidden 0 must be at least 1" in capsys.readouterr().err
     assert main(["train", data, "-m", model, "--task", "classify", "--hidden", "4"]) == 2
     assert "--hidden has no meaning with --task classify" in capsys.readouterr().err
 

@@ -126,11 +126,11 @@ def test_race_prints_a_table_and_writes_a_page(file, tmp_path, capsys):
     [
         (["--solvers", "sgd,magic"], "solver 'magic' is unknown"),
         (["--solvers", "closed_form"], "only the squared loss"),
-        (["--seconds", "0"], "seconds=0.0 must be more than 0"),
+        (["--seconds", "0"], "--seconds 0.0 must be more than 0"),
         (["--task", "cluster"], "has no solvers to race"),
         (["--png", "race.txt"], "no ending of a picture"),
         (["--png", "nowhere/race.png"], "does not exist"),
-        (["--test", "1"], "test=1.0 must lie between"),
+        (["--test", "1"], "--test 1.0 must lie between"),
     ],
 )
 def test_race_refuses_in_one_sentence(file, capsys, flags, words):

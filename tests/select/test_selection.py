@@ -138,12 +138,12 @@ def test_cv_through_a_cache_gives_the_folds_of_the_cache(table, tmp_path, capsys
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--folds", "1"], "folds=1 must be at least 2"),
-        (["--folds", "300"], "folds=300 is more than the 240 rows"),
-        (["--folds", "7", "--groups", "user"], "folds=7 is more than the 6 groups"),
+        (["--folds", "1"], "--folds 1 must be at least 2"),
+        (["--folds", "300"], "--folds 300 is more than the 240 rows"),
+        (["--folds", "7", "--groups", "user"], "--folds 7 is more than the 6 groups"),
         (["--groups", "nobody"], "nobody"),
         (["--groups", "user", "--stratified"], "give one of them"),
-        (["--metrics", "beauty"], "metrics='beauty' is unknown"),
+        (["--metrics", "beauty"], "--metrics beauty is unknown"),
     ],
 )
 def test_cv_refuses_bad_wishes_in_one_sentence(table, capsys, flags, words):

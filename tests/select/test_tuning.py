@@ -149,8 +149,8 @@ def test_raw_data_is_tuned_with_its_hasher(files, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--budget", "0"], "budget=0.0 must be more than 0"),
-        (["--trials", "0"], "trials=0"),
+        (["--budget", "0"], "--budget 0.0 must be more than 0"),
+        (["--trials", "0"], "--trials 0"),
         (["--task", "cluster"], "cannot be tuned"),
     ],
 )

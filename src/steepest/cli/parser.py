@@ -129,7 +129,7 @@ class Parser(argparse.ArgumentParser):
     def refuse_repeated(self, words: Sequence[str]) -> None:
         """Refuses a flag that is given twice with different values, of which only the last would count."""
         for action in self._actions:
-            if not action.option_strings or type(action) is not argparse._StoreAction:  # noqa: SLF001
+            if not action.option_strings or action.nargs or type(action) is not argparse._StoreAction:  # noqa: SLF001
                 continue
             values = []
             for place, word in enumerate(words):

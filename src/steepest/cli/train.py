@@ -160,11 +160,10 @@ def run(options: argparse.Namespace) -> int:
     if options.spark is None and (options.method is not None or options.barrier):
         flag = "--barrier" if options.barrier else f"--method {options.method}"
         raise st.ParameterError(f"{flag} is for Spark; give --spark MASTER as well")
+    _refuse_small_files(options)
     choose_task(options)
+    _refuse_small_files(options)
     estimator = new_estimator(options)
-    if options.task != "text" and (options.quantize or options.size):
-        flag = "--quantize" if options.quantize else "--size"
-        raise st.ParameterError(f"{flag} has no meaning with --task {options.task}; it is for --task text")
     for file in (options.model, options.report):
         check_writable(file, options.data)
     started = time.perf_counter()
@@ -249,6 +248,13 @@ def _numbers_of(options: argparse.Namespace) -> tuple[int, bool]:
     if y.dtype.kind != "f" or y.ndim != 1 or not len(y):
         return 0, False
     return len(np.unique(y)), bool((y % 1).any())
+
+
+def _refuse_small_files(options: argparse.Namespace) -> None:
+    """Refuses the flags that make the file of a text model small, if the task is known to be another one."""
+    if options.task not in ("auto", "text") and (options.quantize or options.size):
+        flag = "--quantize" if options.quantize else "--size"
+        raise st.ParameterError(f"{flag} has no meaning with --task {options.task}; it is for --task text")
 
 
 def _refuse_fractions(options: argparse.Namespace) -> None:
