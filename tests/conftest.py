@@ -127,6 +127,7 @@ def pytest_collection_modifyitems(config, items):
     for name in ON_DEMAND:
         if name not in config.option.markexpr:
             items[:] = [item for item in items if item.get_closest_marker(name) is None]
+    items.sort(key=lambda item: item.get_closest_marker("build") is None)  # a compiler should not start last, alone
 
 
 def sparse_problem(n_rows=600, n_features=200, n_classes=2, density=0.06, noise=0.05, seed=0):
