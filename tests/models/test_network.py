@@ -442,8 +442,8 @@ def test_golden_network_loads_and_predicts_the_stored_numbers():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(hidden=0), "--hidden 0 must be at least 1"),
-        (dict(hidden=(4, 0)), "--hidden 0 must be at least 1"),
+        (dict(hidden=0), "hidden=0 must be at least 1"),
+        (dict(hidden=(4, 0)), "hidden=0 must be at least 1"),
         (dict(hidden=()), "leaves a linear model"),
         (dict(hidden="large"), "hidden='large' is unknown; choose one of auto"),
         (dict(link="swish"), "link='swish' is unknown; choose one of tanh, sigmoid"),
