@@ -17,7 +17,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/steepest demo
 
 test: $(VENV)/.test
-	$(TESTED) --dist loadgroup
+	$(TESTED) --dist loadgroup --no-loadscope-reorder
 
 quick: $(VENV)/.test
 	$(TESTED) -m quick --ignore tests/spark
