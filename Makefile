@@ -8,16 +8,14 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find native -type f)
 
 .PHONY: demo test quick bench coverage sanitize sanitize-short tsan fuzz audit lint size format docs wheel notebooks clean
 
-# One process of tests more than cores, since some wait for servers and for Spark. One thread of BLAS in each: threads that
-# wait for busy cores cost more than they bring.
-WORKERS := $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
-TESTED := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+# One thread of BLAS per test process: as many processes as cores run, and threads that wait for busy cores cost more.
+TESTED := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 demo: $(VENV)/.installed
 	@$(BIN)/steepest demo
 
 test: $(VENV)/.test
-	$(TESTED) --dist loadgroup --no-loadscope-reorder
+	$(TESTED) --dist loadgroup
 
 quick: $(VENV)/.test
 	$(TESTED) -m quick --ignore tests/spark

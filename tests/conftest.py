@@ -121,28 +121,13 @@ def pytest_configure(config):
 ON_DEMAND = ("hostile", "forged", "kills", "faults")
 
 
-BUNDLE = 20
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config, items):
     for item in filter(is_quick, items):
         item.add_marker("quick")
     for name in ON_DEMAND:
         if name not in config.option.markexpr:
             items[:] = [item for item in items if item.get_closest_marker(name) is None]
-    # What takes long comes first, so that no process ends alone. All other tests are dealt out in bundles: xdist would
-    # search the list of all tests once for each test that is dealt out by itself.
-    items.sort(key=lambda item: (item.get_closest_marker("xdist_group") is None, not compiles(item)))
-    if config.pluginmanager.hasplugin("xdist"):
-        for place, item in enumerate(items):
-            if item.get_closest_marker("xdist_group") is None:
-                group = f"compiler {place}" if compiles(item) else f"bundle {place // BUNDLE}"
-                item.add_marker(pytest.mark.xdist_group(group))
-
-
-def compiles(item):
-    return item.get_closest_marker("build") is not None
+    items.sort(key=lambda item: item.get_closest_marker("build") is None)  # a compiler should not start last, alone
 
 
 def sparse_problem(n_rows=600, n_features=200, n_classes=2, density=0.06, noise=0.05, seed=0):
