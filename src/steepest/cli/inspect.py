@@ -14,6 +14,7 @@ import numpy as np
 import steepest as st
 from steepest.cli.columns import as_lines, facts_of
 from steepest.cli.data import add_data_arguments, open_data
+from steepest.data.tables.roles import listed
 from steepest.engine.monitor import describe
 from steepest.metrics import plain
 from steepest.parameters import did_you_mean
@@ -72,7 +73,8 @@ def _keep_label(facts: dict[str, Any], label: str) -> None:
     """Leaves the weights of one class."""
     known = list(facts["top"]) if isinstance(facts["top"], dict) else []
     if label not in known:
-        raise st.ParameterError(f"--class {label} is unknown; {did_you_mean(label, known)}there are {known[:20]}")
+        has = f"it has {listed(known)}" if known else "it has none, so leave --class out"
+        raise st.ParameterError(f"--class {label} is not a class of the model; {did_you_mean(label, known)}{has}")
     for part in ("top", "against", "shapes"):
         facts[part] = {name: value for name, value in facts[part].items() if name == label}
 
@@ -114,7 +116,8 @@ def _check_column(model: Any, column: str) -> None:
     known = [fact["name"] for fact in facts_of(getattr(model, "hasher_", None))]
     if column not in known:
         near = did_you_mean(column, known)
-        raise st.ParameterError(f"--column {column} is not a column of the model; {near}there are {known[:20]}")
+        has = f"it has {listed(known)}" if known else "it has none, so leave --column out"
+        raise st.ParameterError(f"--column {column} is not a column of the model; {near}{has}")
 
 
 def _heaviest(model: Any, top: int, column: str | None) -> tuple[dict[Any, Any], dict[Any, Any]]:
