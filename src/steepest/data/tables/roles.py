@@ -90,7 +90,7 @@ def require(required: Iterable[str], names: Sequence[str], file: str) -> None:
 
 
 def _header_hint(names: Sequence[str]) -> str:
-    """A hint for errors if column names look like data (numbers, dates, gaps, long texts), several names, or no text."""
+    """A hint for errors if column names look like data (numbers, dates, gaps, long texts), several names, or bytes."""
 
     def is_value(name: str) -> bool:
         return not name.strip() or len(name.split()) > 5 or _NUMBER_OR_DATE.fullmatch(name.strip()) is not None
