@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import steepest as st
-from steepest.cli.columns import as_lines, facts_of
+from steepest.cli.columns import as_lines, crosses_of, facts_of
 from steepest.cli.data import add_data_arguments, open_data
 from steepest.data.tables.roles import listed
 from steepest.engine.monitor import describe
@@ -95,7 +95,7 @@ def describe_model(model: Any, path: str, top: int, column: str | None = None) -
         "hashing": _hashing(model),
         "words": str(getattr(getattr(model, "hasher_", None), "words_", "")),
         "columns": facts_of(getattr(model, "hasher_", None)),
-        "crosses": [list(pair) for pair in _crosses(model)],
+        "crosses": [list(pair) for pair in crosses_of(model)],
         "nonzeros": int(model.n_nonzero_),
         "outputs": n_outputs,
         "graph": model.graph_.describe() if hasattr(model, "graph_") else None,
@@ -137,14 +137,6 @@ def _heaviest(model: Any, top: int, column: str | None) -> tuple[dict[Any, Any],
 
 def _is_of(name: str, column: str, marks: tuple[str, ...]) -> bool:
     return name == column or name.startswith(marks[:3]) or any(mark in name for mark in marks[3:])
-
-
-def _crosses(model: Any) -> list[tuple[str, str]]:
-    """Pairs of columns whose features are crossed."""
-    hasher = getattr(model, "hasher_", None)
-    if hasher is None:
-        return list(getattr(getattr(model, "vw_names_", None), "crosses", ()))
-    return [*getattr(hasher, "cross", ()), *getattr(hasher, "crosses_", ())]
 
 
 def _hashing(model: Any) -> dict[str, Any] | None:

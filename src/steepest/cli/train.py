@@ -532,6 +532,7 @@ def summary(
         kinds = Counter(fact["kind"] for fact in facts if not fact.get("source") and not fact.get("reason"))
         lines["columns"] = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
         lines["left out"] = ", ".join(f"{fact['name']} ({fact['reason']})" for fact in facts if fact.get("reason"))
+    lines["crossed"] = ", ".join(" x ".join(pair) for pair in columns.crosses_of(estimator))
     classes = getattr(estimator, "classes_", [])
     if len(classes):
         shown = ", ".join(str(label)[:LONGEST_LABEL] for label in classes[:8])
