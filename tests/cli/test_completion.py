@@ -40,6 +40,7 @@ def test_bash_completes_verbs_flags_and_values(scripts):
     assert complete(script, "steepest", "train", "--earl") == ["--early-stopping"]
     assert complete(script, "steepest", "train", "--loss", "squared_") == ["squared_hinge"]
     assert complete(script, "steepest", "train", "--task", "reg") == ["regress"]
+    assert complete(script, "steepest", "train", "--solver", "n") == ["newton_cg"]
     assert complete(script, "steepest", "completion", "z") == ["zsh"]
 
 

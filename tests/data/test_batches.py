@@ -80,9 +80,22 @@ def test_the_temporary_file_goes_with_its_source():
         (iter([pa.table({"a": [1]}), pa.table({"b": [1]})]), "batch 1 does not fit batch 0"),
         (iter([pa.table({"a": [1]}), pa.table({"a": ["x"]})]), "batch 1 does not fit batch 0"),
         (iter([(np.ones((2, 2)), [0, 1])]), "partial_fit"),
-        (iter([{"a": 1}]), "batch 0 is not a table of columns"),
+        (iter([{"a": [1, 2], "b": [1]}]), "batch 0 is not a table of columns"),
     ],
 )
 def test_what_is_not_a_batch_is_refused_in_a_sentence(given, said):
     with pytest.raises(DataError, match=said):
         st.scan(given)
+
+
+def test_an_iterator_of_single_rows_is_learned_like_a_file_of_them(of_a_file):
+    rows = (row for batch in batches("dicts") for row in batch)
+    np.testing.assert_array_equal(predicted(st.scan(rows, label="label")), of_a_file)
+
+
+def test_targets_and_texts_may_be_iterators_and_tuples():
+    texts, y = ("good day", "bad day") * 30, [1, 0] * 30
+    expected = st.LinearClassifier(random_state=0).fit(list(texts), y).predict_proba(["good day"])
+    for X, targets in ((texts, iter(y)), (iter(texts), tuple(y)), (texts, (label for label in y))):
+        model = st.LinearClassifier(random_state=0).fit(X, targets)
+        np.testing.assert_array_equal(model.predict_proba(("good day",)), expected)

@@ -552,3 +552,12 @@ def test_a_table_trained_from_a_converted_cache_has_the_same_model(house_file, t
             == 0
         )
     np.testing.assert_array_equal(*(st.load(tmp_path / name).coef_ for name in "ab"))
+
+
+def test_a_class_has_its_heaviest_words_however_heavy_those_of_the_other_class_are():
+    texts = [f"rare{i} calm day" for i in range(100)] * 3 + ["calm day"] * 400
+    model = st.LinearClassifier("log", alpha=1e-6, solver="newton_cg", fit_intercept=False)
+    model.fit(texts, ["loud"] * 300 + ["quiet"] * 400)
+    quiet = model.top_features(2)["quiet"]
+    assert sorted(name for name, _ in quiet) == ["calm", "day"]
+    assert quiet[0][1] < model.top_features(100)["loud"][-1][1]

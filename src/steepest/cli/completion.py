@@ -55,7 +55,6 @@ def flags_of(parser: Parser) -> list[Flag]:
             continue
         words = re.fullmatch(r"\{(.*)\}", str(action.metavar or ""))
         values = tuple(map(str, action.choices)) if action.choices else tuple(words[1].split(",")) if words else ()
-        values = tuple(value for value in values if value != "...")
         about = "" if action.help in (None, argparse.SUPPRESS) else str(action.help).replace("%%", "%")
         names, has_value, file = tuple(action.option_strings), action.nargs != 0, FILES.search(str(action.metavar))
         found.append(Flag(names, values, has_value, file is not None, about.split(" (default")[0]))

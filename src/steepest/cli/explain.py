@@ -135,9 +135,8 @@ def _row(model: Any, options: argparse.Namespace) -> Any:
     if row is None and raw and options.example is not None and not _is_file(options.example):
         row = options.example  # a text of one word
     if row is not None:
-        if raw:
-            rows_from(model, row)  # refuses what the model cannot read
-        return row
+        source = rows_from(model, row)  # refuses what the model cannot read
+        return _pick(next(iter(source)), 0) if model.recipe_.get("format") == "libsvm" else row
     options.data = options.data or [options.example]
     return _row_of_file(model, options)
 

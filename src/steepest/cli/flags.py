@@ -86,18 +86,18 @@ def descriptions(estimators: Sequence[type[Any]]) -> dict[str, tuple[str, str]]:
             if sentence[1:2].islower():
                 sentence = sentence[0].lower() + sentence[1:]
             sentence = re.sub(r"\((\w), (\w)\)", r"\1,\2", sentence)  # (1, 2) is 1,2 in the shell
-            about = (_metavar(values), sentence.replace("`", "").replace('"', "'"))
+            about = (_metavar(values, text), sentence.replace("`", "").replace('"', "'"))
             found |= {name: about for name in known if sentence and name not in found}
     return found
 
 
-def _metavar(values: str) -> str:
-    """What stands for a value: the words it may be, or what kind of value it is."""
-    words = re.findall(r'"([^"]+)"', values)
+def _metavar(values: str, text: str) -> str:
+    """What stands for a value: the words it may be, the rest of which the text names, or what kind of value it is."""
+    words = list(dict.fromkeys(re.findall(r'"([^"]+)"', values + (text if "..." in values else ""))))
     first = values.split(",")[0].split(" ")[0]
     kind = VALUES.get(first) or VALUES.get(first + ",") or ("" if words else "VALUE")
     if len(words) > 1 or values.startswith("{"):
-        return "{" + ",".join(words) + (",..." if "..." in values else "") + "}"
+        return "{" + ",".join(words) + "}"
     return "|".join(part for part in (kind, *words) if part)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -465,6 +466,10 @@ def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows:
 
 def target_array(y: Any) -> Array:
     """Targets as they are, in an array with at least one column."""
+    if isinstance(y, Iterator):
+        y = list(y)
+    elif hasattr(y, "collect_schema") and hasattr(y, "collect"):  # a lazy frame of polars
+        y = y.collect()
     try:
         targets = np.asarray(y)
     except ValueError:
@@ -556,7 +561,8 @@ def _from_dense(X: Any) -> tuple[Array, Array, Array, int]:
         try:
             matrix = matrix.astype(np.float64)
         except (TypeError, ValueError) as error:
-            message = f"X holds a value that is not a number ({error}); encode it, or hash it with hasher=st.Hasher()"
+            said = re.sub(r"np\.str_\((.*)\)", r"\1", str(error))
+            message = f"X holds a value that is not a number ({said}); encode it, or hash it with hasher=st.Hasher()"
             raise (NotANumberError if isinstance(error, TypeError) else DataError)(message) from None
     if matrix.ndim != 2:
         raise DataError(

@@ -13,7 +13,7 @@ import importlib
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
@@ -558,7 +558,7 @@ class Model:
 
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory, hashed if they are raw."""
-        X = in_memory(X)
+        X, y = in_memory(X), list(y) if isinstance(y, Iterator) else y
         takes_hasher = "hasher" in protocol.parameter_names(type(self))
         raw = self.hasher is not None or (takes_hasher and is_raw_rows(X))
         if raw or (takes_hasher and getattr(self, "hasher_", None) is not None):
@@ -872,6 +872,8 @@ def in_memory(X: Any) -> Any:
         return joined_rows([in_memory(part) for part in parts]) if parts and _is_batch(parts[0]) else parts
     if isinstance(X, list | np.ndarray) or hasattr(X, "iloc") or hasattr(X, "tocsr"):
         return X
+    if isinstance(X, Sequence) and not isinstance(X, str | bytes):  # a tuple, or a column of Hugging Face
+        return list(X)
     column = X.to_arrow() if hasattr(X, "to_arrow") and hasattr(X, "dtype") else X  # a column of polars
     if hasattr(column, "type") and hasattr(column, "cast"):
         return without_views(column)

@@ -1,9 +1,10 @@
 """Tables in memory, or an iterator of them, as a file of Arrow that a source can read again and again.
 
 A batch is a table of any library that speaks Arrow (pyarrow, polars, duckdb), a DataFrame of pandas, a dict of columns
-or a list of dicts. An iterator gives its batches once, so each is written to a temporary file as it comes, and memory
-does not grow with their number. The file is removed with the last source that reads it. All batches have the columns
-of the first one. Left out: pairs (X, y) of arrays, which `partial_fit` takes one by one.
+or a list of dicts; an iterator may also give single rows, dicts of plain values. An iterator gives its batches once, so
+each is written to a temporary file as it comes, and memory does not grow with their number. The file is removed with
+the last source that reads it. All batches have the columns of the first one. Left out: pairs (X, y) of arrays, which
+`partial_fit` takes one by one.
 """
 
 from __future__ import annotations
@@ -20,9 +21,15 @@ from steepest.data.files.blocks import TextFile
 from steepest.data.tables.columns import as_arrow
 from steepest.errors import DataError
 
+GATHERED_ROWS = 4096  # single rows that make a batch
+
 
 def as_paths(data: Any) -> Any:
     """Names of files and open ones as they are; rows in memory, or what an iterator gives of them, in a file."""
+    if hasattr(data, "with_format"):  # of Hugging Face
+        if isinstance(data, Mapping):
+            raise DataError(f"these are several datasets, {', '.join(map(repr, data))}; give one of them, by its name")
+        data = data if hasattr(data, "__len__") else iter(data)
     if isinstance(data, Iterator) and not hasattr(data, "read"):
         first = next(data, None)
         data = itertools.chain(() if first is None else (first,), data)
@@ -79,8 +86,32 @@ def _is_batch(data: Any) -> bool:
 
 def _tables(data: Any) -> Iterator[Any]:
     batches: Iterable[Any] = [data] if _is_batch(data) or _is_dicts(data) else data
-    for number, batch in enumerate(batches):
+    for number, batch in enumerate(_gathered(batches)):
         yield _as_table(batch, number)
+
+
+def _gathered(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches as they come, and single rows in lists."""
+    rows: list[Any] = []
+    for batch in batches:
+        if _is_row(batch):
+            rows.append(batch)
+            if len(rows) < GATHERED_ROWS:
+                continue
+        if rows:
+            yield rows
+            rows = []
+        if not _is_row(batch):
+            yield batch
+    if rows:
+        yield rows
+
+
+def _is_row(item: Any) -> bool:
+    """Whether a dict is one row; in a dict of columns, every value has a length and is not a text."""
+    return isinstance(item, Mapping) and any(
+        isinstance(value, str | bytes) or not hasattr(value, "__len__") for value in item.values()
+    )
 
 
 def _is_dicts(data: Any) -> bool:
