@@ -197,5 +197,5 @@ def guess_format(file: TextFile) -> str:
     first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
     raise DataError(
         f"{file.name}: the format cannot be detected from the name or from the first line, {first!r}; "
-        f"say which it is with format= or --format ({', '.join(FORMATS)})"
+        f"say which it is with format= ({', '.join(FORMATS)})"
     )

@@ -32,7 +32,9 @@ class RoundCheckpoints:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(f"the checkpoint directory {directory} cannot be made ({error.strerror})") from None
+            raise DataError(
+                f"the checkpoint directory {directory} cannot be made ({error.strerror}); choose another"
+            ) from None
         if not resume:
             self.clear()
         while self._path(self.saved).exists():
