@@ -1,7 +1,8 @@
 """Forged model files: the header and the arrays of real models with one or two things changed, and a valid checksum.
 
 Each must be refused by a ModelFileError within a second and 200 MB, or give a model whose predictions are finite or
-refused in a sentence. `python tests/forged.py [N]` tries N of them (10,000 unless given) and prints what does not hold.
+refused in a sentence. `python tests/forged.py [N [SEED]]` tries N of them (10,000 unless given) and prints what does not
+hold.
 """
 
 from __future__ import annotations
@@ -205,6 +206,7 @@ def run(n: int, directory: Path, seed: int = 0) -> tuple[dict[str, int], list[st
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        ended, wrong = run(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000, Path(folder))
+        numbers = [int(argument) for argument in sys.argv[1:]]
+        ended, wrong = run(numbers[0] if numbers else 10_000, Path(folder), *numbers[1:])
     print(f"{sum(ended.values()) + len(wrong):,} forged files: {ended}, {len(wrong)} that do not hold")
     sys.exit(1 if wrong else 0)

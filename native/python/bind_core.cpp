@@ -4,9 +4,14 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 
+#include <csignal>
 #include <limits>
 #include <tuple>
 #include <variant>
+
+#ifndef _WIN32
+#include <unistd.h>
+#endif
 
 #include "core/convert.h"
 #include "core/nonzeros.h"
@@ -169,12 +174,33 @@ bool spread(const In<uint8_t>& mask, const InElements& values, const OutElements
   return true;
 }
 
+// -------------------------------------------------------------------------------------------------------
+// mapped files
+
+#ifdef SIGBUS
+void say_and_end(int) {
+  static const char said[] =
+      "steepest: a file that is mapped into memory cannot be read any more (bus error); do not overwrite or "
+      "shorten files while they are read, replace them by renaming\n";
+  if (write(STDERR_FILENO, said, sizeof said - 1) < 0) _exit(1);  // nobody listens
+  _exit(1);
+}
+#endif
+
+// For the shell: a page of a mapped file that has gone ends the process with a sentence and status 1.
+void end_on_lost_pages() {
+#ifdef SIGBUS
+  std::signal(SIGBUS, say_and_end);
+#endif
+}
+
 }  // namespace
 }  // namespace steepest
 
 using namespace steepest;
 
 void bind_core(nb::module_& module) {
+  module.def("end_on_lost_pages", &end_on_lost_pages);
   nb::class_<RowArrays>(module, "Rows", "Sparse rows, checked once: a CSR block and the order of its visits.")
       .def(nb::init<In<int64_t>, In<int32_t>, In<float>, std::optional<In<double>>, std::optional<In<double>>,
                     std::optional<In<int64_t>>>(),

@@ -7,11 +7,12 @@ They are listed in `registry`, and below for type checkers and editors, to which
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from steepest import registry
 
+TYPE_CHECKING = False  # that of `typing`, whose import would be the longest of a command that fails at once
 if TYPE_CHECKING:
+    from typing import Any
+
     from steepest.data.chunk import Chunk as Chunk
     from steepest.data.readers.libsvm import scan_libsvm as scan_libsvm
     from steepest.data.readers.ratings import from_ratings as from_ratings, scan_ratings as scan_ratings

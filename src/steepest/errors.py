@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+
+_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM)
+
 
 class DataError(ValueError):
     """The data cannot be used; the message names the file, line and value, and what to do.
@@ -73,3 +77,9 @@ class ColumnWarning(UserWarning):
     >>> str(seen[0].message).partition(":")[0]
     "column 'paid' alone predicts the label almost perfectly"
     """
+
+
+def is_of_the_system(error: BaseException | None) -> bool:
+    """Whether the system failed, and not the data: no memory, no threads, or a disk that is full or broken."""
+    plain = type(error).__name__ == "ArrowException"  # not a subclass: what Arrow itself did not foresee
+    return plain or isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _FAILURES)

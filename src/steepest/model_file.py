@@ -99,10 +99,10 @@ def read(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[dict[str
         return _unpack(_map(name), verify)
     except _RefusedError as refusal:
         raise ModelFileError(f"{name} {refusal}") from None
-    except MemoryError:
+    except MemoryError as error:
         raise ModelFileError(
             f"{name} holds arrays too large for this machine's memory: read it on a larger one"
-        ) from None
+        ) from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ModelFileError(f"{name} cannot be read ({reason}): check the path and its permissions") from error

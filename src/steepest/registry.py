@@ -6,7 +6,10 @@ Strings only: a module is imported when a name is first used, so that a command 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NAMES: dict[str, tuple[str, ...]] = {  # by module
     "data.chunk": ("Chunk",),

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from pyarrow import ArrowException
 
 from steepest.cli import main
 
@@ -245,10 +246,16 @@ def test_help_of_all_verbs_starts_without_numpy():
     assert done.stderr == "False\n"
 
 
+MORE = "raise the limits of this process, or close other programs"
+
+
 @pytest.mark.parametrize(
     ("failure", "status", "sentence"),
     [
-        (MemoryError(), 1, "steepest: out of memory\n"),
+        (MemoryError(), 1, f"steepest: out of memory; {MORE}\n"),
+        (MemoryError("no 9 GiB"), 1, f"steepest: out of memory (no 9 GiB); {MORE}\n"),
+        (OSError(12, "no page"), 1, f"steepest: out of memory ([Errno 12] no page); {MORE}\n"),
+        (ArrowException("no thread"), 1, f"steepest: out of threads or memory (no thread); {MORE}\n"),
         (ImportError("x.so: cannot allocate\nmemory"), 1, "steepest: x.so: cannot allocate memory\n"),
         (KeyboardInterrupt(), 130, "steepest: interrupted; nothing was overwritten\n"),
     ],
@@ -263,6 +270,41 @@ def test_what_fails_while_modules_are_imported_is_a_sentence_too(monkeypatch, ca
     if status == 1:
         with pytest.raises(type(failure)):
             main(["train", "rows.svm", "-m", "m", "--debug"])
+
+
+def test_memory_that_a_model_lacks_is_a_failure_and_not_a_wrong_file(place, monkeypatch, capsys):
+    def fail(path):
+        raise MemoryError
+
+    assert main(["train", str(place / "rows.csv"), "-m", str(place / "m"), "--quiet"]) == 0
+    monkeypatch.setattr("steepest.model_file._map", fail)
+    assert main(["inspect", str(place / "m")]) == 1
+    assert "too large for this machine's memory" in capsys.readouterr().err
+
+
+INTERRUPTED = """
+import builtins, os, signal, sys
+usual, (at, action), sys.argv = builtins.__import__, sys.argv[1:], ["steepest", "train", "missing.csv", "-m", "m"]
+signal.signal(signal.SIGINT, getattr(signal, action))
+def imported(name, *arguments):
+    if name == at:
+        os.kill(os.getpid(), signal.SIGINT)
+    return usual(name, *arguments)
+builtins.__import__ = imported
+from steepest.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals of Unix")
+@pytest.mark.parametrize("at", ["argparse", "numpy", "steepest.cli.data"])
+def test_ctrl_c_while_modules_are_imported_ends_in_one_line(at, tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED, at]
+    done = subprocess.run([*command, "default_int_handler"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (130, "steepest: interrupted; nothing was overwritten\n")
+    ignored = subprocess.run([*command, "SIG_IGN"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert ignored.returncode == 2
+    assert "missing.csv does not exist" in ignored.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell of Unix")

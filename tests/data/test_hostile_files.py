@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import os
 import random
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ import pytest
 
 import steepest as st
 from steepest.cli import main
-from steepest.data.tables import table_lines
+from steepest.data.tables import columnar, table_lines
 
 N = 30
 LABELS = pa.array(["yes", "no"] * (N // 2))
@@ -102,6 +103,29 @@ def test_a_json_label_that_is_an_object_is_refused(verb, tmp_path, capsys):
         ["train", bad, "-m", tmp_path / "n", "--label", "label"] if verb == "train" else [verb, tmp_path / "m", bad]
     )
     assert "the label in column 'label' is an object" in refused(capsys, *command)
+
+
+def test_a_thread_that_arrow_cannot_start_is_no_fault_of_the_file(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "rows.parquet"
+    pa.parquet.write_table(pa.table({"x": NUMBERS, "label": LABELS}), path)
+
+    def fail(*_):
+        raise pa.ArrowException("Unknown error: Failed to launch worker thread")
+
+    monkeypatch.setattr(columnar.ParquetFiles, "pieces", fail)
+    assert main(["train", str(path), "-m", str(tmp_path / "m")]) == 1
+    assert "Failed to launch worker thread); raise the limits of this process" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_a_file_that_becomes_a_pipe_is_not_waited_for(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("x,label\n" + "1,a\n2,b\n" * 9)
+    source = st.scan(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(st.DataError, match="no row in it"):
+        st.LinearClassifier().fit_stream(source)
 
 
 def test_half_of_a_letter_in_json_is_a_bad_line(tmp_path, capsys):

@@ -65,6 +65,18 @@ def test_an_interrupted_run_without_checkpoints_overwrites_nothing_unless_asked(
     assert st.load(tmp_path / "m").predict_proba([[0.0] * 99]).shape == (1, 2)
 
 
+@linux
+def test_a_mapped_file_that_is_cut_off_ends_the_run_in_a_sentence(tmp_path):
+    st.scan(rows_file(tmp_path / "data.svm", 40_000)).cache(cache := tmp_path / "rows.cache").open()
+    run = shell("train", cache, "-m", tmp_path / "m", "--epochs", 10**8, "--json", stdout=subprocess.PIPE)
+    run.stdout.readline()  # an epoch is done
+    os.truncate(cache, 1000)
+    _, said = run.communicate(timeout=60)
+    assert (run.returncode, said.count("\n")) == (1, 1)
+    assert said.startswith("steepest: a file that is mapped into memory cannot be read any more")
+    assert not (tmp_path / "m").exists()
+
+
 class StopAfter(st.Monitor):
     """Asks for an end after some chunks."""
 

@@ -14,11 +14,11 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from steepest.cli.parser import Parser, UsageError
-from steepest.errors import NotConverged
+from steepest.errors import NotConverged, is_of_the_system
 
 VERBS = {
     "train": "learn a model from data and save it",
@@ -73,15 +73,15 @@ IN_THE_SHELL = {
 PARAMETER = re.compile(r"(?<![\w'\"(])([a-zA-Z]\w*)=('[^']*'|[\w.+-]*\w|\[?\([^()]*\)\]?)?(?![\w(\[{'])")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one verb and returns the exit status."""
+def main(arguments: Sequence[str] | None = None, ready: Callable[[], object] = lambda: None) -> int:
+    """Runs one verb and returns the exit status; calls `ready` when the modules of the verb are imported."""
     _open_streams()
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     verb = next((a for a in arguments if not a.startswith("-")), None)
     try:
-        status = _run(arguments, verb)
+        status = _run(arguments, verb, ready)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader of our output has gone; that is its right
@@ -92,17 +92,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return _interrupted()
-    except (OSError, MemoryError, ImportError) as error:  # also while modules are imported
-        if "--debug" in arguments:
-            raise
-        print(f"steepest: {_reason(error)}", file=sys.stderr)
-        _drop_output()
-        return 1
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):  # as Python puts it while a class is made in an import
             return _interrupted()
         if "--debug" in arguments:
             raise
+        if isinstance(error, OSError | ImportError) or is_of_the_system(error):  # also while modules are imported
+            print(f"steepest: {_reason(error)}", file=sys.stderr)
+            _drop_output()
+            return 1
         what = f"{type(error).__name__}: {_one_line(error)}"
         print(f"steepest: {what}; this is a fault of steepest: report it with what --debug shows", file=sys.stderr)
         return 1
@@ -128,7 +126,7 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(arguments: list[str], verb: str | None) -> int:
+def _run(arguments: list[str], verb: str | None, ready: Callable[[], object]) -> int:
     if verb is None and (not arguments or not HELP.isdisjoint(arguments)):
         print(overview())
         return 0
@@ -139,6 +137,7 @@ def _run(arguments: list[str], verb: str | None) -> int:
         options = parse(arguments, verb)
     except SystemExit as done:  # argparse has shown help
         return int(done.code or 0)
+    ready()
     return _guarded(options)
 
 
@@ -226,7 +225,7 @@ def _guarded(options: argparse.Namespace) -> int:
             raise
         from steepest import DataError, ParameterError
 
-        known = isinstance(error, DataError | ParameterError) and not _is_full(error.__cause__)
+        known = isinstance(error, DataError | ParameterError) and not is_of_the_system(error.__cause__)
         print(f"steepest: {_as_flags(_one_line(error), options)}", file=sys.stderr)
         return 2 if known else 1
 
@@ -244,17 +243,16 @@ def _say_warnings() -> None:
     warnings.showwarning = show
 
 
-def _is_full(reason: BaseException | None) -> bool:
-    """Whether the system failed, and not the user: a disk that is full or broken."""
-    failures = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-    return isinstance(reason, OSError) and reason.errno in failures
-
-
 def _reason(error: BaseException) -> str:
     """Why the system failed, in words."""
-    if isinstance(error, OSError) and error.strerror and error.filename is None:
-        return f"the output cannot be written ({error.strerror})"
-    return _one_line(error) or "out of memory"
+    said = _one_line(error)
+    if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+        written = error.filename is None and error.strerror
+        return f"the output cannot be written ({error.strerror})" if written else said
+    if isinstance(error, ImportError):
+        return said
+    why = "out of memory" if isinstance(error, MemoryError | OSError) else "out of threads or memory"
+    return f"{why}{f' ({said})' if said else ''}; raise the limits of this process, or close other programs"
 
 
 def _one_line(error: BaseException) -> str:

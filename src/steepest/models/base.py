@@ -792,8 +792,8 @@ def load(path: str | Path) -> Any:
     try:
         _check_header(header)
         return registry.find(name).from_file_parts(header, arrays)
-    except MemoryError:
-        raise ModelFileError(f"{path} needs more memory than there is; load it on a larger machine") from None
+    except MemoryError as error:
+        raise ModelFileError(f"{path} needs more memory than there is; load it on a larger machine") from error
     except Exception as error:  # whatever a forged file brings about: checks come first, this is the net below them
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise ModelFileError(f"{path} is not a complete {name} ({said}); take a fresh copy") from None

@@ -210,7 +210,7 @@ class TextFile:
         return _standard_input() if self.path == "-" else self._bytes()
 
     def _bytes(self) -> IO[bytes]:
-        return open_bytes(self.path) if self.is_remote else open(self.path, "rb", buffering=0)
+        return open(self.path, "rb", buffering=0) if self.once else open_bytes(self.path)
 
     def _gather(
         self, pieces: Iterator[bytes], text: bytes, last: int, lines: int | None, offset: int = 0

@@ -35,12 +35,16 @@ def is_remote(path: str) -> bool:
 
 
 def open_bytes(path: str) -> IO[bytes]:
-    """The file, at its first byte; it can be sought."""
+    """The file, at its first byte; it can be sought. A pipe that has taken its name meanwhile is not waited for."""
     if not is_remote(path):
-        return open(path, "rb", buffering=0)
+        return open(path, "rb", buffering=0, opener=_open_without_waiting)
     with _plain_errors(path):
         system, place = _found(path)
         return cast(IO[bytes], system.open_input_file(place))
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def status(path: str) -> Status | os.stat_result:

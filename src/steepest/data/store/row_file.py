@@ -28,6 +28,7 @@ import numpy as np
 from steepest import atomic
 from steepest.data.chunk import Array
 from steepest.data.files.checksum import crc32
+from steepest.data.files.remote import open_bytes
 from steepest.errors import DataError
 
 FORMAT_VERSION = 3
@@ -50,7 +51,7 @@ class UnusableError(Exception):
 def read(path: str) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the mapped arrays; FileNotFoundError if there is no file, UnusableError if it is damaged."""
     try:
-        with open(path, "rb", buffering=0, opener=_open_without_waiting) as file:
+        with open_bytes(path) as file:
             return _read(file, path)
     except FileNotFoundError:
         raise
@@ -67,10 +68,6 @@ def is_row_file(path: str) -> bool:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
         return False
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for someone to write
 
 
 def _read(file: IO[bytes], path: str) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -26,7 +26,7 @@ from steepest.data.skipped import ON_BAD_LINE, Skipped
 from steepest.data.source import Order
 from steepest.data.tables.columns import arrow, is_number
 from steepest.data.tables.roles import Roles, Schema, any_fault, as_labels, is_list, labels_in, make_roles, require
-from steepest.errors import DataError
+from steepest.errors import DataError, is_of_the_system
 from steepest.parameters import choice
 
 # Rows of a batch: hashing them takes some milliseconds.
@@ -274,11 +274,12 @@ class ColumnarSource(RawSource):
         except FileNotFoundError:
             raise DataError(f"{file.name} does not exist; check the name") from None
         except (pa.ArrowException, OSError) as error:
-            raise self._damaged(file, error) from None
+            raise self._damaged(file, error) from error
 
     def _damaged(self, file: TextFile, error: Exception) -> DataError:
         reason = str(error).partition("\n")[0][:200]
-        return DataError(f"{file.name} cannot be read as {self.kind.format} ({reason}); check the file and its format")
+        remedy = "raise the limits of this process" if is_of_the_system(error) else "check the file and its format"
+        return DataError(f"{file.name} cannot be read as {self.kind.format} ({reason}); {remedy}")
 
     def _all_pieces(self) -> list[Piece]:
         pieces: list[Piece] = []
@@ -287,7 +288,7 @@ class ColumnarSource(RawSource):
                 try:
                     pieces += self.kind.pieces(file, reader)
                 except (arrow().ArrowException, OSError) as error:
-                    raise self._damaged(file, error) from None
+                    raise self._damaged(file, error) from error
         return pieces
 
     def _piece(self, piece: Piece, columns: list[str]) -> Iterator[Any]:
@@ -301,7 +302,7 @@ class ColumnarSource(RawSource):
                     if batch is not None:
                         batch.validate(full=True)  # Arrow maps what the file says without a check
                 except (pa.ArrowException, OSError) as error:
-                    raise self._damaged(piece.file, error) from None
+                    raise self._damaged(piece.file, error) from error
                 if batch is None:
                     return
                 yield batch
