@@ -26,6 +26,14 @@ def test_factors_solve_what_numpy_solves(outputs, size):
     np.testing.assert_allclose(Factored(matrices.copy()).solve(right), expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize(("outputs", "size"), [(1, 1), (2, 33), (1, 100)])
+def test_the_inverse_root_times_itself_is_the_inverse(outputs, size):
+    rows = RNG.standard_normal((outputs, 3 * size + 1, size))
+    matrices = np.einsum("oij,oik->ojk", rows, rows)
+    root = Factored(matrices.copy()).inverse_root()
+    np.testing.assert_allclose(np.einsum("oki,okj->oij", root, root), np.linalg.inv(matrices), rtol=1e-6, atol=1e-9)
+
+
 def test_a_matrix_that_is_not_positive_definite_is_refused():
     with pytest.raises(np.linalg.LinAlgError):
         Factored(-np.eye(40)[None])

@@ -531,6 +531,20 @@ class Hasher(Estimator):
             if any(column.name == name and column.is_bag for column in self.columns_):
                 raise ParameterError(f"cross={self.cross!r} names {name!r}, whose dicts of words cannot be crossed")
 
+    def columns_of_features(self, X: Any) -> tuple[tuple[str, ...], Array, Array, int]:
+        """(names of columns and crosses, the features of these rows, the column of each, the column of most others).
+
+        Features that X lacks are most likely of the column that has most features which X has once.
+        """
+        names = [column.name for column in self.used_columns] + [f"{a} x {b}" for a, b in (*self.cross, *self.crosses_)]
+        probe = self._like_this({"names": 0, "weighting": "count", "by_column": True})
+        found, times = np.unique(probe.to_chunk(X).indices, return_counts=True)
+        columns, features = found >> self.n_bits, found & ((1 << self.n_bits) - 1)
+        rest = int(np.bincount(columns[times == 1], minlength=len(names)).argmax())
+        order = np.lexsort((-times, features))
+        features, first = np.unique(features[order], return_index=True)
+        return tuple(names), features, columns[order[first]], rest
+
     def forget(self) -> None:
         """Resets to the state after construction."""
         for name in (*LEARNED, "_plan"):
@@ -1003,14 +1017,18 @@ class Hasher(Estimator):
     def _probe_rows(self, data: Any) -> Iterable[Chunk]:
         """The rows with features that hardly ever collide; under tf-idf, without the second factor."""
         weighting = "log" if self._uses_counts else self.weighting
-        changes = {"n_bits": PROBE_BITS, "names": 0, "weighting": weighting}
+        probe = self._like_this({"n_bits": PROBE_BITS, "names": 0, "weighting": weighting})
+        if not isinstance(data, Source):
+            return [probe.to_chunk(data)]
+        return encoded(without_cache(data), lambda batch: probe.to_chunk(batch.columns)).read(Order(), 0)
+
+    def _like_this(self, changes: dict[str, Any]) -> Self:
+        """A hasher of the same columns and words with other parameters."""
         probe = type(self)(**self.get_params(deep=False) | changes)
         for name in ("columns_", "crosses_", "n_features_in_", "words_"):
             if hasattr(self, name):
                 setattr(probe, name, getattr(self, name))
-        if not isinstance(data, Source):
-            return [probe.to_chunk(data)]
-        return encoded(without_cache(data), lambda batch: probe.to_chunk(batch.columns)).read(Order(), 0)
+        return probe
 
     # ---------------------------------------------------------------------------------------------------------- state
 

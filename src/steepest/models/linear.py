@@ -113,6 +113,7 @@ class LinearModel(Model):
     _warm: LinearLearner | None = None  # where the next fit starts
     _choice: Choice | None = None  # what solver="auto" led to
     _strength: Any = None  # what alpha="auto" led to: a learners.batch.strength.Strength
+    _sample: Any = None  # raw rows on which the encoding was chosen, until the strength of the penalty is
     _shape: Any = None  # a features.shape.Shape
     calibration_: Any = None  # what rows held back show; see `models.calibration`
     _softmax: bool = False  # whether multi_class="auto" led to it
@@ -154,6 +155,7 @@ class LinearModel(Model):
             if rows is not None and self._choice.solver in BATCH_SOLVERS and problem.tol is None:
                 self._softmax = problem.multi_class == "softmax"
                 self._strength = self._find_strength(rows, source.labels)
+        self._sample = None
         settings = self.settings_for(source.n_rows)
         if self._memory is not None:
             run.monitor.event(self._memory.reason)
@@ -167,7 +169,7 @@ class LinearModel(Model):
         made += [] if self._choice is None else [self._choice.sentence(solver)]
         if self._row_order() != self.shuffle:
             made.append(f"half_life: rows are learned in their order, so shuffle={self.shuffle!r} is left out")
-        return made if self._strength is None else [*made, self._strength.sentence()]
+        return made if self._strength is None else [*made, *self._strength.sentences()]
 
     def _training_rows(self, source: Source, seed: int) -> Source:
         """The source; its rows are loaded first if they may be few enough for an exact solver."""
@@ -193,6 +195,7 @@ class LinearModel(Model):
 
         if self.hasher is None and len({column.kind == "text" for column in hasher.used_columns}) == 2:
             hasher.ngrams = TABLE_NGRAMS
+        self._sample = columns
         self._shape = find_shape(hasher, read_table(columns), y, self.task, self.n_threads)
         hasher.use_knots(self._shape.bends)
         hasher.add_crosses(self._shape.pairs)
@@ -262,7 +265,7 @@ class LinearModel(Model):
 
     def _find_strength(self, rows: ArraySource, known: Array | None) -> Any:
         """The alpha that alpha="auto" resolves to, by held-out rows; None if it was given or cannot be tried."""
-        from steepest.learners.batch.strength import choose_strength
+        from steepest.learners.batch.strength import choose_strength, may_differ_by_block
 
         params = self.flat_params()
         if params["alpha"] != "auto" or params["C"] is not None or params["penalty"] in (None, "none"):
@@ -279,7 +282,25 @@ class LinearModel(Model):
             return LinearLearner(settings, part.n_features or 0, labels)
 
         mixed = self._shape is not None and self._shape.mixed
-        return choose_strength(rows, settings.solver, new_learner, self.n_threads, mixed=mixed)
+        blocks = self._blocks(rows) if may_differ_by_block(settings) else None
+        return choose_strength(rows, settings.solver, new_learner, self.n_threads, mixed=mixed, blocks=blocks)
+
+    def _blocks(self, rows: ArraySource) -> Any:
+        """The columns of a table as blocks of features that may need a penalty of their own; None for other rows."""
+        from steepest.learners.batch.blocks import MOST_BLOCKS, Blocks
+
+        n_features = rows.n_features or 0
+        if getattr(self, "hasher_", None) is not None:
+            if self._sample is None or not 1 < len(self.hasher_.used_columns) <= MOST_BLOCKS:
+                return None
+            names, features, numbers, rest = self.hasher_.columns_of_features(self._sample)
+            blocks = Blocks(names, numbers, features, rest)
+        elif 1 < n_features <= MOST_BLOCKS and self._is_table(rows, _count_entries(rows)):
+            shown = getattr(self, "feature_names_in_", [f"column {j}" for j in range(n_features)])
+            blocks = Blocks(tuple(shown), np.arange(n_features))
+        else:
+            return None
+        return blocks
 
     # -------------------------------------------------------------------------------------------------- learning
 
@@ -383,7 +404,8 @@ class LinearModel(Model):
         plan = replace(self.plan_epochs(run.rounds), epochs=most, tol=None)
         learner = self.new_learner(settings, source)
         learner.measure_sizes(source)
-        data = BatchData(source, learner)
+        by_block = None if self._strength is None else self._strength.by_block
+        data = BatchData(source, learner, roots=None if by_block is None else by_block.roots)
         learner.rows_learned = data.n_rows
         self._parallel = ("serial", None)
         self._finish(learner, History(), None)

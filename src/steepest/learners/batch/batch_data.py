@@ -6,6 +6,10 @@ random (dual_cd, saga and cd) keep a number per row anyway, so rows from files a
 A column is in use if some row has an entry there. If half of the columns or more are not (hashed features rarely use
 more than a few of their 2^22), those in use are numbered in ascending order and the solver sees these numbers only: its
 tables are as long as the columns in use. The weights of all other columns are zero, as they would be anyway.
+Values may be multiplied by a root for each column: the penalty of a weight is then alpha over the square of the root,
+and learners hold the weights of the values as they are.
+Values may be multiplied by a root for each column: its penalty is then alpha over the square of the root. Learners
+get weights for the values as they were.
 Invariant: which columns are in use depends on the rows only, neither on their order nor on chunks.
 """
 
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +38,14 @@ BYTES_PER_ENTRY, BYTES_PER_ROW = 8, 64
 class BatchData:
     """The rows of a source with coded targets, pass after pass, and what one survey of all of them shows."""
 
-    def __init__(self, source: Source, learner: LinearLearner, *, compact: bool = True) -> None:
+    def __init__(
+        self,
+        source: Source,
+        learner: LinearLearner,
+        *,
+        compact: bool = True,
+        roots: Callable[[Array], Array] | None = None,
+    ) -> None:
         self.source = source
         self.learner = learner
         self.n_rows = self.n_entries = self.n_pairs = 0
@@ -43,6 +54,7 @@ class BatchData:
         self.n_features = 0  # columns that the solver sees
         self.heavy: Any = None  # a preconditioner.HeavyHessian, once a solver has made it
         self._survey(compact=compact)
+        self.roots: Array | None = None if roots is None else roots(self.seen).astype(np.float32)
         self.stored = [self._coded(chunk) for chunk in self.source.in_file_order()] if self._fits() else None
 
     def _fits(self) -> bool:
@@ -83,7 +95,14 @@ class BatchData:
             y = None if chunk.y is None else chunk.y[visits]
             weight = None if chunk.weight is None else chunk.weight[visits]
             chunk = replace(placed, y=y, weight=weight, first_id=chunk.first_id)
+        if self.roots is not None:
+            chunk = replace(chunk, values=chunk.values * self.roots[chunk.indices])
         return self.learner.code(chunk)
+
+    @property
+    def seen(self) -> Array:
+        """The columns that the solver sees."""
+        return np.arange(self.n_features) if self.columns is None else self.columns.owners
 
     def refuse_bad_row(self, coded: Chunk, visit: int) -> None:
         """Raises if a row of a pass is at fault itself, and names the column by its own number."""
@@ -94,13 +113,16 @@ class BatchData:
 
     def table_of(self, learner: LinearLearner) -> Array:
         """The weights of a learner as solvers hold them: of the columns they see, and a last row for the bias."""
-        seen = np.arange(self.n_features) if self.columns is None else self.columns.owners
-        columns = [learner.output_weights(output, seen) for output in range(learner.n_outputs)]
-        return np.vstack([np.column_stack(columns), learner.used_weights()[2]]).astype(np.float64)
+        columns = [learner.output_weights(output, self.seen) for output in range(learner.n_outputs)]
+        table = np.vstack([np.column_stack(columns), learner.used_weights()[2]]).astype(np.float64)
+        if self.roots is not None:
+            table[:-1] /= self.roots[:, None]
+        return table
 
     def take_weights(self, table: Array) -> None:
         """Weights as solvers hold them become the learner's."""
-        self.learner.take_weights(table[:-1], table[-1], self.columns)
+        weights = table[:-1] if self.roots is None else table[:-1] * self.roots[:, None]
+        self.learner.take_weights(weights, table[-1], self.columns)
 
     def passes(self) -> Iterator[tuple[int, Chunk]]:
         """(number of the first row, chunk) with coded targets."""

@@ -55,7 +55,7 @@ class HeavyHessian:
         diagonal = objective.diagonal()
         heavy = np.append(self.features, len(diagonal) - 1)
         try:
-            factored = Factored(self._matrices(objective, diagonal[heavy].T))
+            factored = Factored(self.matrices(objective, diagonal[heavy].T))
         except np.linalg.LinAlgError:
             return None
 
@@ -74,7 +74,7 @@ class HeavyHessian:
 
         return together if objective.target_kind == SOFTMAX else apart
 
-    def _matrices(self, objective: Objective, diagonal: Array) -> Array:
+    def matrices(self, objective: Objective, diagonal: Array) -> Array:
         """The Hessian of each output, with this diagonal."""
         size, k = len(self.features) + 1, self.n_outputs
         bend = np.concatenate([at[self._visits(start, chunk)] for start, chunk, at in objective.stored_curvature()])
@@ -123,6 +123,15 @@ class Factored:
             matrices[:, block.stop :, block] = below
             matrices[:, block.stop :, block.stop :] -= np.einsum("oij,okj->oik", below, below)
             self.inverses.append(inverse)
+
+    def inverse_root(self) -> Array:
+        """The inverses of the lower factors: R with RᵀR the inverse of a matrix."""
+        root = np.zeros_like(self.lower)
+        for block, inverse in zip(self.blocks, self.inverses, strict=True):
+            above = np.einsum("oij,ojk->oik", self.lower[:, block, : block.start], root[:, : block.start, : block.stop])
+            root[:, block, : block.stop] = -np.einsum("oij,ojk->oik", inverse, above)
+            root[:, block, block] = inverse
+        return root
 
     def solve(self, right: Array) -> Array:
         """The solutions, for one right side per matrix: the columns of `right`."""

@@ -7,6 +7,9 @@ scattered if no column of a table has a trend along the file. With few rows that
 path ends when the loss has risen twice. Alpha counts for a mean over rows: what is best for a part of them is scaled to
 all of them by the numbers of rows.
 
+Where features come in blocks, such as the columns of a table, each block may get a strength of its own (blocks.py): if
+these lose less on the same held-out rows, by more than the noise of the difference.
+
 Scores of rows held back under the best strength are kept: they show how far the model can be trusted on rows that
 it has not learned. Stretches speak for rows that come later. For rows like those of the file, one more model is
 learned from all rows but a scattered eighth: those tried have seen fewer rows, and of a large file only some stretches.
@@ -25,6 +28,7 @@ import numpy as np
 from steepest.data.chunk import Array
 from steepest.data.source import ArraySource
 from steepest.learners.batch.batch_data import BatchData
+from steepest.learners.batch.blocks import LIKELIHOODS, Blocks, BlockStrengths, evidence
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.solvers import BATCH_SOLVERS, SolverOptions
 from steepest.learners.linear.linear import LinearLearner
@@ -42,17 +46,20 @@ MOST_STEPS = 40
 TOL = 1e-3
 ROUGH_TOL = 1e-2  # of the one model more, unless its loss is squared: 1e-2 left diamonds a coverage of 0.946
 LEAST_GAIN = 1e-4  # by which a weaker penalty must be better
+CERTAINTY = 2.0  # standard errors by which strengths of blocks must be better than one for all
 
 NewLearner = Callable[[ArraySource], LinearLearner]
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Rows that were held out: raw scores, targets as given, weights."""
+    """Rows that were held out: raw scores, targets as given, weights, losses, weights with those of classes."""
 
     scores: Array
     y: Array
     weight: Array
+    losses: Array
+    counted: Array
 
     @classmethod
     def joined(cls, parts: Sequence[HeldBack]) -> HeldBack:
@@ -61,7 +68,25 @@ class HeldBack:
 
     def only(self, rows: Array) -> HeldBack | None:
         """Some of the rows; None if there are none."""
-        return HeldBack(self.scores[rows], self.y[rows], self.weight[rows]) if rows.any() else None
+        return HeldBack(*(getattr(self, name)[rows] for name in self.__slots__)) if rows.any() else None
+
+    def mean_loss(self) -> float:
+        """The mean loss of the rows."""
+        return float((self.losses * self.counted).sum() / max(self.counted.sum(), 1e-300))
+
+    def is_better_than(self, other: HeldBack) -> bool:
+        """Whether the losses of these rows are lower by more than the noise of the difference."""
+        gains = (other.losses - self.losses) * self.counted
+        return bool(gains.sum() > CERTAINTY * math.sqrt(float(np.square(gains - gains.mean()).sum())))
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The minimum under one strength: scores of held-out rows, the learner, and its weights as solvers hold them."""
+
+    held: HeldBack
+    learner: LinearLearner
+    w: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +98,17 @@ class Strength:
     held: HeldBack | None  # under the best alpha: scattered rows, until the model has taken them in
     later: HeldBack | None = None  # stretches of rows, if the rows are not mixed
     start: LinearLearner | None = None  # of almost all rows, under the best alpha: where the model may start
+    by_block: BlockStrengths | None = None
+    block_loss: float = math.nan  # mean loss on held-out rows with strengths by blocks
 
-    def sentence(self) -> str:
-        """The choice as a sentence for `history_.events`."""
+    def sentences(self) -> list[str]:
+        """The choices as sentences for `history_.events`."""
         losses = ", ".join(f"{alpha:.1e}: {loss:.5g}" for alpha, loss in self.tried)
-        return f"alpha='auto' chose {self.alpha:.2e} by the loss on held-out rows ({losses})"
+        said = [f"alpha='auto' chose {self.alpha:.2e} by the loss on held-out rows ({losses})"]
+        if self.by_block is not None:
+            losses = f"{self.block_loss:.5g}, {min(loss for _, loss in self.tried):.5g} with one for all"
+            said.append(f"a penalty for each column: {self.by_block.sentence()}: loss on held-out rows {losses}")
+        return said
 
 
 def is_sorted(y: Array) -> bool:
@@ -109,7 +140,13 @@ def _scattered(n_rows: int, eighths: int) -> Array:
 
 
 def choose_strength(
-    source: ArraySource, solver: str, new_learner: NewLearner, n_threads: int, *, mixed: bool = False
+    source: ArraySource,
+    solver: str,
+    new_learner: NewLearner,
+    n_threads: int,
+    *,
+    mixed: bool = False,
+    blocks: Blocks | None = None,
 ) -> Strength | None:
     """The best alpha for these rows, `mixed` if nothing shows an order; None if no part can be learned from."""
     whole, source = source, _some_stretches(source)
@@ -117,15 +154,16 @@ def choose_strength(
     n_rows = source.n_rows or 0
     sums = np.zeros(len(STRENGTHS))
     n_held, n_learned, tried = 0, 0, len(STRENGTHS)
-    folds: list[list[HeldBack]] = []
+    folds: list[tuple[ArraySource, ArraySource, list[Solved]]] = []
     numbers = np.arange(n_rows) if source.rows is None else source.rows
     y = None if source.block.y is None else source.block.y[numbers]
     for rows in held_out_parts(n_rows, y, mixed=mixed):
         learn, score = _apart(source, rows)
         if not learn.n_rows or not score.n_rows:
             continue
-        losses, held_back, _ = zip(*_path(learn, score, solver, new_learner, n_threads), strict=True)
-        folds.append(list(held_back))
+        path = list(_path(learn, score, solver, new_learner, n_threads))
+        losses = [solved.held.mean_loss() for solved in path]
+        folds.append((learn, score, path))
         tried = min(tried, len(losses))
         sums[: len(losses)] += np.array(losses) * score.n_rows
         n_held, n_learned = n_held + score.n_rows, max(n_learned, learn.n_rows)
@@ -137,14 +175,51 @@ def choose_strength(
     least = np.nanmin(np.where(np.isfinite(means), means, np.nan))
     best = int(np.flatnonzero(means <= least + LEAST_GAIN * abs(least))[0])
     pairs = zip((alpha * share for alpha in STRENGTHS), means.tolist(), strict=False)
-    alpha, held = STRENGTHS[best] * share, HeldBack.joined([fold[best] for fold in folds])
+    alpha, held = STRENGTHS[best] * share, HeldBack.joined([path[best].held for _, _, path in folds])
+    by_block, block_loss = None, math.nan
+    if blocks is not None and folds[0][2][best].learner.loss.name in LIKELIHOODS:
+        apart = [
+            _solve_by_blocks(learn, score, solver, new_learner, n_threads, STRENGTHS[best], path[best].w, blocks)
+            for learn, score, path in folds
+        ]
+        held_by_block = HeldBack.joined([solved.held for _, solved in apart])
+        if held_by_block.is_better_than(held):
+            held, by_block = held_by_block, BlockStrengths.mean(strengths for strengths, _ in apart)
+            block_loss = held.mean_loss()
     if all_rows < FEW_ROWS:
-        return Strength(alpha, tuple(pairs), held)
+        return Strength(alpha, tuple(pairs), held, by_block=by_block, block_loss=block_loss)
     later = held.only(~_scattered(n_rows, 2)[rows]) if len(folds) == 1 else None
     learn, score = _apart(whole, _scattered(all_rows, 1))
     strength = alpha * all_rows / (learn.n_rows or 1)
-    ((_, held, start),) = _path(learn, score, solver, new_learner, n_threads, (strength,))
-    return Strength(alpha, tuple(pairs), held, later, start)
+    (solved,) = _path(learn, score, solver, new_learner, n_threads, (strength,), by_block=by_block)
+    return Strength(alpha, tuple(pairs), solved.held, later, solved.learner, by_block, block_loss)
+
+
+def may_differ_by_block(settings: LinearSettings) -> bool:
+    """Whether the penalty is that of a normal prior, whose variance can be found for each block."""
+    return settings.l2 > 0 and not (settings.l1 or settings.p or settings.norm or settings.class_weight)
+
+
+def _solve_by_blocks(
+    learn: ArraySource,
+    score: ArraySource,
+    solver: str,
+    new_learner: NewLearner,
+    n_threads: int,
+    alpha: float,
+    w: Array,
+    blocks: Blocks,
+) -> tuple[BlockStrengths, Solved]:
+    """Strengths of blocks, from the minimum w under one strength, and the minimum under them."""
+    learner = new_learner(learn)
+    learner.measure_sizes(learn)
+    learner.settings = with_strength(learner.settings, alpha)
+    data = BatchData(learn, learner)
+    strengths = evidence(Objective(data, n_threads), w, blocks)
+    start = w.copy()
+    start[:-1] /= strengths.roots(data.seen)[:, None]
+    (solved,) = _path(learn, score, solver, new_learner, n_threads, (alpha,), by_block=strengths, start=start)
+    return strengths, solved
 
 
 def _apart(source: ArraySource, held: Array) -> tuple[ArraySource, ArraySource]:
@@ -176,13 +251,16 @@ def _path(
     new_learner: NewLearner,
     n_threads: int,
     strengths: Sequence[float] = STRENGTHS,
-) -> Iterator[tuple[float, HeldBack, LinearLearner]]:
-    """Mean losses and scores on the held-out rows, and the learner after each, from strong to weak penalties."""
+    *,
+    by_block: BlockStrengths | None = None,
+    start: Array | None = None,
+) -> Iterator[Solved]:
+    """The minimum under each strength, from strong to weak penalties; all have one learner, which goes on."""
     learner = new_learner(learn)
     learner.measure_sizes(learn)
-    data = BatchData(learn, learner)
+    data = BatchData(learn, learner, roots=None if by_block is None else by_block.roots)
     code = learner.code_for_scoring if learner.targets.class_weight is None else learner.code  # as rows are learned
-    warm: Array | None = None
+    warm = start
     best, rises = math.inf, 0
     for alpha in strengths:
         learner.settings = with_strength(learner.settings, alpha)
@@ -191,19 +269,16 @@ def _path(
         exact = len(strengths) > 1 or learner.settings.loss == "squared"
         warm = solve(objective, solver, TOL if exact else ROUGH_TOL)
         data.take_weights(warm)
-        losses, weights, held = [], [], []
+        held = []
         for rows in score:
             coded = code(rows)
             z = learner.scores(coded)
-            part, counted = learner.losses(coded, z)
-            losses.append(part)
-            weights.append(counted)
             assert rows.y is not None
             weight = np.ones(len(z)) if rows.weight is None else np.asarray(rows.visited(rows.weight), np.float64)
-            held.append(HeldBack(z, rows.visited(rows.y), weight))
-        weight = np.concatenate(weights)
-        loss = float((np.concatenate(losses) * weight).sum() / max(weight.sum(), 1e-300))
-        yield loss, HeldBack.joined(held), learner
+            held.append(HeldBack(z, rows.visited(rows.y), weight, *learner.losses(coded, z)))
+        joined = HeldBack.joined(held)
+        yield Solved(joined, learner, warm)
+        loss = joined.mean_loss()
         rises = 0 if loss < best else rises + 1
         best = min(best, loss)
         if rises >= RISES:
