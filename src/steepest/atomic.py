@@ -83,9 +83,9 @@ def check_target(path: str | os.PathLike[str]) -> None:
         raise _NothingToWrite
 
 
-def write_text(path: str | os.PathLike[str], text: str, what: str = "") -> None:
+def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes a whole text in UTF-8."""
-    with writing(path, what) as file:
+    with writing(path) as file:
         file.write(text.encode())
 
 

@@ -82,19 +82,19 @@ def test_sparse_pairs_are_numbered_features(models, start):
 @pytest.mark.parametrize("name", ["several", "network", "clusters", "embedding"])
 def test_every_kind_of_model_answers_as_its_own_methods_do(models, name):
     """In this process: a server adds nothing to what the predictor gives."""
-    from steepest.serve.predictor import Predictor
+    from steepest.serve.predictor import Predictor, named
 
     model = st.load(models[name])
     predictor = Predictor(model, name, "")
     X = ["great film", "dull plot"] if name == "embedding" else [[0.1, 0.2, 0.3, 0.4, 0.5], [1.0, -1.0, 0, 0, 0]]
-    found = predictor.predict(X)
+    labels, probabilities = predictor.answer(predictor.rows.read(X))
     expected = model.predict(X)
     if name == "several":
-        assert found["predictions"] == [[k for k in range(3) if row[k]] for row in expected.tolist()]
+        assert labels == [[k for k in range(3) if row[k]] for row in expected.tolist()]
     else:
-        assert found["predictions"] == expected.tolist()
+        assert labels == expected.tolist()
     if hasattr(model, "predict_proba"):
-        given = np.array([list(row.values()) for row in found["probabilities"]])
+        given = [list(row.values()) for row in named(predictor.class_names, probabilities.tolist())]
         np.testing.assert_allclose(given, model.predict_proba(X), rtol=1e-6)
     if predictor.explains:
         part = predictor.explain(X[1])

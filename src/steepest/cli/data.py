@@ -146,7 +146,7 @@ def _delimiter(letter: str) -> str:
 
 def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None, **extra: Any) -> Source:
     """The source that the flags describe; a model's recipe says how its training data was read."""
-    files = open_files(options.data[0] if len(options.data) == 1 else options.data)
+    files = open_files(options.data)
     reading = {**adapt_recipe(files[0], recipe or {}, options.format), **extra}
     given = {name: getattr(options, name, None) for name in (*READING, *other_options())}
     if given["columns"] is not None and given["header"] is None:

@@ -6,9 +6,21 @@ import argparse
 import os
 
 import steepest as st
+from steepest.serve.options import ServeOptions, flag
 
 TOKEN = "STEEPEST_TOKEN"
 
+# Flags that are numbers: what stands for the value, and what it does; type and default are those of the option.
+LIMITS = {
+    "workers": ("N", "number of processes (default: 1)"),
+    "max_body": ("BYTES", "largest request (default: 16 MiB)"),
+    "max_rows": ("N", "most rows in a request (default: 10,000)"),
+    "timeout": ("SECONDS", "time limit of a request (default: 30)"),
+    "keep_alive": ("SECONDS", "time until an idle connection is closed (default: 75)"),
+    "max_connections": ("N", "most open connections (default: 1,000)"),
+    "max_jobs": ("N", "most batches and learning requests in the queue (default: 256)"),
+    "snapshot_rows": ("N", "learned rows between two snapshots (default: 100,000)"),
+}
 EXAMPLES = (
     "steepest serve reviews.steepest",
     "steepest serve reviews.steepest --port 9000 --workers 2",
@@ -28,46 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--learn", action="store_true", help="allow POST /learn, by which the model learns")
     parser.add_argument("--log", metavar="DIR", help="with --learn: directory of learned rows and snapshots")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="number of processes (default: 1)")
-    parser.add_argument(
-        "--max-body", type=int, default=16 << 20, metavar="BYTES", help="largest request (default: 16 MiB)"
-    )
-    parser.add_argument(
-        "--max-rows", type=int, default=10_000, metavar="N", help="most rows in a request (default: 10,000)"
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=30.0, metavar="SECONDS", help="time limit of a request (default: 30)"
-    )
-    parser.add_argument(
-        "--keep-alive",
-        type=float,
-        default=75.0,
-        metavar="SECONDS",
-        help="time until an idle connection is closed (default: 75)",
-    )
-    parser.add_argument(
-        "--max-connections", type=int, default=1000, metavar="N", help="most open connections (default: 1,000)"
-    )
-    parser.add_argument(
-        "--max-jobs",
-        type=int,
-        default=256,
-        metavar="N",
-        help="most batches and learning requests in the queue (default: 256)",
-    )
-    parser.add_argument(
-        "--snapshot-rows",
-        type=int,
-        default=100_000,
-        metavar="N",
-        help="learned rows between two snapshots (default: 100,000)",
-    )
+    for name, (metavar, help) in LIMITS.items():
+        usual = ServeOptions.__dataclass_fields__[name].default
+        parser.add_argument(flag(name), type=type(usual), default=usual, metavar=metavar, help=help)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serves until it is stopped."""
     try:
-        from steepest.serve.options import ServeOptions
         from steepest.serve.server import run as run_server
     except ImportError as error:
         raise st.ParameterError(f"serve needs {error.name}; install it with: pip install 'steepest[serve]'") from None

@@ -217,7 +217,7 @@ def choose_task(options: argparse.Namespace) -> None:
 
 def _other_task(options: argparse.Namespace) -> str:
     """Sets the task that the first rows show, if it is not to classify; returns why."""
-    files = open_files(options.data[0] if len(options.data) == 1 else options.data)
+    files = open_files(options.data)
     if files[0].once:  # a pipe comes by only once
         return ""
     if format_of(files[0], options.format) == "txt" and files[0].head(len(PREFIX)) == PREFIX:
@@ -260,7 +260,7 @@ def _refuse_small_files(options: argparse.Namespace) -> None:
 
 def _refuse_fractions(options: argparse.Namespace) -> None:
     """Refuses to take hundreds of different fractions for classes."""
-    if open_files(options.data[0] if len(options.data) == 1 else options.data)[0].once:
+    if open_files(options.data)[0].once:
         return
     n, fractions = _numbers_of(options)
     if fractions and n > MOST_CLASSES:

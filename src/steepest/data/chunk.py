@@ -103,10 +103,6 @@ class Chunk:
         rows = self.per_row(slice(start, stop))
         return replace(self, indptr=self.indptr[start : stop + 1], first_id=self.first_id + start, **rows)
 
-    def with_targets(self, y: Array, weight: Array | None) -> Chunk:
-        """The same rows with other targets and weights, which are given per row of the block."""
-        return replace(self, y=y, weight=weight)
-
     def visited(self, per_row: Array) -> Array:
         """An array with one element per row of the block, in visiting order."""
         return per_row if self.order is None else per_row[self.order]

@@ -125,10 +125,6 @@ class Folds:
         place = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         return np.where(self._ids[place] == ids, self._fold[place].astype(np.int64), -1)
 
-    def sizes(self) -> Array:
-        """The number of rows in each fold."""
-        return np.bincount(self._fold, minlength=self.n_folds)
-
     def split(self, source: Source, fold: int) -> tuple[Source, Source]:
         """(the rows of all other folds to learn from, the rows of this one to measure on)."""
         name = f"fold {fold} of {self.n_folds}"

@@ -173,8 +173,3 @@ def holdout_groups(source: Source, fraction: float, seed: int = 0) -> tuple[Sour
         Selected(source, lambda chunk: ~held(chunk), f"all but {fraction!r} of the groups by {seed}"),
         Selected(source, held, f"{fraction!r} of the groups by {seed}"),
     )
-
-
-def sample_groups(source: Source, fraction: float, seed: int = 0) -> Source:
-    """About this share of the groups, whole; a larger sample holds all groups of a smaller one."""
-    return source if fraction >= 1 else holdout_groups(source, fraction, seed)[1]

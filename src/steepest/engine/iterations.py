@@ -139,7 +139,7 @@ class Iterations(Executor):
         w = self.solver.w
         return float(self.objective.smooth_penalty(w) + self.objective.one_norm(w))
 
-    def stop(self, record: Record) -> str | None:
+    def stop(self) -> str | None:
         """The reason to stop: the tolerance is reached, the solver is done, or the weights grow without bound."""
         step, n = self._step, self.place.epoch
         if step.done is not None:

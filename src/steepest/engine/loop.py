@@ -117,7 +117,7 @@ class Executor(ABC):
         """The penalty that is added to the mean loss."""
         return float(self.result(self.learner).penalty())
 
-    def stop(self, record: Record) -> str | None:
+    def stop(self) -> str | None:
         """The executor's own reason to stop after this round, or None."""
         return None
 
@@ -188,7 +188,7 @@ def _run_rounds(executor: Executor, plan: Plan, validation: Source | None, log: 
         watch.see(watched if plan.early_stopping else record["objective"], watched, executor.learner, plan)
         if watch.stalled and plan.lower_step_on_stall:
             executor.learner.lower_step(2.0)
-        if (reason := executor.stop(record) or _stalled(watch, plan, executor.unit, len(log.history))) is not None:
+        if (reason := executor.stop() or _stalled(watch, plan, executor.unit, len(log.history))) is not None:
             (log.note if executor.converged else log.event)(reason)
             break
         save(executor.place)

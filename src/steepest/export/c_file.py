@@ -24,7 +24,6 @@ from steepest.export.unicode import fold_ranges, word_edges
 
 PLANE = 0x10000
 WIDTH = 116  # of a line of numbers
-SMALL = 128  # features of a row in the smallest room
 TYPES = {"float32": "float", "float16": "uint16_t", "int8": "int8_t"}
 KEYWORDS = frozenset(
     [

@@ -83,15 +83,9 @@ class _Predictor:
         """Predictions; `params={"proba": True}` gives probabilities."""
         X = model_input
         hasher = getattr(self.model, "hasher_", None)
-        if hasher is not None and hasattr(X, "columns") and _is_bare_text(hasher):
+        if hasher is not None and hasattr(X, "columns") and [column.name for column in hasher.columns_] == [""]:
             X = X.iloc[:, 0].tolist()  # a model of bare texts, and MLflow's table of one column
         return self.model.predict_proba(X) if (params or {}).get("proba") else self.model.predict(X)
-
-
-def _is_bare_text(hasher: Any) -> bool:
-    """Whether the model was trained on texts without the name of a column."""
-    first = hasher.columns_[0]
-    return len(hasher.columns_) == 1 and (first[0] if isinstance(first, tuple) else first.name) == ""
 
 
 def _mlflow() -> Any:

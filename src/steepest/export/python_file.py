@@ -36,7 +36,6 @@ if __name__ == "__main__":  # one row per line: a text, a JSON object, or [user,
 def python_source(model: Description, heading: str) -> str:
     """The text of the file."""
     source = Path(runtime.__file__).read_text(encoding="utf-8")
-    _, _, code = source.partition('"""\n')  # behind the first quotes of the docstring ...
     code = source[source.index("from __future__") :]
     text = json.dumps(plain(model), ensure_ascii=True, separators=(",", ":"))
     lines = [f"    {text[k : k + LINE]!r}," for k in range(0, len(text), LINE)]

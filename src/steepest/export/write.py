@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ import numpy as np
 
 from steepest import atomic
 from steepest.data.chunk import Array, Chunk
-from steepest.data.raw import RowEncoder, encoded, is_raw
+from steepest.data.raw import RowEncoder, encoded, first_columns, is_raw
 from steepest.data.source import Source
-from steepest.data.tables.columns import CATEGORY, LIST, NUMBER
+from steepest.data.tables.columns import CATEGORY, LIST, NUMBER, plain_values, read_table
 from steepest.errors import DataError, ParameterError
 from steepest.export import runtime
 from steepest.export.c_file import TestRow, c_source, table_bytes
@@ -218,31 +217,17 @@ def _made_up(column: Column, k: int, rng: np.random.Generator) -> Any:
 
 def _first_rows(model: Scores, check: Source | None) -> list[Any]:
     """The first raw rows of a source."""
-    if check is None or not is_raw(check):
+    if check is None or not is_raw(check) or (found := first_columns(check)) is None:
         return []
     assert model.hashing is not None
     names = [column.origin for column in model.hashing.inputs]
-    for columns in islice(raw_columns(check), 1):
-        if names == [""] and len(columns) == 1:
-            return list(next(iter(columns.values())))[: TEST_ROWS // 2]
-        if set(names) <= set(columns):
-            parts = [list(columns[name])[: TEST_ROWS // 2] for name in names]
-            return [dict(zip(names, values, strict=True)) for values in zip(*parts, strict=True)]
+    columns = {name: plain_values(column)[: TEST_ROWS // 2] for name, column in read_table(found).columns.items()}
+    if names == [""] and len(columns) == 1:
+        return next(iter(columns.values()))
+    if set(names) <= set(columns):
+        parts = zip(*(columns[name] for name in names), strict=True)
+        return [dict(zip(names, values, strict=True)) for values in parts]
     return []
-
-
-def raw_columns(source: Source) -> Any:
-    """Columns of the first batch of a raw source, as lists."""
-    from steepest.data.raw import first_columns
-    from steepest.data.tables.columns import read_table
-
-    found = first_columns(source)
-    if found is not None:
-        table = read_table(found)
-        yield {
-            name: (column.to_pylist() if hasattr(column, "to_pylist") else list(column))
-            for name, column in table.columns.items()
-        }
 
 
 def _verified_pairs(model: Any, reduced: FactorPairs, exact: bool) -> list[TestRow]:

@@ -860,11 +860,6 @@ class Hasher(Estimator):
             raise not_fitted(self, "names are kept by fit, partial_fit or a training run")
         return self.names_.names_of(buckets)
 
-    def prune_names(self, weights: Any) -> None:
-        """Keeps the names of the heaviest weights from now on; a trainer calls it now and then."""
-        if hasattr(self, "names_"):
-            self.names_.prune(weights)
-
     def bucket(self, name: str, copy: int = 0) -> int:
         """The column of the feature with this name, written as `names_of` writes it; by_column, within its range."""
         return self._feature_hash(name, copy) >> 32 & (1 << self.n_bits) - 1

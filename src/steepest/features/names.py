@@ -34,9 +34,9 @@ def mix(a: int, b: int) -> int:
 class NameBook:
     """Names of the buckets, in memory that is fixed when the book is made: room for 4 `size` buckets, two names each.
 
-    Frequent features stay by themselves. After `prune`, the `size` known buckets with the heaviest weights stay, too,
-    whatever comes. Only a sample of rows is read: all of the first 256, in the end one in 64. So a rare feature may
-    have no name; `add` takes names that were looked up afterwards, of at most MOST_ADDED heavy buckets.
+    Frequent features stay by themselves. After `keep_heaviest`, the `size` known buckets with the heaviest weights
+    stay, too, whatever comes. Only a sample of rows is read: all of the first 256, in the end one in 64. So a rare
+    feature may have no name; `add` takes names that were looked up afterwards, of at most MOST_ADDED heavy buckets.
     """
 
     def __init__(self, size: int) -> None:
@@ -88,17 +88,8 @@ class NameBook:
             np.concatenate([known, np.setdiff1d(np.array(list(self.added), np.int64), known)]) if self.added else known
         )
 
-    def prune(self, weights: Any) -> None:
-        """Keeps the names of the `size` heaviest buckets; `weights` has the buckets on the first axis."""
-        buckets = self.table.buckets()
-        weights = np.asarray(weights)
-        axis = int(np.argmax(weights.shape))
-        heavy = np.abs(np.take(weights, buckets, axis=axis)).astype(np.float64)
-        others = tuple(k for k in range(heavy.ndim) if k != axis)
-        self.table.prune(np.ascontiguousarray(heavy.max(axis=others) if others else heavy))
-
     def keep_heaviest(self, heaviness: Callable[[Array], Array]) -> None:
-        """Like `prune`, with a function that gives the weight of buckets; does nothing while all weights are 0."""
+        """Keeps the names of the `size` buckets of the largest weights; does nothing while all weights are 0."""
         heavy = heaviness(self.table.buckets())
         if heavy.any():
             self.table.prune(np.ascontiguousarray(heavy, np.float64))

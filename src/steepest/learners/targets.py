@@ -245,7 +245,7 @@ class Targets:
         """
         y = _targets_of(rows)
         if self._block is not None and self._block[0] is y and self._block[1] is rows.weight:
-            return rows.with_targets(self._block[2], self._block[3])
+            return replace(rows, y=self._block[2], weight=self._block[3])
         self._take_shape(y)
         if self.task == "classify" and y.ndim == 1:
             codes = self.book.codes(y)
@@ -261,7 +261,7 @@ class Targets:
             coded, weight = np.ascontiguousarray(self._numbers(y)), rows.weight
         if rows.order is not None and self.class_weight != "balanced":  # many chunks may visit the same block
             self._block = (y, rows.weight, coded, weight)
-        return rows.with_targets(coded, weight)
+        return replace(rows, y=coded, weight=weight)
 
     def code_for_scoring(self, rows: Chunk) -> Chunk:
         """Rows with coded targets, for measuring only: unknown classes weigh 0, class weights are not applied."""
@@ -277,7 +277,7 @@ class Targets:
             block = np.zeros((len(rows.indptr) - 1, *coded.shape[1:]))
             block[rows.order] = coded
             coded = block
-        return rows.with_targets(coded, weight)
+        return replace(rows, y=coded, weight=weight)
 
     def _numbers(self, y: Array) -> Array:
         if y.dtype.kind not in "biuf":

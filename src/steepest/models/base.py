@@ -544,8 +544,8 @@ class Model:
         return str(loss.choice if isinstance(loss, Option) else loss)
 
     def _names_of_targets(self, source: Source) -> list[Any] | None:
-        """The names of the columns of a multi-label target, or None."""
-        return target_names(source)
+        """The names of the columns of a multi-label target as texts, or None."""
+        return None if source.label_names is None else [str(name) for name in source.label_names]
 
     def _refresh(self) -> None:
         """Sets the fitted attributes that follow from the learner, such as `n_features_in_`."""
@@ -858,11 +858,6 @@ def threads(n_jobs: int | None) -> int:
     if n == 0:
         raise ParameterError("n_jobs=0 leaves no thread to work; give 1 or more, or -1 for all cores")
     return min(n, MOST_THREADS) if n > 0 else os.cpu_count() or 1
-
-
-def target_names(source: Source) -> list[Any] | None:
-    """The names of the columns of a multi-label target as texts, or None if the source has none."""
-    return None if source.label_names is None else [str(name) for name in source.label_names]
 
 
 def in_memory(X: Any) -> Any:

@@ -14,7 +14,7 @@ for rows that come later.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -197,7 +197,7 @@ def fit_sigmoid(scores: Array, y: Array, weight: Array, shifted: bool) -> tuple[
 
 
 def fit_power(logs: Array, true: Array, weight: Array) -> float:
-    """The power of least log loss, which is convex in it: a bracket of its logarithm is narrowed."""
+    """The power of least log loss, which is convex in it."""
     rows = np.arange(len(true))
 
     def loss(log_power: float) -> float:
@@ -206,11 +206,31 @@ def fit_power(logs: Array, true: Array, weight: Array) -> float:
         totals = top + np.log(np.exp(s - top[:, None]).sum(axis=1))
         return float(weight @ (totals - s[rows, true]))
 
+    return math.exp(_least(loss, 1e-3))
+
+
+def fit_temperature(z: Array, shares: Array, is_softmax: bool) -> float:
+    """The number that scores are divided by so that held-out labels are most likely."""
+    shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1) if is_softmax else shares
+
+    def loss(log_sharpness: float) -> float:
+        s = z * np.exp(log_sharpness)
+        if not is_softmax:
+            return float(np.logaddexp(0, np.where(shares > 0, -s, s)).sum())
+        most = s.max(axis=1, keepdims=True)
+        totals = most[:, 0] + np.log(np.exp(s - most).sum(axis=1))
+        return float((shares.sum(axis=1) * totals - (shares * s).sum(axis=1)).sum())
+
+    return 1.0 / float(np.exp(_least(loss, 1e-4)))
+
+
+def _least(loss: Callable[[float], float], tolerance: float) -> float:
+    """The place from -4 to 4 at which a convex loss is least, by a bracket that is narrowed by the golden section."""
     low, high, golden = -4.0, 4.0, (5**0.5 - 1) / 2
-    while high - low > 1e-3:
+    while high - low > tolerance:
         a, b = high - golden * (high - low), low + golden * (high - low)
         low, high = (low, b) if loss(a) < loss(b) else (a, high)
-    return math.exp((low + high) / 2)
+    return (low + high) / 2
 
 
 def _choose(before: Array | None, maps: Mapping[str, Array], weight: Array) -> tuple[str, float | None]:

@@ -160,7 +160,7 @@ class MatrixFactorization(Model):
     _users: IdBook
     _items: IdBook
     _ready: FactorLearner | None
-    _new: list[Entries]  # seen by users since their rows were last put in order
+    _new: list[Entries]  # that users have seen since their rows were last put in order
     _seen_indptr: Array
     _seen_items: Array
     _seen_values: Array | None
@@ -270,7 +270,7 @@ class MatrixFactorization(Model):
         if self._learns_online(self.learner_.settings):
             self.history_.events += self.learner_.step(entries).events
             self._rounded(self.learner_)
-            self._remember(entries)
+            self._new.append(entries)
             self._ready = None
         else:
             self._solve_anew(entries)
@@ -278,7 +278,7 @@ class MatrixFactorization(Model):
 
     def _solve_anew(self, new: Entries) -> None:
         learner = self.learner_
-        self._remember(new)
+        self._new.append(new)
         if learner.settings.solver == "lbfgs":
             raise ParameterError("solver='lbfgs' learns in one batch only; use solver='sgd' or 'als' with partial_fit")
         learner.grow(len(self._users), len(self._items))
@@ -384,7 +384,7 @@ class MatrixFactorization(Model):
         learner.grow(len(self._users), len(self._items))
         learner.count(entries)
         fold_rows(learner, learner.code(entries), side, self.n_threads)
-        self._remember(entries)
+        self._new.append(entries)
         self._rounded(learner)
         return self
 
@@ -408,7 +408,7 @@ class MatrixFactorization(Model):
         self._seen_values = None if self._learns_online(learner.settings) else np.zeros(0, np.float32)
         self._seen_weights = None
         if len(entries.users):
-            self._remember(entries)
+            self._new.append(entries)
         self.recipe_, self.n_iter_ = {}, len(history)
         self.learner_ = learner
 
@@ -430,10 +430,6 @@ class MatrixFactorization(Model):
                 room = new_table(len(table), self.learner_.rank)
                 room[:] = table
                 setattr(self.learner_, name, room)
-
-    def _remember(self, entries: Entries) -> None:
-        """Adds entries to what users have seen, which is sorted when it is next needed."""
-        self._new.append(entries)
 
     def _order_seen(self) -> None:
         if not self._new:

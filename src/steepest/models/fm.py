@@ -16,8 +16,7 @@ from steepest.data.raw import rereading_encoder
 from steepest.data.source import ArraySource, Source
 from steepest.engine.history import History
 from steepest.errors import ParameterError
-from steepest.learners.fm.fm import FMLearner
-from steepest.learners.fm.fm_settings import FMSettings
+from steepest.learners.fm.fm import FMLearner, FMSettings
 from steepest.learners.losses import LOSSES, loss_parameter
 from steepest.learners.penalties import check_alpha
 from steepest.learners.targets import checked_class_weight

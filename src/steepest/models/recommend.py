@@ -129,9 +129,8 @@ def unit_rows(factors: Array) -> Array:
 
 def seen_rows(indptr: Array, indices: Array, rows: Array) -> tuple[Array, Array]:
     """The CSR rows of these users (-1: none)."""
-    known = np.where(rows >= 0, rows, 0)
     inside = (rows >= 0) & (rows < len(indptr) - 1)
-    known = np.where(inside, known, 0)
+    known = np.where(inside, rows, 0)
     lengths = (
         np.where(inside, indptr[known + 1] - indptr[known], 0) if len(indptr) > 1 else np.zeros(len(rows), np.int64)
     )

@@ -33,9 +33,8 @@ from steepest.features.names import NAMES
 from steepest.learners.base import State
 from steepest.learners.embedding.embedding import LOSSES, EmbeddingLearner, EmbeddingSettings
 from steepest.learners.embedding.quantized import bytes_of_rows, pack_rows, rows_by_weight, unpack_rows
-from steepest.learners.embedding.temperature import best_sharpness
-from steepest.models.base import HASHER, Run, load, target_names
-from steepest.models.calibration import Recent
+from steepest.models.base import HASHER, Run, load
+from steepest.models.calibration import Recent, fit_temperature
 from steepest.models.memory import parse_bytes, shown
 from steepest.models.options import Option, Replicas
 from steepest.models.supervised import Classifier, class_targets
@@ -385,7 +384,7 @@ class TextClassifier(Classifier):
         )
 
     def _names_of_targets(self, source: Source) -> list[Any] | None:
-        return self._array_names or target_names(source)
+        return self._array_names or super()._names_of_targets(source)
 
     def adopt(self, learner: EmbeddingLearner, history: History, source: Source) -> None:
         """Makes a trained learner the fitted state."""
@@ -445,7 +444,7 @@ class TextClassifier(Classifier):
         if not scores:
             raise DataError("there are no rows to calibrate on; give some that were not learned")
         z, shares = np.concatenate(scores), np.concatenate(indicators)
-        self.temperature_ = 1.0 / best_sharpness(z, shares, self._is_softmax())
+        self.temperature_ = fit_temperature(z, shares, self._is_softmax())
 
     def _is_softmax(self) -> bool:
         return self.learner_.settings.loss in ("softmax", "hs")

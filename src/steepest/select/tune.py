@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from steepest.data.folds import survey_rows
-from steepest.data.groups import holdout_groups, sample_groups
+from steepest.data.groups import holdout_groups
 from steepest.data.raw import is_raw
 from steepest.data.source import Lenient, Source
 from steepest.data.store.cache import CachedSource
@@ -315,7 +315,7 @@ class _Search:
             return self.train
         # Another seed than that of the held-out groups, which are the first by the other.
         return (
-            sample_groups(self.train, n_rows / self.n_train, self.seed + 1)
+            holdout_groups(self.train, n_rows / self.n_train, self.seed + 1)[1]
             if self.ranks
             else self.train.sample(n_rows, self.seed)
         )

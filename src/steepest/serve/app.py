@@ -122,12 +122,14 @@ class App:
         except Exception as error:
             return answer_of(error)
 
-    def outcome(self, request: Request, done: asyncio.Future[Answer]) -> Answer:
+    def outcome(self, done: asyncio.Future[Any]) -> Answer:
         """The answer that a future came to."""
         if done.cancelled():
             return Refusal(503, "the server is stopping; try again").answer()
-        error = done.exception()
-        return done.result() if error is None else answer_of(error)
+        if (error := done.exception()) is not None:
+            return answer_of(error)
+        found = done.result()
+        return found if isinstance(found, Answer) else as_json(found)
 
     def counted(self, request: Request, status: int) -> None:
         """Counts an answer that was sent."""
@@ -172,14 +174,11 @@ class App:
         if request.has_lines:
             return self._job(lambda: LineStream(self, chunked=False).answer(body))
         if len(body) > SMALL_BYTES:
-            return self._job(lambda: self._batch(body))
+            return self._job(lambda: as_json(self._predicted(self._rows(parse(body), "rows"))))
         rows = self._rows(parse(body), "rows")
         if len(rows) > SMALL_ROWS:
             return self._job(lambda: as_json(self._predicted(rows)))
         return as_json(self._predicted(rows))
-
-    def _batch(self, body: bytes) -> Answer:
-        return as_json(self._predicted(self._rows(parse(body), "rows")))
 
     def _rows(self, value: Any, name: str) -> list[Any]:
         rows = value.get(name)
@@ -318,20 +317,7 @@ class App:
             return as_json({"learned": 0, "sequence": self.learner.sequence})
         if self.learner.n_waiting >= self.options.max_jobs:
             raise busy()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Answer] = loop.create_future()
-
-        def finish(learned: asyncio.Future[Any]) -> None:
-            if done.cancelled():
-                return
-            error = learned.exception()
-            if error is None:
-                done.set_result(as_json(learned.result()))
-            else:
-                done.set_exception(error)
-
-        self.learner.submit(rows, labels, loop).add_done_callback(finish)
-        return done
+        return self.learner.submit(rows, labels, asyncio.get_running_loop())
 
     def _model(self, request: Request) -> Answer:
         found = self.predictor.describe()

@@ -34,12 +34,11 @@ KNOWN = frozenset((b"content-type", b"authorization", b"content-length", b"expec
 class Request:
     """What the application needs to know about a request."""
 
-    __slots__ = ("body", "has_lines", "headers", "keep_alive", "method", "path", "query", "route", "start", "stream")
+    __slots__ = ("body", "has_lines", "headers", "keep_alive", "method", "path", "route", "start", "stream")
 
     def __init__(self) -> None:
         self.method = ""
         self.path = ""
-        self.query = ""
         self.headers: dict[bytes, bytes] = {}
         self.body = b""
         self.has_lines = False  # a body of JSON lines
@@ -153,10 +152,10 @@ class Connection(asyncio.Protocol):
         assert request is not None
         self._in_head, self._head_bytes = False, 0
         request.method = self._parser.get_method().decode("latin-1")
-        path, _, query = self._url.partition(b"?")
+        path = self._url.partition(b"?")[0]
         if path[:7].lower() == b"http://":  # as requests to a proxy have it, which any server must take
             path = b"/" + path[7:].partition(b"/")[2]
-        request.path, request.query = path.decode("latin-1"), query.decode("latin-1")
+        request.path = path.decode("latin-1")
         request.keep_alive = self._parser.should_keep_alive()
         length = request.headers.get(b"content-length")
         kind = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -215,7 +214,7 @@ class Connection(asyncio.Protocol):
         self._busy = None
         if self._transport.is_closing():
             return
-        self._send(request, self._app.outcome(request, done))
+        self._send(request, self._app.outcome(done))
         while self._waiting and self._busy is None and not self._closing:
             self._answer(self._waiting.popleft())
         if not self._closing and not self._writing_paused and len(self._waiting) < MOST_PIPELINED:

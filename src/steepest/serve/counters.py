@@ -104,7 +104,7 @@ class Counters:
             self._predicted[place if place < LABELS - 1 else LABELS - 1] += n
 
     def learned(self, places: Iterable[int]) -> None:
-        """Counts learned labels, given as (index of the class, how often); -1 for a new one."""
+        """Counts learned labels, given as the index of the class; -1 for a new one."""
         for place in places:
             self._learned[place if 0 <= place < LABELS - 1 else LABELS - 1] += 1
 

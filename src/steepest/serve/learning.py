@@ -60,7 +60,7 @@ class Task:
 
     rows: list[Any]
     labels: list[Any]
-    future: asyncio.Future[Any] | None
+    future: asyncio.Future[Any]
     X: Any = None
     y: Any = None
     written: bytes = b""
@@ -230,22 +230,18 @@ class OnlineLearner:
             self.predictor.refresh()
 
     def _resolve(self, group: list[Task]) -> None:
-        tasks = [task for task in group if task.future is not None]
-        loop = tasks[0].future.get_loop() if tasks and tasks[0].future is not None else None
-
         def deliver() -> None:
-            self.n_waiting -= len(tasks)
-            for task in tasks:
-                if task.future is None or task.future.done():
+            self.n_waiting -= len(group)
+            for task in group:
+                if task.future.done():
                     continue
                 if isinstance(task.outcome, Exception):
                     task.future.set_exception(task.outcome)
                 else:
                     task.future.set_result(task.outcome)
 
-        if loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended; the rows are safe all the same
-                loop.call_soon_threadsafe(deliver)
+        with contextlib.suppress(RuntimeError):  # the loop has ended; the rows are safe all the same
+            group[0].future.get_loop().call_soon_threadsafe(deliver)
 
     # -------------------------------------------------------------------------------------------------------- watching
 

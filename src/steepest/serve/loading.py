@@ -15,6 +15,7 @@ from typing import Any
 from steepest.data.files.remote import open_bytes
 from steepest.errors import DataError, ModelFileError
 from steepest.models.base import load
+from steepest.serve.row_log import write_all
 
 BLOCK = 1 << 20
 
@@ -55,7 +56,7 @@ def load_model(path: str) -> LoadedModel:
                 while block := file.read(BLOCK):
                     digest.update(block)
                     if private is not None:
-                        _write(private, block)
+                        write_all(private, block)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise ModelFileError(f"{path} cannot be read ({reason}): check the path and its permissions") from None
@@ -68,9 +69,3 @@ def load_model(path: str) -> LoadedModel:
     finally:
         if private is not None:
             os.close(private)  # what is mapped stays
-
-
-def _write(descriptor: int, block: bytes) -> None:
-    view = memoryview(block)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -31,11 +31,9 @@ def describe(predictor: Predictor, options: ServeOptions, version: str) -> Schem
     """The whole description."""
     paths: dict[str, Any] = {
         "/predict": {"post": _post("Predictions for rows.", _rows(options), _predictions(predictor), lines=True)},
-        "/explain": {"post": _post("What made one prediction.", _row(), _explanation())},
-        "/recommend": {"post": _post("The best items for users.", _users(options), _recommendations())},
-        "/learn": {
-            "post": _post("Learns rows, once they are on the disk.", _lesson(options), _learned(), storage=True)
-        },
+        "/explain": {"post": _post("What made one prediction.", QUESTION, EXPLANATION)},
+        "/recommend": {"post": _post("The best items for users.", _users(options), RECOMMENDATIONS)},
+        "/learn": {"post": _post("Learns rows, once they are on the disk.", _lesson(options), LEARNED, storage=True)},
         "/model": {"get": _get("What is served.", STATUS)},
         "/metrics": {"get": _get("Counts for Prometheus.", None)},
         "/openapi.json": {"get": _get("This description.", STATUS)},
@@ -111,6 +109,13 @@ def _list(item: Schema, most: int | None = None) -> Schema:
 
 ROW: Schema = {"$ref": "#/components/schemas/Row"}
 LABEL: Schema = {"$ref": "#/components/schemas/Label"}
+NUMBER: Schema = {"type": "number"}
+QUESTION = _object({"row": ROW, "top": {"type": "integer", "minimum": 1, "maximum": 1_000_000}}, ["row"])
+SHARE = _object({"name": {"type": "string"}, "share": NUMBER, "value": NUMBER, "weight": NUMBER, "others": _list({})})
+EXPLANATION = _object({"prediction": {}, "output": {}, "bias": NUMBER, "total": NUMBER, "features": _list(SHARE)})
+RANKED = _object({"user": {}, "cold": {"type": "boolean"}, "items": _list(_object({"item": {}, "score": NUMBER}))})
+RECOMMENDATIONS = _object({"recommendations": _list(RANKED)})
+LEARNED = _object({"learned": {"type": "integer"}, "sequence": {"type": "integer"}})
 
 
 def _row_schema(predictor: Predictor) -> Schema:
@@ -159,10 +164,6 @@ def _rows(options: ServeOptions) -> Schema:
     return _object({"rows": _list(ROW, options.max_rows)})
 
 
-def _row() -> Schema:
-    return _object({"row": ROW, "top": {"type": "integer", "minimum": 1, "maximum": 1_000_000}}, ["row"])
-
-
 def _users(options: ServeOptions) -> Schema:
     k = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10}
     return _object({"users": _list(ID, options.max_rows), "k": k, "include_seen": {"type": "boolean"}}, ["users"])
@@ -177,23 +178,6 @@ def _predictions(predictor: Predictor) -> Schema:
     if predictor.has_probabilities:
         found["probabilities"] = _list({"type": "object", "additionalProperties": {"type": "number"}})
     return _object(found)
-
-
-def _explanation() -> Schema:
-    number = {"type": "number"}
-    share = _object(
-        {"name": {"type": "string"}, "share": number, "value": number, "weight": number, "others": _list({})}
-    )
-    return _object({"prediction": {}, "output": {}, "bias": number, "total": number, "features": _list(share)})
-
-
-def _recommendations() -> Schema:
-    items = _list(_object({"item": {}, "score": {"type": "number"}}))
-    return _object({"recommendations": _list(_object({"user": {}, "cold": {"type": "boolean"}, "items": items}))})
-
-
-def _learned() -> Schema:
-    return _object({"learned": {"type": "integer"}, "sequence": {"type": "integer"}})
 
 
 def _infer(predictor: Predictor) -> Schema:

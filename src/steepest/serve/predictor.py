@@ -79,16 +79,6 @@ class Predictor:
         labels = self._plain(model.labels_of(decisions))
         return labels, model.probabilities_of(decisions) if self.has_probabilities else None
 
-    def predict(self, rows: list[Any]) -> dict[str, list[Any]]:
-        """The answer of POST /predict."""
-        if not rows:
-            return {"predictions": [], "probabilities": []} if self.has_probabilities else {"predictions": []}
-        labels, probabilities = self.answer(self.rows.read(rows))
-        found: dict[str, list[Any]] = {"predictions": labels}
-        if probabilities is not None:
-            found["probabilities"] = named(self.class_names, probabilities.tolist())
-        return found
-
     def _plain(self, predictions: Array) -> list[Any]:
         """Predictions as JSON has them; of several labels, the names of those that a row has."""
         if self.several:

@@ -25,21 +25,14 @@ MAGIC = b"steepest rows 1\n"
 FRAME = struct.Struct("<IIQI")  # length of the requests, checksum, first row, requests
 COVERED = struct.Struct("<QI")  # what the checksum covers before the requests
 LENGTH = struct.Struct("<I")
-MOST_BYTES = (1 << 32) - 1
 
 
 class RowLog:
     """One open log file, positioned behind its last good frame."""
 
-    def __init__(self, path: str, descriptor: int, identity: str, first: int, end: int) -> None:
-        self.path, self.identity, self.first = path, identity, first
-        self._file = descriptor
-        self._end = end
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of good frames and the header."""
-        return self._end
+    def __init__(self, descriptor: int, identity: str, n_bytes: int) -> None:
+        self._file, self.identity = descriptor, identity
+        self.n_bytes = n_bytes  # of the header and good frames
 
     @classmethod
     def create(cls, path: str, identity: str, first: int) -> Self:
@@ -50,7 +43,7 @@ class RowLog:
             os.unlink(part)
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            _write_all(descriptor, head)
+            write_all(descriptor, head)
             os.fsync(descriptor)
             os.replace(part, path)
             sync_directory(os.path.dirname(path))
@@ -59,14 +52,14 @@ class RowLog:
             with contextlib.suppress(OSError):
                 os.unlink(part)
             raise
-        return cls(path, descriptor, identity, first, len(head))
+        return cls(descriptor, identity, len(head))
 
     @classmethod
     def open(cls, path: str) -> tuple[Self, list[tuple[int, Any]], int]:
         """(the log, its requests as (row before them, value), bytes of a torn last frame that were cut off)."""
         with open(path, "rb") as file:
             data = file.read()
-        identity, first, start = _read_header(path, data)
+        identity, start = _read_header(path, data)
         requests: list[tuple[int, Any]] = []
         end = start
         for row, values, stop in _frames(path, data, start):
@@ -80,7 +73,7 @@ class RowLog:
             os.ftruncate(descriptor, end)
             os.fsync(descriptor)
         os.lseek(descriptor, end, os.SEEK_SET)
-        return cls(path, descriptor, identity, first, end), requests, torn
+        return cls(descriptor, identity, end), requests, torn
 
     def append(self, row: int, requests: Sequence[bytes]) -> None:
         """One frame of requests, of which the first begins behind `row`; on the disk when this returns.
@@ -91,27 +84,29 @@ class RowLog:
         covered = COVERED.pack(row, len(requests))
         frame = FRAME.pack(len(body), zlib.crc32(body, zlib.crc32(covered)), row, len(requests)) + body
         try:
-            _write_all(self._file, frame)
+            write_all(self._file, frame)
             _sync(self._file)
         except OSError:
             # What was written, or half written, is not acknowledged: the next frame must not come behind it.
-            os.ftruncate(self._file, self._end)
-            os.lseek(self._file, self._end, os.SEEK_SET)
+            os.ftruncate(self._file, self.n_bytes)
+            os.lseek(self._file, self.n_bytes, os.SEEK_SET)
             raise
-        self._end += len(frame)
+        self.n_bytes += len(frame)
 
     def close(self) -> None:
         """Gives the file back; everything in it is on the disk already."""
         os.close(self._file)
 
 
-def _read_header(path: str, data: bytes) -> tuple[str, int, int]:
+def _read_header(path: str, data: bytes) -> tuple[str, int]:
+    """(identity of the model, where the frames begin)."""
     stop = data.find(b"\n", len(MAGIC)) + 1
     try:
         if not data.startswith(MAGIC) or not stop:
             raise ValueError
         header = orjson.loads(data[len(MAGIC) : stop])
-        return str(header["model"]), int(header["first"]), stop
+        int(header["first"])
+        return str(header["model"]), stop
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{path} is not a log of learned rows; choose another --log directory") from None
 
@@ -152,7 +147,8 @@ def _frame(data: bytes, at: int) -> tuple[list[Any] | None, int, int]:
     return values, stop, row
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all bytes, however few the system takes at a time."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

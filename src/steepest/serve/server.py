@@ -166,7 +166,6 @@ class Worker:
         self.options, self._socket = options, listening
         self.counters = counters or Counters()
         self._watcher = None if counters else Watcher(options, stamp, loaded.identity, self.counters)
-        self._announces = counters is None
         self.parent = 0  # the process that forked this one, if one did
         self.learner: OnlineLearner | None = None
         lock: Any = None
@@ -202,7 +201,7 @@ class Worker:
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):
                 loop.add_signal_handler(number, stopped.set)
-        if not self._announces:
+        if self._watcher is None:
 
             def retire() -> None:
                 retired.set()
@@ -214,13 +213,13 @@ class Worker:
         listener = Listener(self.app, loop)
         server = await loop.create_server(listener, sock=self._socket, backlog=BACKLOG)
         every(loop, SWEEP, listener.sweep)
-        tasks = [] if self._watcher is None else [asyncio.create_task(self._watch(self._watcher))]
-        if self._announces:
+        if self._watcher is not None:
+            watching = asyncio.create_task(self._watch(self._watcher))
             announce(self.options, self._socket)
         await stopped.wait()
         self.app.ready = False
-        for task in tasks:
-            task.cancel()
+        if self._watcher is not None:
+            watching.cancel()
         server.close()
         if retired.is_set():
             for number in (signal.SIGINT, signal.SIGTERM):  # now all of the server stops

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -128,7 +128,7 @@ class RowReader:
                 error = f"the label column has more than {MOST_LABELS:,} distinct values; is it a number to regress on?"
                 return {"error": error}
             if y.dtype.kind == "U":
-                chunk = chunk.with_targets(codes.reshape(-1).astype(np.float64), chunk.weight)
+                chunk = replace(chunk, y=codes.reshape(-1).astype(np.float64))
         about = {
             "entries": len(chunk.indices),
             "n_features": chunk.n_features,
@@ -187,7 +187,7 @@ class RowShares:
         chunk = chunk_of(from_bytes(block))
         if self.labels is not None and chunk.y is not None:
             own = np.searchsorted(np.asarray(self.labels), np.asarray(json.loads(line["about"])["labels"]))
-            chunk = chunk.with_targets(own[chunk.y.astype(np.int64)].astype(np.float64), chunk.weight)
+            chunk = replace(chunk, y=own[chunk.y.astype(np.int64)].astype(np.float64))
         start = self.firsts[line["part"]] + line["start"]
         return start, chunk, shards_of_rows(start + np.arange(chunk.n_rows), self.n_rows, self.n_shards)
 

@@ -134,7 +134,7 @@ class ProximalGradient(Resumable):
     """State and step of accelerated proximal gradient descent."""
 
     state_arrays = ("w", "ahead")
-    state_numbers = ("momentum", "eta", "value", "first")
+    state_numbers = ("momentum", "eta", "value", "first_norm")
 
     def __init__(self, objective: Objective, options: SolverOptions, start: Array | None = None) -> None:
         self.objective = objective
@@ -144,18 +144,9 @@ class ProximalGradient(Resumable):
         self.w = objective.start() if start is None else start.copy()
         self.ahead, self.momentum, self.eta = self.w.copy(), 1.0, options.eta0 or 1.0
         self.value = objective.evaluate(self.w)[0] + objective.one_norm(self.w)
-        self.first = 0.0
+        self.first_norm = 0.0  # the length of the first step over its size, by which progress is measured
         if start is not None:  # inside another method, which compares what is left with this
             self._descend(self.w)
-
-    @property
-    def first_norm(self) -> float:
-        """The length of the first step over its size, by which progress is measured."""
-        return self.first
-
-    @first_norm.setter
-    def first_norm(self, first: float) -> None:
-        self.first = first
 
     def _prox(self, w: Array, eta: float) -> Array:
         steps = eta / self.scale[:-1]
@@ -178,7 +169,7 @@ class ProximalGradient(Resumable):
         self.ahead = new + ((self.momentum - 1.0) / momentum) * (new - self.w)
         self.w, self.value, self.momentum = new, total, momentum
         self.eta *= GROW
-        return Step(self.value, share_of(self.mapping, self.first), self.eta / GROW, moved, norm=self.norm)
+        return Step(self.value, share_of(self.mapping, self.first_norm), self.eta / GROW, moved, norm=self.norm)
 
     def _descend(self, u: Array) -> tuple[Array, float]:
         smooth, gradient = self.objective.evaluate(u)
@@ -195,7 +186,7 @@ class ProximalGradient(Resumable):
             self.eta *= 0.5
         self.mapping = math.sqrt(length) / self.eta
         self.norm = float(np.linalg.norm(self.scale * change)) / self.eta  # of the gradient, if nothing has kinks
-        self.first = self.first or self.mapping
+        self.first_norm = self.first_norm or self.mapping
         return new, total
 
 

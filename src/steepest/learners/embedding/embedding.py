@@ -171,7 +171,7 @@ class EmbeddingLearner(Resumable):
             return rows
         codes = self.book.codes(rows.y)
         weight = np.ones(len(codes)) if rows.weight is None else rows.weight
-        return rows.with_targets(codes, np.where(codes >= 0, weight, 0.0))
+        return replace(rows, y=codes, weight=np.where(codes >= 0, weight, 0.0))
 
     def weights(self) -> tuple[Array, Array]:
         """(the head, one row per output; the row that ends every text)."""

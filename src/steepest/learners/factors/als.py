@@ -26,7 +26,7 @@ from steepest.errors import DataError
 from steepest.learners.base import Progress
 from steepest.learners.factors.factor_run import FactorRun
 from steepest.learners.factors.factor_settings import WHOLE, FactorSettings
-from steepest.learners.factors.factors import BIAS, BIAS_PRIOR, FactorLearner, csr_of, padded_rank, weighted_counts
+from steepest.learners.factors.factors import BIAS, BIAS_PRIOR, FactorLearner, csr_of, padded_rank
 from steepest.learners.factors.kl_start import group_rows, lean_on_groups
 
 SIDES = ("users", "items")
@@ -56,7 +56,7 @@ class Side:
     @property
     def counts(self) -> Array:
         """How many entries each row has, by their weights."""
-        return np.diff(self.indptr) if self.weights is None else weighted_counts(self.rows, self.weights, len(self))
+        return np.diff(self.indptr) if self.weights is None else np.bincount(self.rows, self.weights, len(self))
 
     def __len__(self) -> int:
         return len(self.indptr) - 1

@@ -224,8 +224,8 @@ class FactorLearner(Resumable):
 
     def count(self, entries: Entries) -> None:
         """Adds to the number of entries of each row, by their weights: one of weight 2 counts as two."""
-        self.user_counts = self.user_counts + weighted_counts(entries.users, entries.weights, len(self.users))
-        self.item_counts = self.item_counts + weighted_counts(entries.items, entries.weights, len(self.items))
+        self.user_counts = self.user_counts + np.bincount(entries.users, entries.weights, len(self.users))
+        self.item_counts = self.item_counts + np.bincount(entries.items, entries.weights, len(self.items))
 
     def set_shrinkage(self, user_visits: Array | None = None, item_visits: Array | None = None) -> None:
         """Spreads each row's ridge over its visits: as many as it has entries, unless others are given."""
@@ -408,11 +408,6 @@ def csr_of(rows: Array, columns: Array, n_rows: int) -> tuple[Array, Array, Arra
     indptr = np.zeros(n_rows + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=n_rows), out=indptr[1:])
     return indptr, np.ascontiguousarray(columns[order], np.int32), order
-
-
-def weighted_counts(rows: Array, weights: Array | None, n_rows: int) -> Array:
-    """How many entries each row has, by their weights."""
-    return np.bincount(rows, weights, minlength=n_rows)
 
 
 def _cell_values(entries: Entries) -> Array:

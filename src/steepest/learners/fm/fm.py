@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,17 +29,35 @@ from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError
 from steepest.learners.base import Progress, State
 from steepest.learners.fm.factor_table import MOST_FIELDS, FactorTable, stride
-from steepest.learners.fm.fm_settings import MOST_FIELD_BITS, FMSettings
 from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import LOSSES
 from steepest.learners.schedules import CALIBRATION_ROWS
+from steepest.learners.settings import PlainSettings
 from steepest.learners.snapshot import LastGoodState, all_finite
 from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import Outcome, TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows
 
 START_SQUARE = 0.1  # what sums of squared gradients begin with
+MOST_FIELD_BITS = 31
+
+
+@dataclass(frozen=True, slots=True)
+class FMSettings(PlainSettings):
+    """The choices that make a factorization machine: plain values that are in the model file."""
+
+    task: str = "classify"  # or "regress"
+    loss: str = "log"
+    loss_parameter: float = 0.0
+    rank: int = 8  # factors per feature, or per feature and field
+    fields: bool = False  # field-aware
+    field_bits: int = 0  # the field of a feature is its number without the last bits, unless fields are given
+    eta0: float = 0.1
+    l2: float = 0.0
+    normalise: bool = False  # each row to length 1
+    seed: int = 0
+    class_weight: Any = None
 
 
 class FMLearner(TargetLearner):

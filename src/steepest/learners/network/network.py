@@ -105,7 +105,17 @@ class NetworkLearner(TargetLearner):
 
     def scores(self, chunk: Chunk, n_threads: int = 1) -> Array:
         """Raw scores, shape (rows, outputs); each row is summed on its own, so any number of threads agrees."""
-        return self.finished().scores_of(chunk, n_threads)
+        shown = self.finished()
+        out = np.zeros((chunk.n_rows, shown.n_outputs))
+        if not shown.arrays:
+            return out
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, chunk.n_rows, SCORED_ROWS):
+                rows = chunk.span(start, min(start + SCORED_ROWS, chunk.n_rows))
+                carried = shown.input.showing_pass(shown.arrays, rows, n_threads)
+                passed = forward(shown.stations, shown.arrays, carried, n_threads)
+                out[start : start + SCORED_ROWS] = shown.targets.scores(passed.h[OUTPUT])
+        return out
 
     def merge(self, states: Sequence[State]) -> NetworkLearner:
         """The mean of several learners' arrays, each counted by the rows it has seen."""
@@ -351,19 +361,6 @@ class NetworkLearner(TargetLearner):
                     h, gradient = passed.h[source], of_nodes[name]
                     gradients[f"{source}>{name}"] = product(h, gradient, transposed=True, n_threads=self.n_threads)
         return gradients
-
-    def scores_of(self, chunk: Chunk, n_threads: int) -> Array:
-        """Scores from the weights as they are now."""
-        out = np.zeros((chunk.n_rows, self.n_outputs))
-        if not self.arrays:
-            return out
-        with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, chunk.n_rows, SCORED_ROWS):
-                rows = chunk.span(start, min(start + SCORED_ROWS, chunk.n_rows))
-                carried = self.input.showing_pass(self.arrays, rows, n_threads)
-                passed = forward(self.stations, self.arrays, carried, n_threads)
-                out[start : start + SCORED_ROWS] = self.targets.scores(passed.h[OUTPUT])
-        return out
 
     # -------------------------------------------------------------------------------------------------- the arrays
 
