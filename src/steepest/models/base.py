@@ -331,6 +331,11 @@ class Model:
         if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
             self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals, later)
 
+    def _use_levels(self) -> None:
+        """Lets sets and intervals take the levels that cover the stream as often as asked."""
+        if self.calibration_ is not None and self._recent is not None:
+            self.calibration_ = replace(self.calibration_, levels=self._recent.levels)
+
     def _stream_watch(self) -> StreamWatch:
         """The drift detectors of `partial_fit(calibrate=True)`, made at the first call."""
         self._watch = self._watch or StreamWatch()
