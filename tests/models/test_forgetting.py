@@ -280,11 +280,11 @@ def test_dates_are_times_and_a_row_without_one_is_refused():
 @pytest.mark.parametrize(
     ("forgetting", "sentence"),
     [
-        (st.Forgetting("7 days"), "half_life='7 days' is in time; name the column"),
+        (st.Forgetting("7 days"), "half_life='7 days' is in time; name the column that"),
         (st.Forgetting(100, time="when"), "give half_life in time as well"),
         (st.Forgetting("7 moons", time="when"), "half_life='7 moons' is not a length of time"),
         (st.Forgetting("0 s", time="when"), "half_life='0 s' is not a length of time"),
-        (st.Forgetting("7 days", time="then"), "names the column 'then'"),
+        (st.Forgetting("7 days", time="then"), "time= names the column 'then'"),
     ],
 )
 def test_half_lives_in_time_that_cannot_be_are_refused(forgetting, sentence):

@@ -272,6 +272,10 @@ def test_the_age_of_a_row_is_a_column_of_it(start, tmp_path):
     model.fit(rows[:60], labels[:60]).save(base := tmp_path / "base.steepest")
     server = start(base, "--learn", "--log", tmp_path / "log")
     assert server.call("/predict", {"rows": [{"review": rows[0]["review"]}]})[0] == 200  # without a time
+    shown = [(column["name"], column["kind"]) for column in server.call("/model")[1]["columns"]]
+    assert ("when", "time") in shown  # so the page has a field for it
+    assert "when" in server.call("/openapi.json")[1]["components"]["schemas"]["Row"]["properties"]
+    assert [tensor["name"] for tensor in server.call("/v2/models/base")[1]["inputs"]] == ["review"]
     status, said = server.call("/learn", {"rows": [{"review": "fine film"}], "labels": ["pos"]})
     assert (status, "no times" in said["error"]) == (400, True)
     assert server.call("/learn", {"rows": rows[60:], "labels": labels[60:]}) == (200, {"learned": 60, "sequence": 60})

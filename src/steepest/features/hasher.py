@@ -646,7 +646,7 @@ class Hasher(Estimator):
             if name not in table.columns and table.origin != "records":
                 listed = ", ".join(map(repr, list(table.columns)[:20]))
                 near = did_you_mean(name, table.columns) or "name one of these"
-                given_by = "ignore" if name in ignored else "kinds"
+                given_by = "ignore" if name in ignored else "time" if given[name] == TIME else "kinds"
                 raise ParameterError(f"{given_by}= names the column {name!r}, but X has {listed}; {near.strip()}")
         crossed = {name for pair in self.cross for name in pair}
         sample = _sample(table, names) if learn else {}

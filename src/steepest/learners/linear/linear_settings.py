@@ -198,7 +198,7 @@ def _half_life(params: Mapping[str, Any]) -> tuple[float, bool]:
     half_life = seconds("half_life", given) if in_time else number("half_life", given)
     if in_time and column is None:
         raise ParameterError(
-            f"half_life={given!r} is in time; name the column of times: time= of st.Forgetting, --time in the shell"
+            f"half_life={given!r} is in time; name the column that holds the times of the rows with time="
         )
     if column is not None and not in_time:
         raise ParameterError(
