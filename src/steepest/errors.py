@@ -11,7 +11,7 @@ class DataError(ValueError):
     >>> import steepest as st
     >>> st.LinearClassifier().fit([[1.0], [2.0]], ["a", "a"])
     Traceback (most recent call last):
-    steepest.errors.DataError: y holds one class only, ['a']; a classifier needs at least two classes to tell apart
+    steepest.errors.DataError: y holds one class only, 'a'; give rows of another class as well, or choose another label
     """
 
 

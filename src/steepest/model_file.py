@@ -275,7 +275,7 @@ def _map(name: str) -> mmap.mmap | bytes:
     try:
         mode = status(name).st_mode
     except FileNotFoundError:
-        raise _RefusedError(f"does not exist; {near_file(name)}check the name") from None
+        raise _RefusedError(f"does not exist; {near_file(name)}") from None
     if not stat.S_ISREG(mode):  # to open a pipe would wait for ever
         raise _RefusedError("is not a file, so it is not a steepest model: give the path of a file that steepest saved")
     with open_bytes(name) as file:

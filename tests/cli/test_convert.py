@@ -72,6 +72,19 @@ def test_sparse_rows_come_back_the_same(svm, tmp_path, way, capsys):
     assert rows_of(tmp_path / "back.svm") == rows_of(svm)
 
 
+@pytest.mark.parametrize("way", ["b.parquet", "b.arrow"])
+def test_a_model_of_lines_predicts_the_rows_converted_to_columns(svm, tmp_path, way, capsys):
+    convert(svm, tmp_path / way, "--quiet")
+    assert main(["train", str(svm), "-m", str(tmp_path / "m"), "--quiet"]) == 0
+    predicted = []
+    for data in (svm, tmp_path / way):
+        capsys.readouterr()
+        assert main(["predict", str(tmp_path / "m"), str(data)]) == 0
+        predicted.append(capsys.readouterr().out)
+    assert predicted[0] == predicted[1]
+    assert predicted[0].count("\n") == 3000
+
+
 def test_vw_keeps_labels_weights_and_values(svm, tmp_path):
     vw = tmp_path / "a.vw"
     vw.write_text("1 2.5 | a:0.5 b\n-1 | b:3\n0.25 1 | c\n")

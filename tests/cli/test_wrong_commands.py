@@ -20,7 +20,8 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wrong")
     (folder / "rows.csv").write_text(ROWS)
     (folder / "headerless.csv").write_text(ROWS.partition("\n")[2])
-    (folder / "texts.tsv").write_text("label\ttext\n" + "a\tfine day\nb\tbad day\n" * 30)
+    lines = "".join(f"a\tfine day {i}\nb\tbad day {i}\n" for i in range(30))
+    (folder / "texts.tsv").write_text("label\ttext\n" + lines)
     (folder / "measured.csv").write_text("colour,label\n" + "".join(f"red,{i + 0.5}\n" for i in range(150)))
     (folder / "unlabelled.csv").write_text("colour,size\nred,1.5\n")
     (folder / "empty.csv").write_text("")
@@ -29,6 +30,10 @@ def place(tmp_path_factory):
     (folder / "gap.csv").write_text(ROWS + "red,2.0,\n")
     (folder / "one.csv").write_text("colour,label\n" + "red,yes\nblue,yes\n" * 9)
     (folder / "picture").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\0")
+    (folder / "bytes.csv").write_bytes(bytes(range(256)))
+    (folder / "book.csv").write_bytes(b"PK\x03\x04\x14\0\x06\0")
+    (folder / "other.csv").write_text(ROWS.replace(",", ";"))
+    (folder / "words.csv").write_text("one,two\nthree,four\n" * 9)
     (folder / "notes").write_text("just some words\nand no labels at all\n")
     (folder / "rows.svm").write_text("1 1:1\n-1 2:1\n" * 30)
     (folder / "bad.svm").write_text("1 1:1\nmaybe 2:1\n")
@@ -93,7 +98,27 @@ WRONG = [
     ("train headerless.csv -m m", "give --no-header"),
     ("train broken.csv -m m", "give --on-bad-line skip"),
     ("train gap.csv -m m", "the label in column 'label' is missing"),
-    ("train one.csv -m m", "a classifier needs at least two classes"),
+    ("train one.csv -m m", "give rows of another class as well, or choose another label"),
+    ("train rows.csv other.csv -m m", "it is separated by ';' and not by ','"),
+    ("train rows.csv -m m --delimiter ; --label label", "so give --delimiter ','"),
+    ("train rows.csv -m m --no-header --label label", "leave --no-header out"),
+    ("train bytes.csv -m m", "it does not look like text, so check that it is the right file"),
+    ("train book.csv -m m", "save it as CSV"),
+    ("train wide.csv -m m --format csv", "save it as UTF-8"),
+    ("train rows.csv -m m --task rank", "give a libsvm file with qid:N after each label"),
+    ("train rows.csv -m m --ngrams 2,1", "--ngrams 2,1 must be LOW,HIGH"),
+    ("train rows.csv -m m --cross colour,szie", "--cross colour,szie names the column 'szie'"),
+    ("train rows.csv -m m --checkpoint rows.csv", "rows.csv is a file; name another directory"),
+    ("train rows.csv -m m --hidden 4", "leave it out, or give another task"),
+    ("predict rows.steepest rows.csv --label typo", "the model has the label 'label'; leave it out"),
+    ("predict rows.steepest rows.csv --weight typo", "--weight typo is not read here"),
+    ("predict rows.steepest rows.csv --no-header", "the first line has the names of the columns"),
+    ("predict rows.steepest rows.csv --delimiter ;", "give --delimiter ','"),
+    ("predict rows.steepest words.csv", "check that it is the right file"),
+    ("predict rows.steepest svm.steepest", "svm.steepest is a model file, not data"),
+    ("predict rows.steepest nowhere/rows.csv", "there is no directory 'nowhere'; check the name"),
+    ("predict texts.steepest hello", "echo hello | "),
+    ("inspect svm.steepest --column size", "it has none, so leave --column out"),
     ("train bad.svm -m m", "the label 'maybe' is not a number"),
     ("train cut.csv.gz -m m", "fetch or write the file again"),
     ("train rows.csv -m nowhere/m", "make it first"),
@@ -111,11 +136,11 @@ WRONG = [
     ("predict rows.steepest 'red and large'", "write the row as JSON"),
     ("predict rows.steepest '{\"color\": 1}'", "did you mean 'colour'?"),
     ("predict rows.steepest '{colour: 1}'", "quote it for the shell"),
-    ("predict svm.steepest rows.csv", "line 1"),
+    ("predict svm.steepest rows.csv", "rows.csv holds raw columns, but this model was trained without a hasher"),
     ("evaluate rows.steepest rows.csv --k 5", "omit it"),
     ("explain rows.steepest", "explain needs a row"),
     ("explain rows.steepest rows.csv --number 999", "beyond its end"),
-    ("inspect rows.steepest --class maybe", "there are ['no', 'yes']"),
+    ("inspect rows.steepest --class maybe", "it has 'no', 'yes'"),
     ("inspect rows.steepest --column color", "did you mean 'colour'?"),
     (f"train rows.csv -m {'a' * 300}", "File name too long"),
     ("recommend rows.steepest --user 1", "recommend needs a MatrixFactorization"),

@@ -44,7 +44,7 @@ def test_formats_are_detected(tmp_path, text, name, format):
 
 def test_what_no_format_fits_is_refused_with_the_formats_there_are(tmp_path):
     (tmp_path / "x").write_text("hello\n")
-    with pytest.raises(st.DataError, match=r"cannot be detected from .*'hello'; say which .*libsvm, vw, csv"):
+    with pytest.raises(st.DataError, match=r"cannot be detected from .*'hello'; name it .*libsvm, vw, csv"):
         st.scan(tmp_path / "x")
     with pytest.raises(st.ParameterError, match="format='y' is unknown; choose one of auto, libsvm, vw"):
         st.scan(tmp_path / "x", format="y")

@@ -373,7 +373,7 @@ def test_delimiters_headers_and_names(tmp_path):
     assert column(scan_csv(path, header=False, columns=["a", "b", "y"]), "a") == [1, 4]
     with pytest.raises(DataError, match="the first row has 3 values, but columns= names 2"):
         targets(scan_csv(path, header=False, columns=["a", "y"]))
-    with pytest.raises(DataError, match="has none of the columns 'a'; if the file has no header, pass header=False"):
+    with pytest.raises(DataError, match=r"has none of the columns 'a'; .*if it has no header, pass header=False"):
         targets(scan_csv(path, columns=["a"]))
     assert column(scan_csv(path, header=False, columns=["a", "b", "c", "y"], label="y", with_labels=False), "c") == [
         3,

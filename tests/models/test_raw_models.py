@@ -128,7 +128,7 @@ def test_vw_files_train_too(tmp_path):
     [
         (["--text", "body"], "no column 'body'"),
         (["--label", "stars"], "no column 'stars'"),
-        (["--text", "text", "--ngrams", "2,1"], "ngrams=(2, 1)"),
+        (["--text", "text", "--ngrams", "2,1"], "--ngrams 2,1 must be"),
         (["--text", "text", "--bits", "50"], "--bits 50"),
         (["--text", "text", "--cross", "text,nobody"], "'nobody'"),
     ],

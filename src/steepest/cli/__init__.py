@@ -57,6 +57,9 @@ IN_THE_SHELL = {
     "pass labels=[...]": "give --labels with commas between",
     "pass newlines_in_values=True": "give --newlines-in-values",
     "pass header=False": "give --no-header",
+    "leave header=False out": "leave --no-header out",
+    "pass delimiter=": "give --delimiter ",
+    "give groups to fit, or a libsvm": "give a libsvm",
     "the hasher was made for": "the model was trained on",
     "but X has": "but these rows have",
     "give X the same form as at first": "give rows with the columns that the model was trained on",
@@ -66,8 +69,8 @@ IN_THE_SHELL = {
     "as in cross=[('text', 'user')]": "as in --cross text,user",
     "(low, high), such as (1, 2), with 1 <= low": "LOW,HIGH, such as 1,2, with 1 <= low",
 }
-# A parameter and its value in a message, as in loss='logit'; not inside of quoted data.
-PARAMETER = re.compile(r"(?<![\w'\"(])([a-zA-Z]\w*)=('[^']*'|[\w.+-]*\w)?(?![\w(\[{'])")
+# A parameter and its value in a message, as in loss='logit' or ngrams=(2, 1); not inside of quoted data.
+PARAMETER = re.compile(r"(?<![\w'\"(])([a-zA-Z]\w*)=('[^']*'|[\w.+-]*\w|\[?\([^()]*\)\]?)?(?![\w(\[{'])")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -268,7 +271,7 @@ def _as_flags(message: str, options: argparse.Namespace) -> str:
     switches = {action.dest: action for action in parser.arguments if action.option_strings}
 
     def as_flag(found: re.Match[str]) -> str:
-        action, value = switches.get(found[1]), (found[2] or "").strip("'")
+        action, value = switches.get(found[1]), re.sub(r"[\[\]()' ]|,(?=\))", "", found[2] or "")
         if action is None:
             return found[0]
         names = [name for name in action.option_strings if name.startswith("--") and not name.startswith("--no-")]

@@ -23,6 +23,14 @@ def facts_of(hasher: Any) -> list[dict[str, Any]]:
     ]
 
 
+def crosses_of(model: Any) -> list[tuple[str, str]]:
+    """Pairs of columns whose features are crossed."""
+    hasher = getattr(model, "hasher_", None)
+    if hasher is None:
+        return list(getattr(getattr(model, "vw_names_", None), "crosses", ()))
+    return [*getattr(hasher, "cross", ()), *getattr(hasher, "crosses_", ())]
+
+
 def rows_of(facts: Sequence[Mapping[str, Any]]) -> list[Sequence[str]]:
     """One row of words per column of the table."""
     return [

@@ -163,15 +163,31 @@ def open_data(options: argparse.Namespace, recipe: dict[str, Any] | None = None,
 
 def open_for(model: Any, options: argparse.Namespace, **extra: Any) -> Source:
     """The rows that a fitted model is to read: files, standard input, or one row written in the command itself."""
+    if extra.get("with_labels") is False:
+        _refuse_other_label(model, options)
     if len(options.data) == 1 and (row := written_row(options.data[0])) is not None:
         return rows_from(model, row)
     name = _only_text(model)
     if name is not None and options.format == "auto" and len(options.data) == 1:
+        word = options.data[0]
+        if word.isalnum() and not os.path.exists(word):  # a name or a text, who knows
+            raise st.DataError(
+                f"{word} does not exist; check the name, or pipe it if it is a text: echo {word} | ... -"
+            )
         files = open_files(options.data[0])
         if files[0].once and _is_plain_text(files[0].head(HEAD_BYTES), model.recipe_):
             return st.scan(files, format="txt", style="plain", with_labels=False)
         options = argparse.Namespace(**{**vars(options), "data": files})
     return open_data(options, model.recipe_, **extra)
+
+
+def _refuse_other_label(model: Any, options: argparse.Namespace) -> None:
+    """Where labels are not read, a label or weight other than the model's is likely a mistake."""
+    for role in ("label", "weight"):
+        given, known = getattr(options, role), model.recipe_.get(role)
+        if given is not None and role in model.recipe_ and given != known:
+            trained = f"the {role} {known!r}" if known else f"no column as the {role}"
+            raise st.ParameterError(f"--{role} {given} is not read here, and the model has {trained}; leave it out")
 
 
 def written_row(text: str) -> str | dict[str, Any] | None:
@@ -199,7 +215,7 @@ def rows_from(model: Any, row: str | dict[str, Any]) -> Source:
     if hasher is None:
         if isinstance(row, dict):
             raise st.DataError(
-                f"this {type(model).__name__} was trained on numbered features; give a row as its file has it"
+                f"this {type(model).__name__} was trained without columns; give a row as its file has it"
             )
         recipe = {**model.recipe_, "with_labels": False}
         return st.scan(io.StringIO(row + "\n"), **recipe)

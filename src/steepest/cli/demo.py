@@ -34,7 +34,7 @@ LEAST_CHARACTERS = 40
 FOREIGN = {"_vendor", "_distutils", "test", "tests", "idle_test"}  # copies of other packages, and tests
 HELD_OUT = 5  # one module in so many
 LABEL = "package"
-QUESTION = "Return a new array with the same shape and type as a given array"
+QUESTION = "Return the event loop that runs this coroutine"
 
 
 @dataclass(frozen=True, slots=True)

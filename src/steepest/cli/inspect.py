@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 import steepest as st
-from steepest.cli.columns import as_lines, facts_of
+from steepest.cli.columns import as_lines, crosses_of, facts_of
 from steepest.cli.data import add_data_arguments, open_data
+from steepest.data.tables.roles import listed
 from steepest.engine.monitor import describe
 from steepest.metrics import plain
 from steepest.parameters import did_you_mean
@@ -72,7 +73,8 @@ def _keep_label(facts: dict[str, Any], label: str) -> None:
     """Leaves the weights of one class."""
     known = list(facts["top"]) if isinstance(facts["top"], dict) else []
     if label not in known:
-        raise st.ParameterError(f"--class {label} is unknown; {did_you_mean(label, known)}there are {known[:20]}")
+        has = f"it has {listed(known)}" if known else "it has none, so leave --class out"
+        raise st.ParameterError(f"--class {label} is not a class of the model; {did_you_mean(label, known)}{has}")
     for part in ("top", "against", "shapes"):
         facts[part] = {name: value for name, value in facts[part].items() if name == label}
 
@@ -93,7 +95,7 @@ def describe_model(model: Any, path: str, top: int, column: str | None = None) -
         "hashing": _hashing(model),
         "words": str(getattr(getattr(model, "hasher_", None), "words_", "")),
         "columns": facts_of(getattr(model, "hasher_", None)),
-        "crosses": [list(pair) for pair in _crosses(model)],
+        "crosses": [list(pair) for pair in crosses_of(model)],
         "nonzeros": int(model.n_nonzero_),
         "outputs": n_outputs,
         "graph": model.graph_.describe() if hasattr(model, "graph_") else None,
@@ -114,7 +116,8 @@ def _check_column(model: Any, column: str) -> None:
     known = [fact["name"] for fact in facts_of(getattr(model, "hasher_", None))]
     if column not in known:
         near = did_you_mean(column, known)
-        raise st.ParameterError(f"--column {column} is not a column of the model; {near}there are {known[:20]}")
+        has = f"it has {listed(known)}" if known else "it has none, so leave --column out"
+        raise st.ParameterError(f"--column {column} is not a column of the model; {near}{has}")
 
 
 def _heaviest(model: Any, top: int, column: str | None) -> tuple[dict[Any, Any], dict[Any, Any]]:
@@ -134,14 +137,6 @@ def _heaviest(model: Any, top: int, column: str | None) -> tuple[dict[Any, Any],
 
 def _is_of(name: str, column: str, marks: tuple[str, ...]) -> bool:
     return name == column or name.startswith(marks[:3]) or any(mark in name for mark in marks[3:])
-
-
-def _crosses(model: Any) -> list[tuple[str, str]]:
-    """Pairs of columns whose features are crossed."""
-    hasher = getattr(model, "hasher_", None)
-    if hasher is None:
-        return list(getattr(getattr(model, "vw_names_", None), "crosses", ()))
-    return [*getattr(hasher, "cross", ()), *getattr(hasher, "crosses_", ())]
 
 
 def _hashing(model: Any) -> dict[str, Any] | None:

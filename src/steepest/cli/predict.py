@@ -38,7 +38,9 @@ def run(options: argparse.Namespace) -> int:
     if options.proba and not hasattr(model, "predict_proba"):
         loss = f" with loss {model.loss!r}" if hasattr(model, "loss") else ""
         known = f"{options.model} is a {type(model).__name__}{loss}"
-        raise st.ParameterError(f"--proba needs a classifier with loss 'log' or 'squared_hinge', and {known}")
+        raise st.ParameterError(
+            f"--proba needs a classifier with loss 'log' or 'squared_hinge', and {known}; leave --proba out"
+        )
     check_writable(options.output, options.data)
     source = open_for(model, options, with_labels=False)
     with open_output(options.output) as out:

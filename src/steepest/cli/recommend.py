@@ -31,7 +31,10 @@ def run(options: argparse.Namespace) -> int:
     """Prints user, item and score, one item a line."""
     model = st.load(options.model)
     if not hasattr(model, "recommend"):
-        raise st.ParameterError(f"{options.model} is a {type(model).__name__}; recommend needs a MatrixFactorization")
+        known = f"{options.model} is a {type(model).__name__}"
+        raise st.ParameterError(
+            f"recommend needs a MatrixFactorization, and {known}; train one on ratings with --task rate"
+        )
     model.n_jobs = options.jobs
     if options.similar is not None:
         item = model.id_of(options.similar, "items")

@@ -78,6 +78,7 @@ EXAMPLES = (
     "steepest train cooking.stackexchange.txt -m cooking.steepest",
 )
 MOST_CLASSES = 100  # different whole numbers beyond which a label is taken for a number to predict
+LONGEST_LABEL = 40  # letters of a class in the summary
 LINEAR_TASKS = ("classify", "regress", "rank")
 DEFAULTS = {"random_state": 0}  # that differ from Python's: a command gives the same each time
 METHODS = ("ipm", "mix", "vote", "batch", "lloyd", "dsgd", "als")  # of fit_spark
@@ -432,7 +433,9 @@ def new_estimator(options: argparse.Namespace, leave_out: Container[str] = ()) -
     given_for = TASKS if options.every_flag else (options.task,)  # tasks whose flags could have been given
     foreign = flags.foreign_arguments(options, estimator_class, list(map(estimator_of, given_for)))
     if foreign:
-        raise st.ParameterError(f"{flags.flag_of(foreign[0])} has no meaning with --task {options.task}")
+        raise st.ParameterError(
+            f"{flags.flag_of(foreign[0])} has no meaning with --task {options.task}; leave it out, or give another task"
+        )
     given = flags.estimator_arguments(options, estimator_class)
     given = {name: value for name, value in given.items() if name not in leave_out}
     if vars(options).get("spark") is not None and given.keys() & st.Mixing.flat_names().keys():
@@ -537,10 +540,13 @@ def summary(
         kinds = Counter(fact["kind"] for fact in facts if not fact.get("source") and not fact.get("reason"))
         lines["columns"] = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
         lines["left out"] = ", ".join(f"{fact['name']} ({fact['reason']})" for fact in facts if fact.get("reason"))
+    lines["crossed"] = ", ".join(" x ".join(pair) for pair in columns.crosses_of(estimator))
     classes = getattr(estimator, "classes_", [])
     if len(classes):
-        shown = ", ".join(map(str, classes[:8]))
-        lines["classes"] = f"{len(classes):,}: {shown}{', ...' if len(classes) > 8 else ''}"
+        shown = ", ".join(str(label)[:LONGEST_LABEL] for label in classes[:8])
+        rare = records and records[0]["rows"] < 2 * len(classes) and len(classes) > MOST_CLASSES
+        doubt = "; most have a single row, so check the label" if rare else ""
+        lines["classes"] = f"{len(classes):,}: {shown}{', ...' if len(classes) > 8 else ''}{doubt}"
     if label is not None or (found := estimator.recipe_.get("label")) is not None:
         lines["label"] = label or f"{found}, chosen by its name (--label COLUMN chooses another)"
     lines["model"] = f"{type(estimator).__name__}, {_learned(estimator)}"

@@ -126,7 +126,7 @@ def groups_of(source: Source) -> Iterator[Chunk]:
 def names_of_groups(chunk: Chunk) -> Array:
     """The groups of the block's rows; rows without any cannot be ranked."""
     if chunk.group is None:
-        raise DataError("the rows have no groups to rank in; give groups, or a libsvm file with qid:N behind the label")
+        raise DataError("rows to rank need groups; give groups to fit, or a libsvm file with qid:N after each label")
     return chunk.group
 
 

@@ -65,6 +65,8 @@ HEAD_BYTES = 4096
 FOREIGN = {
     b"PK\x03\x04": "a spreadsheet or a zip archive; save it as CSV, or unpack it, first",
     b"%PDF": "a PDF document; write its rows to a CSV file first",
+    b"\xff\xfe": "written in UTF-16; save it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW",
+    b"\xfe\xff": "written in UTF-16; save it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW",
 }
 ROLES = ("label", "text", "categorical", "numeric", "weight", "with_labels", "on_bad_line")
 
@@ -97,8 +99,8 @@ def scan(path: Any, format: str = "auto", **options: Any) -> Source:
         path = import_module("steepest.data.tables.batches").as_paths(path)
     files = open_files(path)
     requested, format = format, format_of(files[0], format)
-    if not files[0].once and files[0].head(2) in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(f"{files[0].name} is written in UTF-16; save it as UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
+    if not files[0].once and format not in ("parquet", "arrow", "cache"):
+        _refuse_foreign(files[0])
     if format == "cache" and requested not in ("auto", "cache"):
         options = {name: value for name, value in options.items() if name == "with_labels"}
     if format not in FORMATS:
@@ -122,7 +124,7 @@ def reader_options() -> dict[str, list[str]]:
 
 
 def adapt_recipe(file: TextFile, recipe: Mapping[str, Any], requested: str = "auto") -> dict[str, Any]:
-    """The options to read another file with like a known table: same columns; format of the file or as requested."""
+    """The options to read another file with like known rows: same columns; format of the file or as requested."""
     known = recipe.get("format")
     format = ENDINGS.get(_ending(file.path)) if requested == "auto" else requested
     if known == "csv" and format is None and _is_text(file) and file.head(1) == b"{":
@@ -132,6 +134,9 @@ def adapt_recipe(file: TextFile, recipe: Mapping[str, Any], requested: str = "au
         same = not _is_text(file) or recipe["delimiter"].encode() in first_line
         return {**recipe, "delimiter": recipe["delimiter"] if same else "auto"}
     tables = [name for name, other in FORMATS.items() if other.is_table]
+    lines = FORMATS[known].first_bytes if known in ("libsvm", "vw") else None
+    if lines is not None and format in tables and not (_is_text(file) and lines.match(file.head(HEAD_BYTES))):
+        return {"format": format, **{name: value for name, value in recipe.items() if name in ROLES}}
     if known not in tables or format not in tables or format == known:
         return {**recipe, "format": recipe.get("format", "auto") if requested == "auto" else requested}
     return {"format": format, **{name: value for name, value in recipe.items() if name in ROLES}}
@@ -189,13 +194,21 @@ def guess_format(file: TextFile) -> str:
         return fitting[0] if fitting else WEAK_ENDINGS[ending]
     if table := _kind_of_table(start):
         return table
+    if not start.strip():
+        raise DataError(f"{file.name} is empty; give a file with data")
+    _refuse_foreign(file)
+    first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
+    raise DataError(
+        f"{file.name}: the format cannot be detected from the name or from the first line, {first!r}; "
+        f"name it with format=, one of {', '.join(FORMATS)}"
+    )
+
+
+def _refuse_foreign(file: TextFile) -> None:
+    """Raises for a file that some other program reads, whatever its name says."""
+    start = file.head(HEAD_BYTES)
     if start[8:].startswith(b'{"__metadata__":'):
         raise DataError(f"{file.name} is a model file, not data; name the file that holds the rows")
     for opening, way_out in FOREIGN.items():
         if start.startswith(opening):
             raise DataError(f"{file.name} is {way_out}")
-    first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
-    raise DataError(
-        f"{file.name}: the format cannot be detected from the name or from the first line, {first!r}; "
-        f"say which it is with format= or --format ({', '.join(FORMATS)})"
-    )

@@ -72,7 +72,8 @@ class Checkpoints:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(f"the checkpoint directory {directory} cannot be made ({error.strerror})") from None
+            why = "is a file" if Path(directory).is_file() else f"cannot be made ({error.strerror})"
+            raise DataError(f"the checkpoint directory {directory} {why}; name another directory") from None
 
     def maybe_save(self, learner: Callable[[], Any], history: History, place: Place, watch: Watch) -> None:
         """Saves if the interval, in seconds or in rows, has passed since the last time."""

@@ -10,7 +10,8 @@ from steepest.engine.loop import Monitor
 
 def describe(record: Record) -> str:
     """One line of text for the record of an epoch."""
-    parts = [f"epoch {record['epoch']}", f"{record['rows']:,} rows", f"loss {_shown(record['loss'])}"]
+    unit = "iteration" if "passes" in record else "epoch"
+    parts = [f"{unit} {record['epoch']}", f"{record['rows']:,} rows", f"loss {_shown(record['loss'])}"]
     if "holdout_loss" in record:
         parts.append(f"holdout {_shown(record['holdout_loss'])}")
     parts += [

@@ -656,7 +656,7 @@ class Hasher(Estimator):
             if kind == TIME:
                 chosen.append(time_column(name, sample.get(name, table.column(name))))
             elif name in ignored:
-                chosen.append(Column(name, IGNORED, reason="was to be ignored"))
+                chosen.append(Column(name, IGNORED, reason="as requested"))
             elif kind in ("", TEXT) and is_bag_column(table.column(name)):
                 chosen.append(Column(name, TEXT, format=BAG, note="dicts of words and counts", named=bool(kind)))
             elif name and name in sample:  # texts without a name are texts, however many there are

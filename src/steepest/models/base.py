@@ -616,7 +616,8 @@ class Model:
 
         if not learn and getattr(self, "hasher_", None) is None:
             raise DataError(
-                "the data holds raw columns, but this model was trained without a hasher; train one with it"
+                f"{source.describe()} holds raw columns, but this model was trained without a hasher, on numbered "
+                "features; give rows of that form, or train a model on columns"
             )
         named = {kind: source.recipe.get(kind) for kind in ("text", "categorical", "numeric")}
         hasher = self.own_hasher({kind: names for kind, names in named.items() if names})

@@ -616,7 +616,8 @@ def no_targets(model: Model) -> DataError:
 
 def one_class(labels: list[Any]) -> DataError:
     """The error for a y with a single class."""
-    return DataError(f"y holds one class only, {labels[:1]}; a classifier needs at least two classes to tell apart")
+    only = repr(labels[0]) if labels else "none at all"
+    return DataError(f"y holds one class only, {only}; give rows of another class as well, or choose another label")
 
 
 def balanced(source: ArraySource, labels: Array) -> dict[Any, float]:

@@ -32,7 +32,8 @@ class RoundCheckpoints:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(f"the checkpoint directory {directory} cannot be made ({error.strerror})") from None
+            why = "is a file" if Path(directory).is_file() else f"cannot be made ({error.strerror})"
+            raise DataError(f"the checkpoint directory {directory} {why}; name another directory") from None
         if not resume:
             self.clear()
         while self._path(self.saved).exists():

@@ -15,6 +15,7 @@ from steepest.errors import DataError
 INSTALL = "pip install 'steepest[spark]'"
 LINE_ENDINGS = (".libsvm", ".svm", ".svmlight", ".txt", ".gz", ".bz2")
 SECONDS = 5.0  # that a master may take to answer
+_MASTER = re.compile(r"(local($|\[)|local-cluster\[|yarn$|(spark|k8s|sc)://)")
 
 
 def need_pyspark() -> None:
@@ -41,6 +42,8 @@ def start(master: str, **settings: str) -> Any:
     need_pyspark()
     from pyspark.sql import SparkSession
 
+    if not _MASTER.match(master):  # which Java would say in a long trace
+        raise _no_master(master)
     if master.startswith("sc://"):
         _need_answer(master)
         return SparkSession.builder.remote(master).getOrCreate()
@@ -57,10 +60,14 @@ def start(master: str, **settings: str) -> Any:
         return session
     except Exception as error:
         if "Master URL" in str(error):
-            raise DataError(
-                f"{master!r} is not an address of a Spark master; give local[*], spark://HOST:7077, yarn or sc://HOST"
-            ) from None
+            raise _no_master(master) from None
         raise in_plain_words(error) from None
+
+
+def _no_master(master: str) -> DataError:
+    return DataError(
+        f"{master!r} is not an address of a Spark master; give local[*], spark://HOST:7077, yarn or sc://HOST"
+    )
 
 
 def _need_java() -> None:

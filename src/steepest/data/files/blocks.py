@@ -245,7 +245,7 @@ class TextFile:
         if isinstance(error, EOFError):
             return DataError(f"{self.name} is cut short after about line {lines}; fetch or write the file again")
         if isinstance(error, FileNotFoundError):
-            return DataError(f"{self.name} does not exist; {near_file(self.name)}check the name")
+            return DataError(f"{self.name or 'the file with an empty name'} does not exist; {near_file(self.name)}")
         if isinstance(error, gzip.BadGzipFile | zlib.error) or not isinstance(error, OSError) or error.errno is None:
             return DataError(
                 f"{self.name} is damaged after about line {lines} ({error}); fetch or write the file again"
@@ -254,17 +254,17 @@ class TextFile:
 
 
 def near_file(path: str) -> str:
-    """A file beside it with almost this name, or why there is none."""
+    """What to do about a file that does not exist, with a file beside it that has almost this name."""
     if path.startswith(("http://", "https://")):
-        return "web addresses are not read, so download the file first; "
+        return "web addresses are not read, so download the file first"
     if is_remote(path):
-        return ""
+        return "check the name"
     directory = os.path.dirname(path)
     try:
         names = [entry.name for entry in itertools.islice(os.scandir(directory or "."), 10_000)]
     except OSError:
-        return f"there is no directory {directory!r}; "
-    return did_you_mean(os.path.basename(path), names, 0.8)
+        return f"there is no directory {directory!r}; check the name"
+    return did_you_mean(os.path.basename(path), names, 0.8) + "check the name"
 
 
 def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:

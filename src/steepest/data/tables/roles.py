@@ -90,13 +90,20 @@ def require(required: Iterable[str], names: Sequence[str], file: str) -> None:
 
 
 def _header_hint(names: Sequence[str]) -> str:
-    """A hint for errors if column names look like data: numbers, dates, gaps, or texts of many words."""
+    """A hint for errors if column names look like data (numbers, dates, gaps, long texts), several names, or bytes."""
 
     def is_value(name: str) -> bool:
         return not name.strip() or len(name.split()) > 5 or _NUMBER_OR_DATE.fullmatch(name.strip()) is not None
 
-    counted = [str(place) for place in range(len(names))]  # as a file without a header has them
-    if list(names) == counted or not any(map(is_value, names)):
+    if any("\0" in name for name in names):
+        return "; it does not look like text, so check that it is the right file"
+    counted = [str(place) for place in range(len(names))]
+    if list(names) == counted:
+        return "; columns without a header are called by their numbers, so name one of these or leave header=False out"
+    marks = [mark for mark in ",;\t|" if len(names) == 1 and mark in names[0]]
+    if marks:
+        return f"; this looks like several, so pass delimiter={marks[0]!r}"
+    if not any(map(is_value, names)):
         return ""
     return "; they look like values, so if the file has no header, pass header=False"
 

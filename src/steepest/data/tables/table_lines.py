@@ -444,10 +444,12 @@ class CsvSyntax(Syntax):
             if named and first and not set(first) & set(named):
                 raise DataError(
                     f"{file.name}: the first line, {listed(first, 6)}, has none of the columns {listed(named, 6)}; "
-                    "if the file has no header, pass header=False"
+                    f"{self._way_out(lines[0])}"
                 )
             names = [name or f"unnamed {place}" for place, name in enumerate(first)]  # pandas writes an index so
             return _Header(names, sum(map(len, lines[: reader.line_num])))
+        if named and first == named:
+            raise DataError(f"{file.name}: the first line has the names of the columns; leave header=False out")
         names = named or [str(place) for place in range(len(first))]
         schema = self.schema
         if len(first) == len(names) - 1 and not schema.roles.with_labels and schema.label_name in names:
@@ -457,6 +459,15 @@ class CsvSyntax(Syntax):
                 f"{file.name}: the first row has {len(first)} values, but columns= names {len(names)}; name them all"
             )
         return _Header(names, 0)
+
+    def _way_out(self, line: bytes) -> str:
+        """What to do about a first line without a known column."""
+        used, other = self.options["delimiter"], _delimiter(line)
+        if other != used and other.encode() in line:
+            return (
+                f"it is separated by {other!r} and not by {used!r}: pass delimiter={other!r}, or write all files alike"
+            )
+        return "check that it is the right file, and if it has no header, pass header=False"
 
     def body(self, block: Block) -> tuple[bytes, int]:
         """The rows of a block without the header line."""
