@@ -1,6 +1,8 @@
 """Calibration and coverage on real data with two classes: probabilities as the scores give them, and calibrated.
 
     python -m benchmarks.calibration [--sets imdb a9a ...] [--models default stochastic stream hinge-stream]
+    python -m benchmarks.calibration --regressions        # intervals
+    python -m benchmarks.calibration --progressive        # the test rows as a stream: predicted, then learned
 
 Every set has a training and a test part of at least 2,000 rows. Models: `default`, LinearClassifier() as it is;
 `stochastic`, the same with solver="asgd"; `stream`, LinearClassifier("log", solver="asgd") by one `partial_fit` of 100
@@ -8,7 +10,9 @@ rows after the other, as `/learn` of a server; `hinge-stream`, the same with hin
 its own. Printed per set and model: accuracy, expected calibration error (15 bins) and log loss of the test rows before
 and after calibration, the share of them whose true class is in a set of coverage 0.9, which map was chosen and from
 how many rows. With --regressions: the share of test rows inside intervals of coverage 0.9. Rows of us-flights-by-time,
-elec2 and hotel_bookings are later in time than those learned. The data is not part of the project.
+elec2 and hotel_bookings are later in time than those learned. With --progressive, the test rows come in the order of
+their file, 100 at a time, to the default model: measured as they are predicted, with what `partial_fit(calibrate=True)`
+has learned from those before, and without. The data is not part of the project.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ import scipy.sparse as sp
 
 import steepest as st
 from benchmarks import DATA
+from steepest.data.raw import raw_batches, rows_of
 from steepest.metrics import ProbabilityMetrics
 
 TABLES = ("adult", "bank", "credit_default", "elec2", "hotel_bookings", "womens_clothing")
@@ -153,13 +158,45 @@ def intervals(name: str, place: Path) -> str:
     return f"{name:<19} intervals of 0.9 hold {np.mean(np.abs(errors) <= reach):.3f} of {len(errors):,} test rows"
 
 
+def progressive(name: str, place: Path, learns: bool) -> str:
+    """Coverage and calibration of later rows, as a server with `/learn` has them."""
+    train, test = load(name, place)
+    numbers = name in REGRESSIONS
+    model = (st.LinearRegressor if numbers else st.LinearClassifier)(random_state=0).fit_stream(train)
+    metrics, covered = ProbabilityMetrics(), {level: [] for level in (0.8, 0.9, 0.95)}
+    for batch in raw_batches(test):
+        for at in range(0, batch.n_rows, BATCH):
+            X, y = rows_of(batch.columns, at, min(at + BATCH, batch.n_rows)), batch.y[at : at + BATCH]
+            if not numbers:
+                true = np.searchsorted(model.classes_, y)
+                metrics.add(true, model.predict_proba(X), np.ones(len(y)))
+            for level, found in covered.items():
+                if numbers:
+                    low, high = model.predict_interval(X, level).T
+                    found += ((low <= y) & (y <= high)).tolist()
+                else:
+                    found += model.predict_set(X, level)[np.arange(len(y)), true].tolist()
+            if learns:
+                model.partial_fit(X, y, calibrate=True)
+    quality = "" if numbers else "ECE {ece:.3f}, log loss {log_loss:.4f}, ".format(**metrics.result())
+    shares = ", ".join(f"{np.mean(found):.3f} of {level:g}" for level, found in covered.items())
+    return f"{name:<19} {'learns' if learns else 'stays'}: {quality}coverage {shares}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="*", default=SETS)
     parser.add_argument("--models", nargs="*", default=("default", "stochastic", "stream", "hinge-stream"))
     parser.add_argument("--regressions", action="store_true", help="coverage of intervals on tables of numbers")
+    parser.add_argument("--progressive", action="store_true", help="test rows as a stream, with and without learning")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    if arguments.progressive:
+        for name in (*arguments.sets, *REGRESSIONS):
+            for learns in (False, True):
+                with tempfile.TemporaryDirectory() as place:
+                    print(progressive(name, Path(place), learns), flush=True)
+        return
     heads = ("ECE before", "ECE after", "log before", "log after")
     print(
         f"{'set':<19} {'model':<10} {'solver':<9} {'accuracy':>8} "

@@ -16,6 +16,7 @@ struct Rows {
   const float* values;
   const double* y;       // n_targets per row; null: none
   const double* weight;  // null: all ones
+  const double* time;    // when each row was, in half-lives; null: unknown
   const int64_t* order;  // the rows to visit; null: 0, 1, ..., n - 1
   int64_t n;             // visits
   int64_t n_features;    // indices must be below it; kernels check them row by row
@@ -25,7 +26,7 @@ struct Rows {
 // n rows of a block without targets and weights.
 static inline Rows plain_rows(const int64_t* indptr, const int32_t* indices, const float* values, int64_t n,
                               int64_t n_features) {
-  return {indptr, indices, values, nullptr, nullptr, nullptr, n, n_features, 0};
+  return {indptr, indices, values, nullptr, nullptr, nullptr, nullptr, n, n_features, 0};
 }
 
 // One row of the block.
@@ -83,6 +84,7 @@ static inline Rows slice(Rows rows, int64_t first, int64_t last) {
   rows.indptr += first;
   if (rows.y) rows.y += first * rows.n_targets;
   if (rows.weight) rows.weight += first;
+  if (rows.time) rows.time += first;
   return rows;
 }
 

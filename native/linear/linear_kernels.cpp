@@ -103,6 +103,8 @@ static Outcome learn(const Rows& rows, const LinearChoices& c, const LinearState
 
   for (int64_t q = 0; q < rows.n; q += c.batch_size) {
     const int64_t n = smaller(c.batch_size, rows.n - q);
+    if constexpr (Solver::kTimes)
+      if (s.ages) solver.pass_time(latest_time(rows, q, n));
     const double repeats = repeats_for(c, weight_at(rows, row_at(rows, q)));
     for (double repeat = 0; repeat < repeats; ++repeat) {
       double mass = 0;
@@ -110,7 +112,9 @@ static Outcome learn(const Rows& rows, const LinearChoices& c, const LinearState
       for (int64_t i = 0; i < n; ++i) {
         const int64_t r = row_at(rows, q + i);
         const Row row = get_row(rows, r);
-        const double weight = weight_at(rows, r) / repeats;
+        double weight = weight_at(rows, r) / repeats;
+        if constexpr (Solver::kTimes)
+          if (s.ages) weight *= share_by_age(c, rows, s, r);
         double* gradient = gradients + i * K;
         if (repeat == 0) ahead.fetch(q + i);
         if (weight == 0) {

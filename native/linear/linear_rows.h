@@ -156,10 +156,38 @@ static inline void each_entry(const TableShape& shape, Work work) {
     for (int64_t o = j * stride; o < j * stride + n_columns; ++o) work(j, o);
 }
 
-// The squares behind the steps of biases forget `mass` rows' worth.
-static inline void forget_biases(const LinearChoices& c, const LinearState& s, double mass) {
-  const double kept = kept_after(c, mass);
+// The squares behind the steps of biases keep this share.
+static inline void forget_biases(const LinearState& s, double kept) {
   for (int64_t o = 0; o < s.shape.n_outputs; ++o) s.bias_square[o] *= kept;
+}
+
+// The latest time of n visits.
+static inline double latest_time(const Rows& rows, int64_t first, int64_t n) {
+  double latest = rows.time[row_at(rows, first)];
+  for (int64_t q = first + 1; q < first + n; ++q) {
+    const double time = rows.time[row_at(rows, q)];
+    latest = time > latest ? time : latest;
+  }
+  return latest;
+}
+
+// The clock of the rows' times moves to `time`, if that is later; returns by how much sums that fade must be
+// multiplied.
+static inline double forget_until(const LinearChoices& c, const LinearState& s, double time) {
+  Ages& ages = *s.ages;
+  if (ages.effect == 0) ages.now = time;
+  if (!(time > ages.now)) return 1;
+  const double kept = kept_after(c, time - ages.now), change = change_of_unit(c, ages.now, time);
+  forget_biases(s, kept);
+  ages.effect *= kept;
+  ages.now = time;
+  return change;
+}
+
+// What a row counts that is older than the latest one.
+static inline double share_by_age(const LinearChoices& c, const Rows& rows, const LinearState& s,
+                                  int64_t row) {
+  return kept_after(c, s.ages->now - rows.time[row]);
 }
 
 static inline void move_bias(const LinearChoices& c, const LinearState& s, int64_t k, double gradient,

@@ -32,7 +32,8 @@ struct LinearChoices {
   int32_t average;
   int64_t batch_size;
   double bias_scale;  // 0: the bias takes the common step; < 0: no bias; else AdaGrad with this size
-  double half_life;   // a row counts half after so many others; infinity forgets nothing
+  double half_life;   // a row counts half after so many others; infinity forgets nothing. With the times of
+                      // rows, it is 1, since these are in half-lives
 };
 
 // What moves with every step. Python holds it as an array of kClockSize doubles, saved with the model.
@@ -46,6 +47,13 @@ struct Clock {
   double average_weight;  // C: sum of c; S, C and u share a unit that may grow, see average_unit
 };
 constexpr int kClockSize = 7;
+
+// What moves as well where rows have times. Python holds it as an array of kAgesSize doubles.
+struct Ages {
+  double now;     // the latest time so far, in half-lives
+  double effect;  // the weights of all rows at that time; 0 before the first
+};
+constexpr int kAgesSize = 2;
 
 // Where the weights of features and outputs are in a table.
 struct TableShape {
@@ -69,6 +77,7 @@ struct LinearState {
   double* bias_square;   // n_outputs: sum of squared gradients
   double* bias_average;  // n_outputs
   Clock* clock;
+  Ages* ages;  // null if a half-life is in rows
   TableShape shape;
   double* scratch;  // as many as scratch_size says
 };

@@ -74,11 +74,13 @@ Outcome learn_by_outputs(const Rows& rows, const LinearChoices& c, const LinearS
   std::vector<double> scratch(n_parts * room);
   std::vector<Outcome> outcomes(n_parts);
   std::vector<Clock> clocks(n_parts, *s.clock);
+  std::vector<Ages> all_ages(n_parts, s.ages ? *s.ages : Ages{});
   std::vector<double> losses(n_groups);
   parallel_for(n_parts, n_parts, [&](int64_t part) {
     const int64_t group = n_groups * part / n_parts, next_group = n_groups * (part + 1) / n_parts;
     const int64_t first = group * kOutputGroup;
     Clock clock = clocks[part];  // on this thread's own stack: it moves with every row
+    Ages ages = all_ages[part];
     LinearState mine = s;
     mine.v = moved(s.v, s.type, first);
     mine.average = moved(s.average, s.type, first);
@@ -86,11 +88,13 @@ Outcome learn_by_outputs(const Rows& rows, const LinearChoices& c, const LinearS
     mine.bias_square += first;
     mine.bias_average += first;
     mine.clock = &clock;
+    mine.ages = s.ages ? &ages : nullptr;
     mine.scratch = scratch.data() + part * room;
     mine.shape.first_output = first;
     mine.shape.n_outputs = std::min(next_group * kOutputGroup, s.shape.n_outputs) - first;
     outcomes[part] = learn(good, c, mine);
     clocks[part] = clock;
+    all_ages[part] = ages;
     const double* sums = loss_sums(mine.scratch, c.batch_size, mine.shape.n_outputs);
     for (int64_t g = group; g < next_group; ++g) losses[g] = sums[g - group];
   });
@@ -98,6 +102,7 @@ Outcome learn_by_outputs(const Rows& rows, const LinearChoices& c, const LinearS
   for (int64_t part = 1; part < n_parts; ++part)
     if (outcomes[part].rows_done < outcomes[worst].rows_done) worst = part;
   *s.clock = clocks[worst];
+  if (s.ages) *s.ages = all_ages[worst];
   Outcome total = outcomes[worst];
   if (total.status != kFine) return {total.rows_done, total.status, 0, 0};
   if (refused.status != kFine) return refused;
@@ -111,7 +116,7 @@ Outcome learn_by_outputs(const Rows& rows, const LinearChoices& c, const LinearS
 // The clock after visits from .. to, as the solvers move it. The unit of the average stays the same during
 // the visits, see `obstacle`.
 void pass_time(const Rows& rows, const LinearChoices& c, int64_t from, int64_t to, Clock& k) {
-  const double unit = std::ldexp(1.0, -average_unit(c, k.t));
+  const double unit = std::ldexp(1.0, -average_unit(c, k.t));  // which nothing forgets here
   for (int64_t q = from; q < to; q += c.batch_size) {
     const int64_t n = std::min(c.batch_size, to - q);
     const double repeats = repeats_for(c, weight_at(rows, row_at(rows, q)));
@@ -119,7 +124,8 @@ void pass_time(const Rows& rows, const LinearChoices& c, int64_t from, int64_t t
     for (int64_t i = 0; i < n; ++i) mass += weight_at(rows, row_at(rows, q + i)) / repeats;
     for (double repeat = 0; repeat < repeats && mass > 0; ++repeat) {
       if (c.solver == kSgd) {
-        advance_clock(c, step_size(c, k.t), mass, unit, k);
+        const double eta = step_size(c, k.t);
+        advance_clock(c, eta, mass, iterate_weight(c, eta, mass, unit, k.t + mass), k);
       } else {
         k.t += mass;
         k.steps += 1;

@@ -37,6 +37,10 @@ static inline double bits_of_unit(const LinearChoices& c, double t) {
 static inline double growth(const LinearChoices& c, double t) {
   return exp2(t / c.half_life - bits_of_unit(c, t));
 }
+// The same of a model: where rows have times, the latest of them is its clock.
+static inline double growth_of(const LinearChoices& c, const LinearState& s) {
+  return growth(c, s.ages ? s.ages->now : s.clock->t);
+}
 
 // By how much sums must be multiplied if the unit changes between these times.
 static inline double change_of_unit(const LinearChoices& c, double from, double to) {
@@ -49,6 +53,13 @@ template <bool kForgets>
 static inline double rows_in_effect(const LinearChoices& c, double t) {
   constexpr double kLn2 = 0.693147180559945309417232121458;
   return kForgets ? expm1(-kLn2 * t / c.half_life) / expm1(-kLn2 / c.half_life) : t;
+}
+
+// The rows in effect for a model, and after a step of `mass` rows.
+template <bool kForgets>
+static inline double effect_of(const LinearChoices& c, const LinearState& s, double mass = 0) {
+  if (kForgets && s.ages) return s.ages->effect + mass;
+  return rows_in_effect<kForgets>(c, s.clock->t + mass);
 }
 
 // t is the rows in effect.
@@ -78,19 +89,26 @@ static inline double repeats_for(const LinearChoices& c, double weight) {
 // The polynomial average weighs the t-th iterate by (1 + t)^3, which forgets the early ones. The sums of such
 // weights grow like t^4, so they are counted in units of 2^this, a power of two: changing the unit changes no
 // digit.
-template <bool kForgets = false>
-static inline int average_unit(const LinearChoices& c, double t) {
+static inline int average_unit(const LinearChoices& c, double in_effect) {
   if (c.average != kPolynomial) return 0;
   int exponent;
-  frexp(1.0 + rows_in_effect<kForgets>(c, t), &exponent);
+  frexp(1.0 + in_effect, &exponent);
   return exponent / 10 * 40;  // t^4 grows by 2^40 while t grows by 2^10
 }
 
+// The weight of the iterate after a step in the average; `unit` is one of them in units of 2^average_unit.
+static inline double iterate_weight(const LinearChoices& c, double eta, double mass, double unit,
+                                    double in_effect) {
+  const double late = 1.0 + in_effect;
+  return mass * (c.average == kNoAverage    ? 0.0
+                 : c.average == kByStep     ? eta
+                 : c.average == kPolynomial ? late * late * late * unit
+                                            : 1.0);
+}
+
 // After a step: L2 acts on P and L1 on Q, `mass` rows' worth, and the sums behind the average take in the new
-// iterate; `unit` is one of them in units of 2^average_unit. Returns the weight of the iterate in the
-// average.
-template <bool kForgets = false>
-static inline double advance_clock(const LinearChoices& c, double eta, double mass, double unit, Clock& k) {
+// iterate with its weight.
+static inline void advance_clock(const LinearChoices& c, double eta, double mass, double weight, Clock& k) {
   const double kept = 1 / (1 + eta * c.l2 * mass);
   k.scale *= kept;
   k.t += mass;
@@ -102,15 +120,8 @@ static inline double advance_clock(const LinearChoices& c, double eta, double ma
       k.shrink_debt = 0;
     }
   }
-  if (c.average == kNoAverage) return 0;
-  const double late = 1.0 + rows_in_effect<kForgets>(c, k.t);
-  double weight = mass * (c.average == kByStep       ? eta
-                          : c.average == kPolynomial ? late * late * late * unit
-                                                     : 1.0);
-  if (kForgets) weight *= growth(c, k.t);
   k.average_weight += weight;
   k.average_scale += weight * k.scale;
-  return weight;
 }
 
 }  // namespace steepest

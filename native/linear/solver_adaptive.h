@@ -82,6 +82,7 @@ static inline bool grow_pairs(const Row& row, float* sums, float gradient, float
 template <typename W, bool kProximal, bool kMany, bool kForgets>
 struct Adaptive {
   static constexpr bool kOneOutput = !kMany;
+  static constexpr bool kTimes = kForgets;
   static constexpr int64_t kEntries = 2;
   typedef W Weight;
   const LinearChoices& c;
@@ -98,9 +99,9 @@ struct Adaptive {
   void begin() {
     double t = s.clock->t, one = 1;
     if (kForgets) {
-      const double grown = growth(c, t);
-      gain = static_cast<W>(grown / kept_after(c, 1));  // that of a row that ends one later
-      t = grown * rows_in_effect<true>(c, t);
+      const double grown = growth_of(c, s);
+      gain = static_cast<W>(s.ages ? grown : grown / kept_after(c, 1));  // that of a row that ends one later
+      t = grown * effect_of<true>(c, s);
       one = sqrt(grown);
     }
     weight = {static_cast<W>(t * c.l1), static_cast<W>(t * c.l2), static_cast<W>(one / eta),
@@ -183,8 +184,16 @@ struct Adaptive {
   }
   // Before the clock moves.
   void forget(double mass) const {
-    forget_biases(c, s, mass);
-    const double t = s.clock->t, change = change_of_unit(c, t, t + mass);
+    if (s.ages) {
+      s.ages->effect += mass;
+      return;
+    }
+    forget_biases(s, kept_after(c, mass));
+    change_unit(change_of_unit(c, s.clock->t, s.clock->t + mass));
+  }
+  // Time passes before a row is scored.
+  void pass_time(double time) const { change_unit(forget_until(c, s, time)); }
+  void change_unit(double change) const {
     if (change == 1) return;
     W* v = static_cast<W*>(s.v);
     const W unit = static_cast<W>(change);

@@ -15,6 +15,7 @@ constexpr double kLeastPot = 10;
 template <typename W, bool kMany>
 struct Coin {
   static constexpr bool kOneOutput = !kMany;
+  static constexpr bool kTimes = false;
   static constexpr int64_t kEntries = 4;
   typedef W Weight;
   const LinearChoices& c;

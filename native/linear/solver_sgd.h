@@ -76,19 +76,34 @@ static void change_average_unit(const LinearState& s, double unit) {
 template <typename W, bool kForgets>
 static inline void advance(const LinearChoices& c, const LinearState& s, double eta, double mass) {
   Clock& k = *s.clock;
-  const int unit = average_unit<kForgets>(c, k.t + mass), larger = unit - average_unit<kForgets>(c, k.t);
+  const double in_effect = effect_of<kForgets>(c, s, mass);
+  const int unit = average_unit(c, in_effect);
+  const int larger = unit - average_unit(c, effect_of<kForgets>(c, s));
   if (kForgets ? larger != 0 : larger > 0) change_average_unit<W>(s, ldexp(1.0, -larger));
-  if (kForgets) {
-    forget_biases(c, s, mass);
+  if (kForgets && !s.ages) {
+    forget_biases(s, kept_after(c, mass));
     const double change = change_of_unit(c, k.t, k.t + mass);
     if (c.average != kNoAverage && change != 1) change_average_unit<W>(s, change);
   }
-  const double weight = advance_clock<kForgets>(c, eta, mass, unit ? ldexp(1.0, -unit) : 1.0, k);
+  double weight = iterate_weight(c, eta, mass, unit ? ldexp(1.0, -unit) : 1.0, in_effect);
+  if (kForgets) weight *= s.ages ? growth(c, s.ages->now) : growth(c, k.t + mass);
+  advance_clock(c, eta, mass, weight, k);
+  if (kForgets && s.ages) s.ages->effect = in_effect;
   if (c.average != kNoAverage)
     for (int64_t o = 0; o < s.shape.n_outputs; ++o)
       s.bias_average[o] += weight / k.average_weight * (s.bias[o] - s.bias_average[o]);
   // Rare, so that a pass over the table is cheap.
   if (k.scale < smallest_scale(c)) apply_penalty<W>(c, s);
+}
+
+// Time passes before a row is scored: what was learned counts less, the averages too.
+template <typename W>
+static inline void pass_time(const LinearChoices& c, const LinearState& s, double time) {
+  const int unit = average_unit(c, s.ages->effect);
+  double change = forget_until(c, s, time);
+  if (c.average == kNoAverage) return;
+  change *= ldexp(1.0, unit - average_unit(c, s.ages->effect));
+  if (change != 1) change_average_unit<W>(s, change);
 }
 
 template <typename W, bool kMany>
@@ -162,6 +177,7 @@ static inline void add_row_many(const Layout& layout, W* v, W* u, const Row& row
 template <typename W, bool kMany, bool kPaired, bool kForgets>
 struct Sgd {
   static constexpr bool kOneOutput = !kMany;
+  static constexpr bool kTimes = kForgets;
   static constexpr int64_t kEntries = 1;
   typedef W Weight;
   const LinearChoices& c;
@@ -174,8 +190,9 @@ struct Sgd {
   Sgd(const LinearChoices& c, const LinearState& s)
       : c(c), s(s), layout(s.shape), large(is_large<W>(s.shape)) {}
 
+  void pass_time(double time) const { STEEPEST_ISA::pass_time<W>(c, s, time); }
   void begin() {
-    eta = step_size(c, rows_in_effect<kForgets>(c, s.clock->t));
+    eta = step_size(c, effect_of<kForgets>(c, s));
     step = -eta / s.clock->scale;  // in units of v
   }
   Status score(const Row& row, double* scores) const {

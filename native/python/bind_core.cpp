@@ -203,9 +203,9 @@ void bind_core(nb::module_& module) {
   module.def("end_on_lost_pages", &end_on_lost_pages);
   nb::class_<RowArrays>(module, "Rows", "Sparse rows, checked once: a CSR block and the order of its visits.")
       .def(nb::init<In<int64_t>, In<int32_t>, In<float>, std::optional<In<double>>, std::optional<In<double>>,
-                    std::optional<In<int64_t>>>(),
+                    std::optional<In<int64_t>>, std::optional<In<double>>>(),
            "indptr"_a, "indices"_a, "values"_a, "y"_a = nb::none(), "weight"_a = nb::none(),
-           "order"_a = nb::none())
+           "order"_a = nb::none(), "time"_a = nb::none())
       .def_prop_ro("n_rows", &RowArrays::n_rows, "Rows of the block.")
       .def_prop_ro("n_visits", &RowArrays::n_visits, "Rows to visit, in their order.");
   module.def("place_features", &place, "rows"_a, "slots"_a.noconvert(), "keep"_a = false);

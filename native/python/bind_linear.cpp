@@ -27,6 +27,7 @@ struct StateArrays {
   std::optional<FloatTable> average;
   int32_t table_bits;
   int64_t n_columns;
+  std::optional<Out<double>> ages;
 };
 
 // How many learn at once, and the replicas' own weights.
@@ -63,6 +64,7 @@ LinearState state_of(const StateArrays& arrays, const LinearChoices& c) {
   state.bias_square = arrays.bias_square.data();
   state.bias_average = arrays.bias_average.data();
   state.clock = reinterpret_cast<Clock*>(arrays.clock.data());
+  state.ages = reinterpret_cast<Ages*>(data_of(arrays.ages, kAgesSize, "ages has another length"));
   return state;
 }
 
@@ -104,6 +106,7 @@ Learned learn(const RowArrays& block, const StateArrays& arrays, LinearChoices c
   const Rows rows = codes ? block.with_classes(n_features, K) : block.with_targets(n_features, K);
   // A batch longer than the visit is the visit; but never 1, which learns heavy rows in another way.
   c.batch_size = std::min(c.batch_size, std::max<int64_t>(rows.n, 2));
+  require(!state.ages || (c.half_life == 1 && rows.time), "ages need a half-life of 1 and the times of rows");
   const LinearParallel p = parallel_of(parallel, state, arrays, c);
   std::vector<double> scratch(scratch_size(c.batch_size, K));
   state.scratch = scratch.data();
@@ -228,11 +231,12 @@ void bind_linear(nb::module_& module) {
            "power"_a, "alpha"_a, "l1"_a, "l2"_a, "truncate_below"_a, "truncate_every"_a, "average"_a,
            "batch_size"_a, "bias_scale"_a, "half_life"_a = std::numeric_limits<double>::infinity());
   nb::class_<StateArrays>(module, "LinearState", "What a linear model learns: arrays that change in place.")
-      .def(nb::init<FloatTable, Out<double>, Out<double>, Out<double>, Out<double>,
-                    std::optional<Out<double>>, std::optional<FloatTable>, int32_t, int64_t>(),
-           "v"_a.noconvert(), "bias"_a.noconvert(), "bias_square"_a.noconvert(), "bias_average"_a.noconvert(),
-           "clock"_a.noconvert(), "shrunk"_a.noconvert() = nb::none(), "average"_a.noconvert() = nb::none(),
-           "table_bits"_a = 0, "n_columns"_a = 0);
+      .def(
+          nb::init<FloatTable, Out<double>, Out<double>, Out<double>, Out<double>, std::optional<Out<double>>,
+                   std::optional<FloatTable>, int32_t, int64_t, std::optional<Out<double>>>(),
+          "v"_a.noconvert(), "bias"_a.noconvert(), "bias_square"_a.noconvert(), "bias_average"_a.noconvert(),
+          "clock"_a.noconvert(), "shrunk"_a.noconvert() = nb::none(), "average"_a.noconvert() = nb::none(),
+          "table_bits"_a = 0, "n_columns"_a = 0, "ages"_a.noconvert() = nb::none());
   nb::class_<ParallelArrays>(module, "LinearParallel", "How many learn a linear model at once.")
       .def(nb::init<int64_t, int64_t, int64_t, double, std::optional<FloatTable>, std::optional<FloatTable>,
                     bool>(),

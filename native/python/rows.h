@@ -20,18 +20,20 @@ class RowArrays {
  public:
   RowArrays(In<int64_t> indptr, In<int32_t> indices, In<float> values,
             std::optional<In<double>> y = std::nullopt, std::optional<In<double>> weight = std::nullopt,
-            std::optional<In<int64_t>> order = std::nullopt)
+            std::optional<In<int64_t>> order = std::nullopt, std::optional<In<double>> time = std::nullopt)
       : indptr_(std::move(indptr)),
         indices_(std::move(indices)),
         values_(std::move(values)),
         y_(std::move(y)),
         weight_(std::move(weight)),
-        order_(std::move(order)) {
+        order_(std::move(order)),
+        time_(std::move(time)) {
     require(n_rows() >= 0, "indptr does not fit indices and values");
     rows_.indptr = indptr_.data();
     rows_.indices = indices_.data();
     rows_.values = values_.data();
     rows_.weight = data_of(weight_, n_rows(), "weight does not fit the rows");
+    rows_.time = data_of(time_, n_rows(), "time does not fit the rows");
     rows_.order = order_ ? order_->data() : nullptr;
     rows_.n = order_ ? size_of(*order_) : n_rows();
     check_visits();
@@ -77,6 +79,7 @@ class RowArrays {
       require(start <= stop, "indptr must not decrease");
       const double weight = weight_at(rows_, i);
       require(weight >= 0 && std::isfinite(weight), "a weight must be finite and not negative");
+      require(!rows_.time || std::isfinite(rows_.time[i]), "a time must be finite");
     }
   }
 
@@ -85,6 +88,7 @@ class RowArrays {
   In<float> values_;
   std::optional<In<double>> y_, weight_;
   std::optional<In<int64_t>> order_;
+  std::optional<In<double>> time_;
   Rows rows_ = {};
 };
 

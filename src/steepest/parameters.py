@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,14 @@ SMALLEST_STEP, LARGEST_STEP = 1e-30, 1e30
 LARGEST_WHOLE = 1 << 53  # beyond which float64 has no exact whole numbers
 MOST_THREADS = 1024  # beyond which a number of threads is a mistake, or forged
 _SHOWN = 60  # letters of a value in a message
+# Units of time, in seconds; each may be written with an "s" behind it.
+_UNITS = {
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("m", "min", "minute"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3600.0),
+    **dict.fromkeys(("d", "day"), 86400.0),
+    **dict.fromkeys(("w", "week"), 604800.0),
+}
 # Names that other packages have for some of our choices.
 ALSO_CALLED = {
     **dict.fromkeys(("logistic", "log_loss", "logloss", "cross_entropy", "sigmoid"), "log"),
@@ -62,6 +71,18 @@ def number(name: str, value: Any) -> float:
     if math.isnan(result):
         raise ParameterError(f"{name}={shown(value)} is not a number")
     return result
+
+
+def seconds(name: str, value: str) -> float:
+    """A length of time with its unit, such as "7 days" or "90s", in seconds."""
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]+)\s*", value.lower())
+    unit = "" if found is None else found[2]
+    factor = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
+    if found is None or factor is None or not float(found[1]) > 0:
+        raise ParameterError(
+            f"{name}={shown(value)} is not a length of time; write a number and its unit: s, min, h, days or weeks"
+        )
+    return float(found[1]) * factor
 
 
 def integer(name: str, value: Any) -> int:

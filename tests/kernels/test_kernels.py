@@ -51,6 +51,7 @@ class Setup:
     batch_size: int = 1
     bias_scale: float = 0.0
     half_life: float = np.inf
+    in_time: bool = False  # rows have times, in half-lives
 
     def native(self) -> kernels.LinearChoices:
         return kernels.LinearChoices(
@@ -69,7 +70,7 @@ class Setup:
             average=AVERAGES[self.average],
             batch_size=self.batch_size,
             bias_scale=self.bias_scale,
-            half_life=self.half_life,
+            half_life=1.0 if self.in_time else self.half_life,
         )
 
     def reference(self) -> reference.Choices:
@@ -105,6 +106,7 @@ class Rows:
     weight: np.ndarray | None
     n_features: int
     n_outputs: int
+    time: np.ndarray | None = None
 
     def pick(self, rows) -> Rows:
         """These rows, physically."""
@@ -112,15 +114,16 @@ class Rows:
         entries = [np.arange(self.indptr[i], self.indptr[i + 1]) for i in rows]
         at = np.concatenate(entries).astype(int) if entries else np.zeros(0, int)
         indptr = np.cumsum([0, *map(len, entries)])
-        weight = None if self.weight is None else self.weight[rows]
-        return Rows(indptr, self.indices[at], self.values[at], self.y[rows], weight, self.n_features, self.n_outputs)
+        weight, time = (None if part is None else part[rows] for part in (self.weight, self.time))
+        own = self.indices[at], self.values[at], self.y[rows], weight
+        return Rows(indptr, *own, self.n_features, self.n_outputs, time)
 
     def with_weight(self, weight) -> Rows:
         weight = None if weight is None else np.asarray(weight, float)
         return Rows(self.indptr, self.indices, self.values, self.y, weight, self.n_features, self.n_outputs)
 
     def native(self, order=None) -> kernels.Rows:
-        return kernels.Rows(self.indptr, self.indices, self.values, self.y, self.weight, order)
+        return kernels.Rows(self.indptr, self.indices, self.values, self.y, self.weight, order, self.time)
 
     def dense(self) -> np.ndarray:
         return reference.dense_rows(self.indptr, self.indices, self.values, self.n_features)
@@ -137,6 +140,7 @@ class Learned:
     bias_square: np.ndarray
     bias_average: np.ndarray
     clock: np.ndarray
+    ages: np.ndarray | None = None  # the latest time, and the rows in effect then
     outcomes: list = field(default_factory=list)
 
     @classmethod
@@ -146,7 +150,8 @@ class Learned:
         average = np.zeros(shape, dtype) if setup.average != "none" else None
         clock = np.zeros(7)
         clock[SCALE] = 1
-        return cls(np.zeros(shape, dtype), shrunk, average, *np.zeros((3, n_outputs)), clock)
+        ages = np.zeros(2) if setup.in_time else None
+        return cls(np.zeros(shape, dtype), shrunk, average, *np.zeros((3, n_outputs)), clock, ages)
 
     def learn(self, setup: Setup, rows: Rows, order=None) -> Learned:
         self.outcomes.append(kernels.linear_learn(rows.native(order), self.native(), setup.native()))
@@ -162,6 +167,8 @@ class Learned:
         if setup.solver != "sgd":
             sums, squares = self.v[:, 0].astype(float), self.v[:, 1].astype(float)
             t, grown = (f(self.clock[T], setup.half_life) for f in (rows_in_effect, growth))
+            if setup.in_time:
+                t, grown = self.ages[1], growth(self.ages[0], 1.0)
             sums, squares = sums / grown, squares / grown
             shrunk = np.sign(sums) * np.maximum(np.abs(sums) - t * setup.l1, 0)
             return -shrunk / ((1 + np.sqrt(squares)) / setup.eta0 + t * setup.l2)
@@ -177,7 +184,16 @@ class Learned:
 
     def bits(self) -> list:
         """Everything that was learned, to be compared exactly."""
-        arrays = self.v, self.shrunk, self.average, self.bias, self.bias_square, self.bias_average, self.clock
+        arrays = (
+            self.v,
+            self.shrunk,
+            self.average,
+            self.bias,
+            self.bias_square,
+            self.bias_average,
+            self.clock,
+            self.ages,
+        )
         return [None if a is None else a.tobytes() for a in arrays]
 
 
@@ -213,7 +229,7 @@ def learn(setup: Setup, rows: Rows, dtype=np.float64, order=None) -> Learned:
 
 def learn_slowly(setup: Setup, rows: Rows) -> reference.State:
     state = reference.State.zeros(rows.n_features, rows.n_outputs)
-    reference.linear_learn(rows.dense(), rows.y, rows.weight, state, setup.reference())
+    reference.linear_learn(rows.dense(), rows.y, rows.weight, state, setup.reference(), rows.time)
     return state
 
 
@@ -270,7 +286,7 @@ def share_out(setup, rows, n_threads, dtype=np.float32) -> Learned:
 
 
 def assert_same_bits(a: Learned, b: Learned):
-    for name in ("v", "average", "bias", "bias_square", "bias_average", "clock", "outcomes"):
+    for name in ("v", "average", "bias", "bias_square", "bias_average", "clock", "ages", "outcomes"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
@@ -347,6 +363,74 @@ def test_chunks_and_threads_change_no_bit_of_what_is_forgotten(solver, average):
         pieces.learn(setup, rows.pick(range(start, min(300, start + 77))))
     assert pieces.bits() == alone.bits()
     assert_same_bits(share_out(setup, rows, 3), alone)
+
+
+def with_times(rows: Rows, per_half_life: float, seed=0) -> Rows:
+    """Times with bursts, pauses, and rows that come late."""
+    gaps = np.random.default_rng(seed).choice([0.0, 0.01, 1.0, 12.0], len(rows.y), p=[0.3, 0.4, 0.28, 0.02])
+    late = np.random.default_rng(seed + 1).choice([0.0, 3.0], len(rows.y), p=[0.9, 0.1])
+    return dataclasses.replace(rows, time=1e6 + (np.cumsum(gaps) - late) / per_half_life)
+
+
+@pytest.mark.parametrize("per_half_life", [0.5, 20.0, 1e4])  # the unit of the sums changes many times, twice, and never
+@pytest.mark.parametrize("weight", [None, "mixed"])
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (0.002, 0.05)])
+@pytest.mark.parametrize(("n_outputs", "kind", "loss"), [(1, "targets", "log"), (3, "softmax", "log")])
+@pytest.mark.parametrize(
+    ("solver", "average"),
+    [("sgd", "none"), ("sgd", "uniform"), ("sgd", "by_step"), ("sgd", "polynomial"), ("adagrad", "none")],
+)
+def test_rows_fade_with_time_as_the_definition_says(
+    solver, average, n_outputs, kind, loss, l1, l2, batch_size, weight, per_half_life
+):
+    l1 = 0.0 if average != "none" else l1
+    setup = Setup(solver, loss, target_kind=kind, schedule="invsqrt", l1=l1, l2=l2, average=average, in_time=True)
+    setup = dataclasses.replace(setup, batch_size=batch_size, bias_scale=0.2)
+    rows = make_rows(11, 500, n_outputs=n_outputs, kind=kind, loss=loss, weight=weight)
+    assert_same(setup, with_times(rows, per_half_life), relative=1e-9)
+
+
+@pytest.mark.parametrize(("solver", "average"), [("sgd", "none"), ("sgd", "polynomial"), ("adagrad", "none")])
+def test_chunks_and_threads_change_no_bit_of_what_fades_with_time(solver, average):
+    setup = Setup(solver, target_kind="one_vs_rest", l2=0.01, average=average, bias_scale=0.2, in_time=True)
+    rows = with_times(make_rows(13, 300, n_features=30, n_outputs=203, kind="one_vs_rest", weight="mixed"), 1.0)
+    alone, pieces = share_out(setup, rows, 1), Learned.zeros(setup, 30, 203, np.float32)
+    for start in range(0, 300, 77):
+        pieces.learn(setup, rows.pick(range(start, min(300, start + 77))))
+    assert pieces.bits() == alone.bits()
+    assert_same_bits(share_out(setup, rows, 3), alone)
+
+
+def test_dual_averaging_minimises_over_rows_by_their_age_in_time():
+    """As if all gradients had come at the last time with the weights of their ages, late ones too."""
+    setup = Setup("adagrad", "squared", l2=0.05, bias_scale=-1.0, eta0=0.5, in_time=True)
+    rows = with_times(make_rows(14, 200, loss="squared"), 5.0)
+    learned, dense, gradients = Learned.zeros(setup, 12, 1), rows.dense(), []
+    for i in range(200):
+        now = rows.time[: i + 1].max()  # the weights that a row is scored with are those of its own time
+        by_age = 2.0 ** (rows.time[:i] - now)
+        own = 2.0 ** (rows.time[:i] - np.maximum.accumulate(rows.time[:i])) if i else by_age
+        w = -(by_age @ np.array(gradients).reshape(i, 12)) if i else np.zeros(12)
+        squares = (by_age * own) @ np.array(gradients).reshape(i, 12) ** 2 if i else 0
+        w = w / ((1 + np.sqrt(squares)) / 0.5 + by_age.sum() * 0.05)
+        gradients.append((dense[i] @ w - rows.y[i]) * dense[i])
+        learned.learn(setup, rows.pick([i]))
+    by_age = 2.0 ** (rows.time - rows.time.max())
+    squares = (by_age * 2.0 ** (rows.time - np.maximum.accumulate(rows.time))) @ np.array(gradients) ** 2
+    expected = -(by_age @ np.array(gradients)) / ((1 + np.sqrt(squares)) / 0.5 + by_age.sum() * 0.05)
+    assert_close(learned.weights(setup)[:, 0], expected, 1e-9)
+
+
+def test_times_and_ages_belong_together():
+    rows, timed = make_rows(), Setup(in_time=True)
+    for setup, block in ((timed, rows), (Setup(half_life=5.0), with_times(rows, 1.0))):
+        learned = Learned.zeros(setup, 12, 1)
+        learned.ages = np.zeros(2)
+        with pytest.raises(ValueError, match="ages need"):
+            learned.learn(setup, block)
+    with pytest.raises(ValueError, match="time must be finite"):
+        dataclasses.replace(rows, time=np.full(len(rows.y), np.nan)).native()
 
 
 def test_dual_averaging_that_forgets_minimises_over_rows_by_their_age():

@@ -1,12 +1,22 @@
 """Probabilities that can be trusted, and intervals and sets that cover what they promise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn import metrics as sk
 
 import steepest as st
 from steepest.metrics import ProbabilityMetrics, RocMetrics
-from steepest.models.calibration import Calibration, Recent, calibrate_two, fit_sigmoid
+from steepest.models.calibration import (
+    COVERAGES,
+    GAIN,
+    MOST_GAIN,
+    Calibration,
+    Recent,
+    calibrate_two,
+    fit_sigmoid,
+)
 
 
 def noisy(n_rows, seed, n_features=30, n_classes=2):
@@ -282,6 +292,67 @@ def test_intervals_of_a_stream_come_from_errors_before_learning():
         model.partial_fit(X[at : at + 100], y[at : at + 100], calibrate=True)
     low, high = model.predict_interval(X[4000:], 0.9).T
     assert np.mean((low <= y[4000:]) & (y[4000:] <= high)) == pytest.approx(0.9, abs=0.02)
+
+
+@pytest.mark.parametrize("n_rows", [1, 40])
+@pytest.mark.parametrize("stream", ["wide", "growing", "spiteful"])
+def test_levels_cover_as_asked_whatever_the_rows_are(stream, n_rows):
+    """Even if each row is chosen by someone who sees the level: then it is missed, as long as it can be."""
+    rng = np.random.default_rng(3)
+    calibration = Calibration(rows=1000).with_residuals(rng.random(1000))
+    recent, covered, n_calls = Recent(1), [], 4000 // n_rows
+    for call in range(n_calls):
+        now = replace(calibration, levels=recent.levels)
+        residuals = {
+            "wide": 3 * rng.random(n_rows),
+            "growing": rng.random(n_rows) * call / n_calls * 1.5,
+            "spiteful": np.full(n_rows, min(now.reach(0.9), 2.0) * (1 + 1e-9) + 1e-9 * (call % 7 > 0)),
+        }[stream]
+        covered.append([np.mean(residuals <= now.reach(level)) for level in COVERAGES])
+        recent.adapt(now, residuals)
+    gain = min(GAIN * n_rows, MOST_GAIN)
+    off = np.abs(np.mean(covered, axis=0) - COVERAGES).max()
+    assert off <= (1 + 2 * gain) / (gain * n_calls)
+
+
+def test_sets_and_intervals_of_a_stream_that_drifts_cover_as_asked():
+    """The noise grows from row to row: errors of the last rows are always those of calmer times."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(12_000, 4))
+    noise = rng.normal(size=12_000) * np.linspace(0.2, 6, 12_000)
+    y = X.sum(axis=1) + noise
+    classes = np.where(y > 0, "yes", "no")
+    model, regression = st.LinearClassifier(random_state=0), st.LinearRegressor(random_state=0)
+    model.fit(X[:2000], classes[:2000]), regression.fit(X[:2000], y[:2000])
+    in_sets, inside, at_first = [], [], regression.calibration_.reach(0.9)
+    for at in range(2000, 12_000, 50):
+        rows = slice(at, at + 50)
+        true = np.searchsorted(model.classes_, classes[rows])
+        in_sets += model.predict_set(X[rows], 0.9)[np.arange(50), true].tolist()
+        low, high = regression.predict_interval(X[rows], 0.9).T
+        inside += ((low <= y[rows]) & (y[rows] <= high)).tolist()
+        model.partial_fit(X[rows], classes[rows], calibrate=True)
+        regression.partial_fit(X[rows], y[rows], calibrate=True)
+    assert np.mean(in_sets) == pytest.approx(0.9, abs=0.02)
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.02)
+    assert np.mean(np.abs(noise[2000:]) <= at_first) < 0.6  # which is what the fit alone would cover
+    assert 0.8 < np.mean(inside[:2000]) < 1.0
+
+
+def test_levels_that_moved_are_in_the_model_file(tmp_path):
+    X, y = noisy(3000, 50)
+    model = st.LinearClassifier(random_state=0).fit(X[:1000], y[:1000]).partial_fit(X[1000:], y[1000:], calibrate=True)
+    model.save(tmp_path / "model")
+    back = st.load(tmp_path / "model")
+    assert back.calibration_.levels == model.calibration_.levels != ()
+    for one in (model, back):
+        one.partial_fit(X[:100], y[:100], calibrate=True)
+    assert back.calibration_ == model.calibration_
+    assert model.fit(X, y).calibration_.levels == ()
+    with pytest.raises(ValueError, match="levels"):
+        Calibration.from_dict({**back.calibration_.as_dict(), "levels": [0.5]})
+    with pytest.raises(ValueError, match="levels"):
+        Recent.from_dict({**Recent(1).as_dict(), "levels": [float("nan")] * len(COVERAGES)})
 
 
 def test_held_back_scores_and_final_labels_have_one_order_whichever_class_comes_first():

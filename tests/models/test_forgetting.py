@@ -185,3 +185,124 @@ def test_the_shell_has_a_flag(tmp_path):
     model = st.load(saved)
     assert model.learner_.settings.half_life == 200
     assert model.schedule == st.Forgetting(half_life=200)
+
+
+# ------------------------------------------------------------------------------------------------------ ages in time
+
+DAY = 86_400
+
+
+def stream_in_time(n=6000, n_features=5, seed=0):
+    """(columns by name, labels, numbers, ages in days): the truth turns around on day 30 of 60; rows come in bursts."""
+    rng = np.random.default_rng(seed)
+    X, truth = rng.normal(size=(n, n_features)), rng.normal(size=n_features)
+    days = np.sort(rng.uniform(0, 1, n) ** 2 * 60)
+    score = X @ truth * np.where(days < 30, 1, -1)
+    columns = {f"x{j}": X[:, j] for j in range(n_features)} | {"when": 1.7e9 + days * DAY}
+    return columns, np.where(score > 0, "up", "down"), score, days[-1] - days
+
+
+def part(columns, start, stop):
+    return {name: column[start:stop] for name, column in columns.items()}
+
+
+@pytest.mark.parametrize("way", ["sgd", "asgd", "adagrad", "sgd-l1", "adagrad-l1"])
+def test_a_half_life_in_days_follows_a_stream_that_turns(way):
+    columns, y, _, age = stream_in_time()
+    end = int(np.flatnonzero(age > 20)[-1])  # ten days after the turn
+    scores = []
+    for schedule in (st.Forgetting("2 days", steps="bottou", time="when"), "bottou"):
+        model = st.LinearClassifier(schedule=schedule, random_state=0, **{"alpha": 0.01, **WAYS[way]})
+        for start in range(0, end, 500):
+            stop = min(start + 500, end)
+            model.partial_fit(part(columns, start, stop), y[start:stop], classes=["up", "down"])
+        scores.append(model.score(part(columns, end, end + 300), y[end : end + 300]))
+    assert scores[0] > 0.85 > 0.6 > scores[1]
+
+
+@pytest.mark.parametrize(("solver", "epochs", "off"), [("asgd", 60, 0.03), ("adagrad", 300, 0.1)])
+def test_a_half_life_in_days_is_that_of_row_weights(solver, epochs, off):
+    """The minimum is that of rows weighted by 2^(-age / half-life), which an exact solver finds."""
+    columns, _, number, age = stream_in_time()
+    X = np.column_stack([columns[f"x{j}"] for j in range(5)])
+    exact = st.LinearRegressor(alpha=0.05, penalty="l2", solver="closed_form")
+    exact.fit(X, number, sample_weight=0.5 ** (age / 20))  # of which the older ones pull the other way
+    schedule = st.Forgetting("20 days", time="when")
+    model = st.LinearRegressor(solver=solver, alpha=0.05, schedule=schedule, epochs=epochs, random_state=0)
+    model.fit(columns, number)
+    rows = part(columns, 0, 500)
+    np.testing.assert_allclose(model.predict(rows), exact.predict(X[:500]), atol=off * np.std(number))
+
+
+@pytest.mark.parametrize("way", ["sgd", "asgd", "adagrad", "sgd-l1"])
+def test_calls_and_files_change_no_bit_of_a_half_life_in_time(way, tmp_path):
+    columns, y, _, _ = stream_in_time(3000)
+    make = lambda: st.LinearClassifier(schedule=st.Forgetting("6 h", time="when"), random_state=0, **WAYS[way])
+    whole, model = make().partial_fit(part(columns, 0, 700), y[:700]), make()  # which scale the columns
+    whole.partial_fit(part(columns, 700, 3000), y[700:])
+    for start, stop in ((0, 700), (700, 850), (850, 2345)):  # the first thousand rows wait for a step size
+        model.partial_fit(part(columns, start, stop), y[start:stop])
+        model.save(tmp_path / "model.steepest")
+        model = st.load(tmp_path / "model.steepest")
+    model.partial_fit(part(columns, 2345, 3000), y[2345:])
+    assert model.schedule == st.Forgetting("6 h", time="when")
+    np.testing.assert_array_equal(
+        model.learner_.scores(chunk_of(model, columns)), whole.learner_.scores(chunk_of(whole, columns))
+    )
+
+
+def chunk_of(model, columns):
+    return model.hasher_.to_chunk(columns)
+
+
+def test_the_column_of_times_gives_no_features_and_is_not_needed_to_predict():
+    columns, y, _, _ = stream_in_time(2000)
+    model = st.LinearClassifier(schedule=st.Forgetting("5 days", time="when"), random_state=0).fit(columns, y)
+    assert not any("when" in column.name for column in model.hasher_.used_columns)
+    alone = {name: column for name, column in columns.items() if name != "when"}
+    np.testing.assert_array_equal(model.predict(alone), model.predict(columns))
+    with pytest.raises(st.DataError, match=r"no times.*time="):
+        model.partial_fit(alone, y)
+
+
+def test_dates_are_times_and_a_row_without_one_is_refused():
+    columns, y, _, _ = stream_in_time(2000)
+    written = [str(np.datetime64(int(second), "s")) for second in columns["when"]]
+    schedule = st.Forgetting("5 days", time="when")
+    numbers = st.LinearClassifier(schedule=schedule, random_state=0).fit({**columns, "when": columns["when"] // 1}, y)
+    dates = st.LinearClassifier(schedule=schedule, random_state=0).fit({**columns, "when": written}, y)
+    np.testing.assert_allclose(dates.decision_function(columns), numbers.decision_function(columns), rtol=1e-3)
+    written[7] = "someday"
+    with pytest.raises(st.DataError, match="row 8 has no time that can be read"):
+        st.LinearClassifier(schedule=schedule).fit({**columns, "when": written}, y)
+
+
+@pytest.mark.parametrize(
+    ("forgetting", "sentence"),
+    [
+        (st.Forgetting("7 days"), "half_life='7 days' is in time; name the column that"),
+        (st.Forgetting(100, time="when"), "give half_life in time as well"),
+        (st.Forgetting("7 moons", time="when"), "half_life='7 moons' is not a length of time"),
+        (st.Forgetting("0 s", time="when"), "half_life='0 s' is not a length of time"),
+        (st.Forgetting("7 days", time="then"), "time= names the column 'then'"),
+    ],
+)
+def test_half_lives_in_time_that_cannot_be_are_refused(forgetting, sentence):
+    columns, y, _, _ = stream_in_time(50)
+    with pytest.raises((st.ParameterError, st.DataError), match=sentence):
+        st.LinearClassifier(schedule=forgetting).fit(columns, y)
+
+
+@pytest.mark.parametrize("roles", [[], ["--numeric", "x0,x1,x2,x3,x4"]])
+@pytest.mark.parametrize("epochs", ["1", "3"])
+def test_the_shell_takes_ages_from_a_column(tmp_path, roles, epochs):
+    columns, y, _, _ = stream_in_time(2000)
+    rows, saved = tmp_path / "rows.csv", str(tmp_path / "model.steepest")
+    names = [*columns, "label"]
+    lines = [",".join(map(str, row)) for row in zip(*columns.values(), y, strict=True)]
+    rows.write_text("\n".join([",".join(names), *lines]))
+    flags = ["--half-life", "3 days", "--time", "when", "--epochs", epochs, "--quiet", *roles]
+    assert main(["train", str(rows), "--model", saved, *flags]) == 0
+    model = st.load(saved)
+    assert (model.learner_.settings.half_life, model.learner_.settings.in_time) == (3 * DAY, True)
+    assert model.score(part(columns, 1700, 2000), y[1700:]) > 0.9

@@ -264,6 +264,28 @@ def test_a_new_model_file_does_not_replace_what_was_learned(models, start, tmp_p
     assert server.stop() == 0
 
 
+def test_the_age_of_a_row_is_a_column_of_it(start, tmp_path):
+    """Times are in the log like all columns, so a restart has the same bits."""
+    rows, labels = texts(120, seed=5)
+    rows = [{"review": row, "when": f"2026-03-{1 + n // 10:02d} 10:{n % 60:02d}"} for n, row in enumerate(rows)]
+    model = st.LinearClassifier("log", schedule=st.Forgetting("2 days", time="when"), random_state=0)
+    model.fit(rows[:60], labels[:60]).save(base := tmp_path / "base.steepest")
+    server = start(base, "--learn", "--log", tmp_path / "log")
+    assert server.call("/predict", {"rows": [{"review": rows[0]["review"]}]})[0] == 200  # without a time
+    shown = [(column["name"], column["kind"]) for column in server.call("/model")[1]["columns"]]
+    assert ("when", "time") in shown  # so the page has a field for it
+    assert "when" in server.call("/openapi.json")[1]["components"]["schemas"]["Row"]["properties"]
+    assert [tensor["name"] for tensor in server.call("/v2/models/base")[1]["inputs"]] == ["review"]
+    status, said = server.call("/learn", {"rows": [{"review": "fine film"}], "labels": ["pos"]})
+    assert (status, "no times" in said["error"]) == (400, True)
+    assert server.call("/learn", {"rows": rows[60:], "labels": labels[60:]}) == (200, {"learned": 60, "sequence": 60})
+    found = server.call("/predict", {"rows": rows[:9]})
+    server.kill()
+    server = start(base, "--learn", "--log", tmp_path / "log")
+    assert server.call("/predict", {"rows": rows[:9]}) == found
+    assert st.load(base).learner_.arrays["ages"][0] * 2 * 86_400 == st.load(base).hasher_.to_chunk(rows[59:60]).time[0]
+
+
 def test_factor_models_learn_too(models, start, tmp_path):
     server = start(models["pairs"], "--learn", "--log", tmp_path / "log")
     row = {"user": 4, "item": 5}

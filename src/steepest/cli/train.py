@@ -162,6 +162,7 @@ def run(options: argparse.Namespace) -> int:
         flag = "--barrier" if options.barrier else f"--method {options.method}"
         raise st.ParameterError(f"{flag} is for Spark; give --spark MASTER as well")
     _refuse_small_files(options)
+    _read_times(options)
     choose_task(options)
     _refuse_small_files(options)
     estimator = new_estimator(options)
@@ -201,6 +202,13 @@ def run(options: argparse.Namespace) -> int:
     tell_skipped(source)
     _summarise(estimator, options, seconds, cost, measures)
     return 0
+
+
+def _read_times(options: argparse.Namespace) -> None:
+    """Reads the column of times, too, where the other columns are named."""
+    column = vars(options).get("time")
+    if column is not None and any(getattr(options, role) for role in KINDS):
+        options.categorical = [*(options.categorical or []), str(column)]
 
 
 def choose_task(options: argparse.Namespace) -> None:

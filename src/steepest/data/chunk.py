@@ -3,7 +3,8 @@
 Row i holds the features indices[indptr[i]:indptr[i+1]] with the values beside them. Invariants: indptr int64, indices
 int32, values float32, y and weight float64 (y may hold strings until a label book has coded them), all contiguous.
 `order`, if given, names the rows to visit and their sequence; the arrays themselves are then never copied.
-`group`, if given, names the query each row belongs to, for ranking.
+`group`, if given, names the query each row belongs to, for ranking; `time` is when each row was, in seconds, NaN where
+nobody knows.
 Rows have stable numbers, which splits use, so that a row keeps its side of a split whatever the chunk size or the
 epoch: they count on from `first_id`, or `ids` says which they are, and `first_id` counts the rows cut off in front.
 """
@@ -63,7 +64,13 @@ class Chunk:
     first_id: int = 0
     group: Array | None = None
     ids: RowIds | None = None
-    row_fields: ClassVar[tuple[str, ...]] = ("y", "weight", "group")  # arrays with one element per row of the block
+    time: Array | None = None
+    row_fields: ClassVar[tuple[str, ...]] = (
+        "y",
+        "weight",
+        "group",
+        "time",
+    )  # arrays with one element per row of the block
 
     @property
     def n_rows(self) -> int:
@@ -148,4 +155,5 @@ def concatenate(chunks: Sequence[Chunk]) -> Chunk:
         if weighted
         else None,
         group=None if any(p.group is None for p in parts) else np.concatenate([p.group for p in parts]),
+        time=None if any(p.time is None for p in parts) else np.concatenate([p.time for p in parts]),
     )

@@ -15,8 +15,9 @@ from typing import Any
 from steepest.data.tables.columns import CATEGORY, LIST, NUMBER, TEXT
 
 DATE, CONSTANT, ID, IGNORED = "date", "constant", "id", "ignored"
+TIME = "time"  # of the rows; the column is ignored as a feature
 USED = (TEXT, CATEGORY, NUMBER, LIST)  # kinds that give features, in the order of the kernel's numbers
-KINDS = (*USED, DATE)  # that a user may name
+KINDS = (*USED, DATE, TIME)  # that a user may name
 MARKED = "marked"  # the format of numbers like $1,234.50
 BAG = "bag"  # the format of texts that come as dicts of words and counts
 
@@ -40,9 +41,9 @@ class Column:
     candidates : tuple of float
         The knots that the column has or could have.
     format : str
-        "marked" for numbers such as $1,234.50; the order of a date's fields ("ymd", "mdy", "dmy", "compact", "epoch",
-        "epoch_ms"); "bag" for texts that come as dicts of words and counts; the separators of a list, or of a category
-        whose parts count, too.
+        "marked" for numbers such as $1,234.50; the order of the fields of a date, or of the times of rows ("ymd",
+        "mdy", "dmy", "compact", "epoch", "epoch_ms"); "bag" for texts that come as dicts of words and counts; the
+        separators of a list, or of a category whose parts count, too.
     source, part : str
         The column of the file that a derived column is made from, and which part of it.
     reason : str

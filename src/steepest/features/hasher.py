@@ -66,7 +66,7 @@ from steepest.features.collisions import (
     count_collisions,
     report_collisions,
 )
-from steepest.features.columns import BAG, ID, IGNORED, KINDS, USED, Column
+from steepest.features.columns import BAG, ID, IGNORED, KINDS, TIME, USED, Column
 from steepest.features.hasher_check import check_buckets, check_columns, check_counts, check_misfits
 from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
@@ -176,7 +176,8 @@ class Hasher(Estimator):
         used; `fit`, or the model that the hasher belongs to, detects their kinds on a sample of rows. A hasher that
         never learned uses numbers as they are, strings with spaces as texts, and everything else as categories.
     kinds : dict of column names to kinds, optional
-        Kinds of single columns: "text", "category", "number", "list" or "date"; the others are detected.
+        Kinds of single columns: "text", "category", "number", "list" or "date"; the others are detected. "time" is the
+        column with the times of rows, see `Forgetting`.
     ignore : names of columns, optional
         Columns to leave out.
     knots : bool or "auto"
@@ -405,7 +406,19 @@ class Hasher(Estimator):
             raise DataError(f"X has {table.n_rows} rows but y has {len(targets)}; give one target per row")
         weight = None if sample_weight is None else as_weights(sample_weight, table.n_rows)
         indptr, indices, values = self._hash(table, learn=learn)
-        return Chunk(indptr, indices, values, self.n_features, targets, weight)
+        return Chunk(indptr, indices, values, self.n_features, targets, weight, time=self._times(table))
+
+    def _times(self, table: Table) -> Array | None:
+        """When the rows were, in seconds, NaN where that cannot be read; None if the table does not say."""
+        if not self.kinds:
+            return None
+        names = [name for name, kind in self.kinds.items() if kind == TIME]
+        column = next((column for column in self.columns_ if column.name in names), None)
+        values = None if column is None else table.columns.get(column.name)
+        if column is None or values is None:
+            return None
+        numbers = plain_numbers(values) if column.format == dates.EPOCH else None
+        return dates.parse(python_values(values), column.format) if numbers is None else numbers
 
     def score_task(self, X: Any) -> tuple[kernels.HashRecipe, list[Any], Array | None, float, int]:
         """The arguments of `kernels.score_rows` for X, for learners that score raw rows in one call."""
@@ -629,7 +642,7 @@ class Hasher(Estimator):
 
     def _choose_columns(self, table: Table, learn: bool) -> tuple[Column, ...]:
         """Decides the columns; values are surveyed only while learning, never on a few rows to predict for."""
-        from steepest.features.survey import survey_column
+        from steepest.features.survey import survey_column, time_column
 
         named = [(name, TEXT) for name in as_names(self.text)]
         named += [(name, CATEGORY) for name in as_names(self.categorical)]
@@ -642,18 +655,21 @@ class Hasher(Estimator):
         ignored = set(as_names(self.ignore))
         given = {**dict(named), **(self.kinds or {})}
         names = [name for name, _ in named] or list(table.columns)
+        names += [name for name, kind in given.items() if kind == TIME and name not in names]
         for name in (*(self.kinds or {}), *ignored):
             if name not in table.columns and table.origin != "records":
                 listed = ", ".join(map(repr, list(table.columns)[:20]))
                 near = did_you_mean(name, table.columns) or "name one of these"
-                given_by = "ignore" if name in ignored else "kinds"
+                given_by = "ignore" if name in ignored else "time" if given[name] == TIME else "kinds"
                 raise ParameterError(f"{given_by}= names the column {name!r}, but X has {listed}; {near.strip()}")
         crossed = {name for pair in self.cross for name in pair}
         sample = _sample(table, names) if learn else {}
         chosen: list[Column] = []
         for name in names:
             kind = given.get(name, "" if name else TEXT)
-            if name in ignored:
+            if kind == TIME:
+                chosen.append(time_column(name, sample.get(name, table.column(name))))
+            elif name in ignored:
                 chosen.append(Column(name, IGNORED, reason="as requested"))
             elif kind in ("", TEXT) and is_bag_column(table.column(name)):
                 chosen.append(Column(name, TEXT, format=BAG, note="dicts of words and counts", named=bool(kind)))

@@ -38,7 +38,7 @@ from steepest.data.tables.columns import (
     python_values,
 )
 from steepest.features import dates, written_numbers
-from steepest.features.columns import CONSTANT, DATE, ID, MARKED, Column
+from steepest.features.columns import CONSTANT, DATE, ID, IGNORED, MARKED, Column
 
 FEW_ROWS = 50  # with fewer, nothing shows that a column is constant or an id
 FEW_VALUES = 32  # a number with at most so many has a knot for each
@@ -66,6 +66,17 @@ def survey_column(name: str, column: Any, *, crossed: bool = False, kind: str = 
     else:
         found = _of_values(name, column, kind)
     return [replace(part, named=True) for part in found] if kind else found
+
+
+def time_column(name: str, column: Any) -> Column:
+    """The column with the times of the rows, which gives no features."""
+    numbers = plain_numbers(column)
+    if numbers is not None:
+        order = dates.order_of_numbers(numbers[np.isfinite(numbers)], f"{name} date")
+    else:
+        written = (str(value) for value in python_values(column) if value is not None)
+        order = dates.order_of([text for text in written if text.strip().lower() not in MISSING_MARKS], f"{name} date")
+    return Column(name, IGNORED, format=order or dates.EPOCH, reason="holds the times of rows")
 
 
 def knots_of(numbers: Array) -> tuple[float, ...]:

@@ -152,6 +152,8 @@ class StateCheck:
             self.arrays({f"{MARK}weight": "f rows"}, rows=n_rows)
             if (self.state[f"{MARK}weight"] < 0).any():
                 raise ValueError(f"{MARK}weight is negative")
+        if f"{MARK}time" in self.state:
+            self.arrays({f"{MARK}time": "f8 rows"}, rows=n_rows)
 
     def pointers(self, indptr: Array, n_entries: int, name: str) -> None:
         """Checks row pointers, which run from 0 upwards to the number of entries."""

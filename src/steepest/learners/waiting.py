@@ -73,7 +73,7 @@ class WaitingRows:
         """The waiting rows as arrays of a state."""
         if self.rows is None:
             return {}
-        names = ("indptr", "indices", "values", "y", "weight")
+        names = ("indptr", "indices", "values", "y", "weight", "time")
         arrays = {name: getattr(self.rows, name) for name in names}
         return {MARK + name: array for name, array in arrays.items() if array is not None}
 
@@ -84,7 +84,7 @@ class WaitingRows:
         if not found:
             return cls()
         arrays = found["indptr"], found["indices"], found["values"]
-        return cls(Chunk(*arrays, n_features, found.get("y"), found.get("weight")))
+        return cls(Chunk(*arrays, n_features, found.get("y"), found.get("weight"), time=found.get("time")))
 
 
 class _Waits(Protocol):

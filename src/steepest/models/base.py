@@ -331,6 +331,11 @@ class Model:
         if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
             self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals, later)
 
+    def _use_levels(self) -> None:
+        """Lets sets and intervals take the levels that cover the stream as often as asked."""
+        if self.calibration_ is not None and self._recent is not None:
+            self.calibration_ = replace(self.calibration_, levels=self._recent.levels)
+
     def _stream_watch(self) -> StreamWatch:
         """The drift detectors of `partial_fit(calibrate=True)`, made at the first call."""
         self._watch = self._watch or StreamWatch()
@@ -560,7 +565,7 @@ class Model:
         """Rows in memory, hashed if they are raw."""
         X, y = in_memory(X), list(y) if isinstance(y, Iterator) else y
         takes_hasher = "hasher" in protocol.parameter_names(type(self))
-        raw = self.hasher is not None or (takes_hasher and is_raw_rows(X))
+        raw = self.hasher is not None or (takes_hasher and self._is_raw(X))
         if raw or (takes_hasher and getattr(self, "hasher_", None) is not None):
             hasher = self.own_hasher()
             if not hasattr(hasher, "columns_"):
@@ -573,6 +578,10 @@ class Model:
         if source.n_features == 0:
             raise DataError(f"0 feature(s) (shape=({source.n_rows}, 0)) while a minimum of 1 is required: X is empty")
         return source
+
+    def _is_raw(self, X: Any) -> bool:
+        """Hook: whether rows in memory need a hasher, though none was given."""
+        return is_raw_rows(X)
 
     def own_hasher(self, roles: Mapping[str, Any] | None = None) -> Any:
         """This model's copy of the given hasher (or of a default one); it learns with the model."""

@@ -8,7 +8,9 @@ stopping, of a validation source, of alpha="auto", of `calibrate_on`, or (`Recen
 scored before it was learned. Intervals and sets are split conformal (Vovk, Gammerman and Shafer,
 2005): with n held-out residuals, the interval reaches as far as the ceil((n + 1) coverage)-th smallest of them. That
 holds for rows like those held out: scattered rows speak for others of the same file, stretches of neighbours (`later`)
-for rows that come later.
+for rows that come later. In a stream, the level a whose quantile is taken moves with every call (Gibbs and Candes
+2021): a <- a + g (coverage - share of the rows covered), where g is GAIN times the rows. a stays between -g and 1 + g,
+so over T calls of one size the share covered is as asked up to (1 + 2 g) / (g T), whatever the rows are.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ LEAST_ROWS = 20
 RECENT, EVERY = 4000, 500  # rows of a stream that are remembered; a new map is fitted after so many
 MOST_NUMBERS = 1 << 20  # scores that are remembered: with many classes, of fewer rows
 TINY = 1e-15
+COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99)  # whose levels move in a stream; others lie between
+GAIN, MOST_GAIN = 0.005, 0.5  # of a level: per row, and at most for the rows of one call
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +49,20 @@ class Calibration:
     residuals: tuple[float, ...] = ()  # ascending: |y - prediction|, or 1 - P of the true class
     later: tuple[float, ...] = ()  # the same of stretches of rows, where such were held back
     later_rows: int = 0
+    levels: tuple[float, ...] = ()  # in a stream: what stands for each of COVERAGES
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a model file."""
-        return {**asdict(self), "residuals": list(self.residuals), "later": list(self.later)}
+        return {**asdict(self), **{name: list(getattr(self, name)) for name in _LISTS}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
         """Builds the calibration from the values that `as_dict` gave."""
-        known = {**values, **{name: tuple(map(float, values.get(name, ()))) for name in ("residuals", "later")}}
+        known = {**values, **{name: tuple(map(float, values.get(name, ()))) for name in _LISTS}}
         if known["kind"] not in ("none", "temperature", "platt") or not math.isfinite(known["slope"] + known["shift"]):
             raise ValueError("a calibration that is not one")
+        if len(known["levels"]) not in (0, len(COVERAGES)) or not all(map(math.isfinite, known["levels"])):
+            raise ValueError("the levels of a calibration are not what they should be")
         return cls(**known)
 
     def sigmoid(self, scores: Array) -> Array:
@@ -84,21 +91,42 @@ class Calibration:
             )
         # Of many residuals only some are stored, evenly spaced in rank.
         stored, rows = (self.later, self.later_rows) if later else (self.residuals, self.rows)
-        place = math.ceil((rows + 1) * coverage)
+        level = coverage if later or not self.levels else self._level(coverage)
+        place = math.ceil((rows + 1) * level)
         if place > rows:
             return math.inf
-        return stored[min(len(stored), math.ceil(place * len(stored) / rows)) - 1]
+        return stored[min(len(stored), math.ceil(place * len(stored) / rows)) - 1] if place > 0 else 0.0
+
+    def _level(self, coverage: float) -> float:
+        """The level that covers so many rows of the stream now."""
+        return float(np.interp(coverage, (0.0, *COVERAGES, 1.0), (0.0, *self.levels, 1.0)))
+
+    def levels_needed(self, residuals: Array) -> Array:
+        """For each residual the level above which `reach` is at least as large."""
+        below = np.searchsorted(self.residuals, residuals, side="left")
+        return np.asarray(below * self.rows // len(self.residuals) / (self.rows + 1))
 
 
 class Recent:
     """The last rows of a stream, with the scores they got before they were learned and their true targets.
 
-    Invariant: it depends on the rows added and their order, not on how they were cut into calls of `add`.
+    Invariant: the rows depend on those added and their order, not on how they were cut into calls of `add`.
     """
 
-    def __init__(self, n_scores: int, rows: Array | None = None, n_seen: int = 0) -> None:
+    def __init__(
+        self, n_scores: int, rows: Array | None = None, n_seen: int = 0, levels: tuple[float, ...] = COVERAGES
+    ) -> None:
         self.rows = np.zeros((0, n_scores + 2)) if rows is None else rows  # scores, truth, weight
         self.n_seen = n_seen
+        self.levels = levels
+
+    def adapt(self, calibration: Calibration | None, residuals: Array) -> None:
+        """Moves the levels by rows that are about to be learned; `calibration` is what covered them, or did not."""
+        if calibration is None or not calibration.residuals or not len(residuals):
+            return
+        levels, gain = np.array(self.levels), min(GAIN * len(residuals), MOST_GAIN)
+        covered = np.mean(levels > calibration.levels_needed(residuals)[:, None], axis=0)
+        self.levels = tuple((levels + gain * (COVERAGES - covered)).tolist())
 
     def add(self, scores: Array, true: Array, weight: Array) -> Array | None:
         """Adds rows; returns all stored ones when the calibration is due for an update, else None."""
@@ -114,7 +142,8 @@ class Recent:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a model file."""
-        return {"rows": self.rows.tolist(), "width": self.rows.shape[1], "n_seen": self.n_seen}
+        rows, width = self.rows.tolist(), self.rows.shape[1]
+        return {"rows": rows, "width": width, "n_seen": self.n_seen, "levels": list(self.levels)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recent:
@@ -122,7 +151,13 @@ class Recent:
         rows = np.array(values["rows"], np.float64).reshape(-1, int(values["width"]))
         if rows.shape[1] < 3 or len(rows) > RECENT or not np.isfinite(rows).all():
             raise ValueError("the last rows of a stream are not what they should be")
-        return cls(rows.shape[1] - 2, rows, int(values["n_seen"]))
+        levels = tuple(map(float, values.get("levels", COVERAGES)))
+        if len(levels) != len(COVERAGES) or not all(map(math.isfinite, levels)):
+            raise ValueError("the levels of a stream are not what they should be")
+        return cls(rows.shape[1] - 2, rows, int(values["n_seen"]), levels)
+
+
+_LISTS = ("residuals", "later", "levels")  # fields of a calibration that hold several numbers
 
 
 def _stored(residuals: Array) -> tuple[float, ...]:

@@ -30,6 +30,7 @@ from steepest.engine.mixing import MIXES, SENDS, LocalShards, MixedState, Mixing
 from steepest.engine.parallel import KINDS, Shape, decide
 from steepest.engine.stopping import Plan
 from steepest.errors import DataError, NotConverged, ParameterError
+from steepest.features.columns import TIME
 from steepest.features.names import NAMES, NameBook
 from steepest.features.vw_names import VwNames
 from steepest.learners.base import State
@@ -80,6 +81,7 @@ STOCHASTIC = {
     "parallel": "serial",
     "memory_budget": None,
     "half_life": math.inf,
+    "time": None,
 }
 
 
@@ -178,7 +180,7 @@ class LinearModel(Model):
 
     def _row_order(self) -> str:
         """The shuffle mode; with a half-life rows keep their order, since the last ones must be the newest."""
-        return "never" if self.flat_params()["half_life"] < math.inf else super()._row_order()
+        return "never" if self.flat_params()["half_life"] != math.inf else super()._row_order()
 
     def _stochastic_option(self) -> str:
         """The first parameter set by the user that only stochastic solvers have, as "name=value", or ""."""
@@ -554,7 +556,8 @@ class LinearModel(Model):
                 f"solver='coin' bets row after row; parallel={kind!r} needs another solver, such as 'sgd'"
             )
         if kind not in ("serial", "auto") and settings.forgets:
-            raise ParameterError(f"half_life={settings.half_life:g} forgets row after row; leave parallel={kind!r} out")
+            half_life = self.flat_params()["half_life"]
+            raise ParameterError(f"half_life={half_life!r} forgets row after row; leave parallel={kind!r} out")
         if kind == "mixing":
             self.mixing_plan(whole("epochs", self.epochs, 1))
 
@@ -584,10 +587,16 @@ class LinearModel(Model):
 
     # ----------------------------------------------------------------------------------------------------- memory
 
+    def _is_raw(self, X: Any) -> bool:
+        return self.flat_params()["time"] is not None or super()._is_raw(X)  # which is a column by its name
+
     def _hasher_overrides(self, hasher: Any) -> dict[str, Any]:
+        column = self.flat_params()["time"]
+        given = {} if column is None else {"kinds": {**(hasher.kinds or {}), str(column): TIME}}
         if self._memory is None:
-            return {}
-        return {"n_bits": self._memory.n_bits, "names": self._planned_names(hasher, parse_bytes(self.memory_budget))}
+            return given
+        names = self._planned_names(hasher, parse_bytes(self.memory_budget))
+        return given | {"n_bits": self._memory.n_bits, "names": names}
 
     def _plan_for_arrays(self, X: Any, y: Any, classes: Any = None, *, more_to_come: bool = False) -> None:
         """Plans the memory for rows in memory if there is a budget, and surveys raw columns; nothing is learned yet."""

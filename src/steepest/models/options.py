@@ -230,12 +230,18 @@ class Forgetting(Option, parameter="schedule", flat={"steps": "schedule"}):
     fall until half_life / ln 2 rows are in effect and then stay constant; averages forget old iterates, and the sums of
     solver="adagrad" forget old gradients. Rows are learned in their order.
 
+    `Forgetting("7 days", time="when")` takes the age of a row from its column of times instead: the weight is 2^(-age /
+    half_life) before the latest row so far.
+
     Parameters
     ----------
-    half_life : float
-        Rows after which a row has half its weight, at least 1; infinite forgets nothing.
+    half_life : float or str
+        Rows after which a row has half its weight, at least 1; infinite forgets nothing. With `time`, a length of time
+        with its unit (s, min, h, days, weeks), such as "7 days".
     steps : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
         How the step size falls: the `schedule` itself.
+    time : name of a column, optional
+        Column with the times of the rows: dates, or seconds since 1970. It gives no features.
 
     Examples
     --------
@@ -248,8 +254,9 @@ class Forgetting(Option, parameter="schedule", flat={"steps": "schedule"}):
     ['loud']
     """
 
-    half_life: float = math.inf
+    half_life: float | str = math.inf
     steps: str = "auto"
+    time: str | None = None
 
 
 @dataclass(repr=False)

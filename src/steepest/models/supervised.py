@@ -121,10 +121,14 @@ class Classifier(Model):
         true, weight = self._truth(rows)
         self._watch_rows(chunk, decisions, true)
         self._recent = self._recent or Recent(1 if decisions.ndim == 1 else decisions.shape[1])
+        if self._has_link() or self._is_mapped():
+            residuals = 1 - self.probabilities_of(decisions)[np.arange(len(true)), true]
+            self._recent.adapt(self.calibration_, residuals)
         held = self._recent.add(decisions, true, weight)
         if held is not None:
             scores = held[:, 0] if decisions.ndim == 1 else held[:, :-2]
             self._fit_map(scores, held[:, -2].astype(np.int64), held[:, -1])
+        self._use_levels()
 
     def _watch_rows(self, chunk: Chunk, decisions: Array, true: Array) -> None:
         """Adds events to the history if the loss, calibration, labels or features of a stream have changed."""
@@ -497,9 +501,11 @@ class Regressor(Model):
         watch = self._stream_watch()
         losses = watch.bounded(np.abs(means - y).tolist())
         self.history_.events += watch.add(losses, unseen=self._unseen_share(chunk))
+        self._recent.adapt(self.calibration_, np.abs(means - y))
         held = self._recent.add(means, y, np.ones(chunk.n_rows))
         if held is not None:
             self._store_residuals(np.abs(held[:, 0] - held[:, 1]))
+        self._use_levels()
 
     def _calibrate_by_held_back(self, held: Any, later: Any) -> None:
         """Stores the errors on rows that the search for alpha held out: random rows, and contiguous ones."""

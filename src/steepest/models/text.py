@@ -425,8 +425,10 @@ class TextClassifier(Classifier):
         doubts = self._doubts(rows, self._scores(rows)) if rows.n_rows else np.zeros(0)
         labels = self.classes_[self._true_places(rows)].tolist()
         self.history_.events += self._stream_watch().add(doubts.tolist(), (), labels, self.classes_.tolist())
+        self._recent.adapt(self.calibration_, doubts)
         if (held := self._recent.add(doubts, np.zeros(len(doubts)), np.ones(len(doubts)))) is not None:
             self._store_residuals(held[:, 0])
+        self._use_levels()
 
     def _doubts(self, chunk: Chunk, scores: Array) -> Array:
         """1 - P of the true label of each row."""

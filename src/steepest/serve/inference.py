@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from steepest.errors import DataError
+from steepest.features.columns import TIME
 from steepest.serve.predictor import Predictor
 from steepest.serve.rows import BAG, PAIRS, SPARSE, TEXT
 
@@ -57,7 +58,8 @@ def inputs(predictor: Predictor) -> list[dict[str, Any]]:
     if reader.form in (TEXT, BAG):
         return [{"name": reader.columns[0].name or reader.form, "datatype": "BYTES", "shape": [-1]}]
     kinds = {"number": "FP64"}
-    return [{"name": c.name, "datatype": kinds.get(c.kind, "BYTES"), "shape": [-1]} for c in reader.columns]
+    asked = [column for column in reader.columns if column.kind != TIME]  # which predictions do not need
+    return [{"name": c.name, "datatype": kinds.get(c.kind, "BYTES"), "shape": [-1]} for c in asked]
 
 
 def rows_of(predictor: Predictor, request: Any) -> list[Any]:

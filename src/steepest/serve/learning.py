@@ -201,6 +201,7 @@ class OnlineLearner:
         """Whether the model takes the rows and labels of a request; what it predicts for them is measured."""
         try:
             task.X, task.y = self.predictor.rows.read(task.rows), labels.read(task.labels)
+            self.predictor.check_times(task.X)
             with self._lock:
                 found = self.predictor.answer(task.X)
                 unseen = self.predictor.unseen(task.X)

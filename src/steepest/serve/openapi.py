@@ -140,6 +140,7 @@ def _row_schema(predictor: Predictor) -> Schema:
             "category": {"type": ["string", "integer", "boolean", "null"]},
             "number": {"type": ["number", "null"]},
             "date": {"type": ["string", "integer", "null"], "description": "written as in the training data"},
+            "time": {"type": ["string", "number", "null"], "description": "of the row; only rows to learn need it"},
             "list": {"type": ["array", "string", "null"], "items": {"type": ["string", "integer", "null"]}},
         }
         columns = {column.name: kinds.get(column.kind, {}) for column in reader.columns}

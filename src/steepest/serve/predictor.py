@@ -15,6 +15,7 @@ from steepest.data.chunk import Array
 from steepest.data.source import from_arrays
 from steepest.errors import DataError
 from steepest.learners.batch.solvers import BATCH_SOLVERS
+from steepest.learners.linear.linear import refuse_missing_times
 from steepest.models.supervised import Classifier
 from steepest.serve.rows import BAG, COLUMNS, PAIRS, SPARSE, TEXT, RowReader
 
@@ -152,6 +153,11 @@ class Predictor:
         return self.model.id_of(str(user), "users")
 
     # ------------------------------------------------------------------------------------------------------- watching
+
+    def check_times(self, X: Any) -> None:
+        """Raises unless rows to learn have the times that a half-life in time needs."""
+        if getattr(getattr(self.model.learner_, "settings", None), "in_time", False):
+            refuse_missing_times(self.model.hasher_.to_chunk(X))
 
     def unseen(self, X: Any) -> tuple[int, int] | None:
         """(features of the rows, those that training has not seen); None if this model cannot say."""

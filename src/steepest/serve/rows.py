@@ -16,18 +16,19 @@ from steepest.data.chunk import Array
 from steepest.data.tables.columns import KINDS, MISSING_MARKS, TRUTH_VALUES
 from steepest.errors import DataError
 from steepest.features import dates, written_numbers
+from steepest.features.columns import TIME
 from steepest.features.hasher import Hasher
 from steepest.learners.targets import LARGEST_TARGET
 
 TEXT, BAG, COLUMNS, SPARSE, PAIRS = "text", "bag", "columns", "sparse", "pairs"
-GIVE_FEATURES = (*KINDS, BAG, "date")
+GIVEN = (*KINDS, BAG, "date", TIME)  # kinds of columns that a row is asked for
 PLAIN = (str, int, float, bool, type(None))
 SHOWN = 12  # columns that a sentence names
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column that a row may have: its name and kind, "text", "bag", "category", "number", "list" or "date"."""
+    """One column that a row may have: its name and kind, such as "text", "number", "bag", "date" or "time"."""
 
     name: str
     kind: str
@@ -57,9 +58,11 @@ class SparseRows:
 
 def columns_of(hasher: Hasher) -> list[Column]:
     """The columns of a hasher, with the sizes of its numbers."""
+    times = [name for name, kind in (getattr(hasher, "kinds", None) or {}).items() if kind == TIME]
     found = [
-        Column(column.name, BAG if column.is_bag else column.kind, None, column.format, bool(column.source))
+        Column(column.name, kind, None, column.format, bool(column.source))
         for column in getattr(hasher, "columns_", ())
+        for kind in [BAG if column.is_bag else TIME if column.name in times else column.kind]
     ]
     sizes = getattr(hasher, "number_sizes_", None)
     places = [place for place, column in enumerate(found) if column.kind == "number"]
@@ -76,7 +79,7 @@ class RowReader:
     def __init__(self, model: Any) -> None:
         hasher = getattr(model, "hasher_", None)
         known = [] if hasher is None else [column for column in columns_of(hasher) if not column.derived]
-        self.columns = [column for column in known if column.kind in GIVE_FEATURES]
+        self.columns = [column for column in known if column.kind in GIVEN]
         recipe = getattr(model, "recipe_", None) or {}
         roles = (recipe.get("label"), recipe.get("weight"))
         self._ignored = {role for role in roles if isinstance(role, str)}  # a row of the training file may be sent

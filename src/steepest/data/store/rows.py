@@ -1,7 +1,8 @@
 """Rows side by side, as one CSR block in columns: how they are recorded chunk by chunk, and how they are read again.
 
-The columns are `indptr`, `indices`, `values`, and where there are any `y`, `weight` and `group`. A recorder appends to
-columns in memory and temporary files (row_store) or in a named file (row_file); both are read as `StoredRows`.
+The columns are `indptr`, `indices`, `values`, and where there are any `y`, `weight`, `group` and `time`. A recorder
+appends to columns in memory and temporary files (row_store) or in a named file (row_file); both are read as
+`StoredRows`.
 Entries are never copied in reading: a chunk of shuffled rows has row starts, targets and weights of its own.
 """
 
@@ -58,6 +59,8 @@ class Recorder:
         self._add_weights(rows.weight, rows.n_rows)
         if rows.group is not None:
             self._columns.append("group", rows.group, "<i8")
+        if rows.time is not None:
+            self._columns.append("time", rows.time, "<f8")
         self.n_rows += rows.n_rows
         self.n_entries += last - first
         self.n_features = max(self.n_features, rows.n_features)
@@ -129,11 +132,11 @@ class StoredRows:
 
     @classmethod
     def of(cls, columns: Mapping[str, Array], n_features: int) -> StoredRows:
-        """Recorded columns; groups count only if all rows have one."""
-        indptr, group = columns["indptr"], columns.get("group")
-        group = None if group is None or len(group) != len(indptr) - 1 else group
-        per_row = columns.get("y"), columns.get("weight")
-        return cls(Chunk(indptr, columns["indices"], columns["values"], n_features, *per_row, group=group))
+        """Recorded columns; groups and times count only if all rows have one."""
+        indptr, per_row = columns["indptr"], (columns.get("y"), columns.get("weight"))
+        whole = {name: column for name, column in columns.items() if len(column) == len(indptr) - 1}
+        more: dict[str, Any] = {name: whole.get(name) for name in ("group", "time")}
+        return cls(Chunk(indptr, columns["indices"], columns["values"], n_features, *per_row, **more))
 
     @classmethod
     def from_file(cls, header: dict[str, Any], columns: dict[str, Array]) -> StoredRows:

@@ -11,6 +11,8 @@ Rows are n x features, or n x outputs x table where all outputs share one table 
 A loss here is any function (scores, targets) -> (values, gradients): names and codes belong to steepest.learners.
 coin     w = S / (L max(A + L, 10 L)) (L eta0 + R), with S the sum of -g, A of |g|, L the largest |g|, R what the bets
          -g w have won so far, not below zero; g includes l2 w             (Orabona and Tommasi 2017, without sigmoids)
+Where rows have times, in half-lives, the rows learned so far fade while time passes, and a row that is older than the
+latest one counts as much as if it had come in time.
 Left out: every trick that makes it fast, and the checks of the input.
 """
 
@@ -49,11 +51,11 @@ class Choices:
     batch_size: int = 1
     bias_scale: float = 0.0
     curvature: float = 0.0  # of a loss whose gradient grows without bound, else 0
-    half_life: float = math.inf  # a row counts half after so many others
+    half_life: float = math.inf  # a row counts half after so many others; infinite where rows have times
 
-    def eta(self, t: float) -> float:
-        """The step after t rows."""
-        return self.eta0 if self.step_size is None else self.step_size(self.in_effect(t))
+    def eta(self, in_effect: float) -> float:
+        """The step while so many rows are in effect."""
+        return self.eta0 if self.step_size is None else self.step_size(in_effect)
 
     def kept(self, mass: float) -> float:
         """What is left of a row's weight after so many more rows."""
@@ -83,6 +85,8 @@ class State:
     shrink_debt: float = 0.0  # truncated gradient: what the next truncation will take
     loss_sum: float = 0.0
     weight_sum: float = 0.0
+    now: float | None = None  # the latest time so far, of rows that have times
+    effect: float = 0.0  # the weights of the rows at that time
 
     @classmethod
     def zeros(cls, n_features: int, n_outputs: int, *, shared: bool = False) -> State:
@@ -107,6 +111,31 @@ class State:
     def mean_bias(self) -> Array:
         """The weighted mean of the biases."""
         return self.total_bias / self.total_weight
+
+    def fade(self, kept: float) -> None:
+        """Lets all sums over rows keep this share."""
+        self.bias_square = self.bias_square * kept
+        self.gradient_sum, self.gradient_square = self.gradient_sum * kept, self.gradient_square * kept
+        self.total, self.total_bias = self.total * kept, self.total_bias * kept
+        self.total_weight *= kept
+
+    def pass_time(self, time: float) -> None:
+        """Moves to a time, in half-lives, if it is later than now."""
+        if self.now is None or time > self.now:
+            kept = 1.0 if self.now is None else float(2.0 ** (self.now - time))
+            self.fade(kept)
+            self.effect *= kept
+            self.now = time
+
+    def in_effect(self, choices: Choices) -> float:
+        """The weights of the rows together."""
+        return choices.in_effect(self.t) if self.now is None else self.effect
+
+    def count(self, mass: float) -> None:
+        """A step was made."""
+        self.t += mass
+        self.effect += mass
+        self.steps += 1
 
 
 def dense_rows(indptr: Array, indices: Array, values: Array, n_features: int) -> Array:
@@ -153,18 +182,29 @@ def _gradients(x: Array, gradients: Array) -> Iterator[Array]:
         yield gradient * seen[:, None]
 
 
-def linear_learn(rows: Array, y: Array, weight: Array | None, state: State, choices: Choices) -> None:
+def linear_learn(
+    rows: Array, y: Array, weight: Array | None, state: State, choices: Choices, time: Array | None = None
+) -> None:
     """One pass of a solver over the rows."""
     update = UPDATES[choices.solver]
     weight = np.ones(len(rows)) if weight is None else weight
     for batch, share, first in _steps(weight, choices.batch_size):
+        if time is not None:
+            state.pass_time(float(time[batch].max()))
+            by_age = 2.0 ** (time[batch] - state.now)
+            share = share * by_age
+            if choices.solver == "adagrad":
+                state.w = _adaptive_weights(state, choices, state.effect)
         scores = linear_scores(rows[batch], state.w, state.bias)
         losses, gradients = _losses(scores, y[batch], choices)
         if choices.solver == "sgd" and rows.ndim == 2:
-            gradients = gradients * _safe_shares(rows[batch], share, choices, state.t)[:, None]
+            gradients = (
+                gradients * _safe_shares(rows[batch], share, choices, choices.eta(state.in_effect(choices)))[:, None]
+            )
         if first:
-            state.loss_sum += float(weight[batch] @ losses)
-            state.weight_sum += float(weight[batch].sum())
+            counted = weight[batch] if time is None else weight[batch] * by_age
+            state.loss_sum += float(counted @ losses)
+            state.weight_sum += float(counted.sum())
         mass = float(share.sum())
         if mass > 0:
             update(state, choices, rows[batch], gradients * share[:, None], mass)
@@ -199,9 +239,9 @@ def _losses(scores: Array, y: Array, choices: Choices) -> tuple[Array, Array]:
     return values.sum(axis=1), gradients
 
 
-def _safe_shares(rows: Array, share: Array, choices: Choices, t: float) -> Array:
+def _safe_shares(rows: Array, share: Array, choices: Choices, eta: float) -> Array:
     """How much of its step keeps each row from passing its own least loss."""
-    reach = choices.eta(t) * choices.curvature * len(rows) * share * (rows**2).sum(axis=1)
+    reach = eta * choices.curvature * len(rows) * share * (rows**2).sum(axis=1)
     return np.asarray(1 / np.maximum(1.0, reach))
 
 
@@ -210,7 +250,7 @@ def _soft_threshold(w: Array, amount: float) -> Array:
 
 
 def _sgd_update(state: State, choices: Choices, rows: Array, gradients: Array, mass: float) -> None:
-    eta = choices.eta(state.t)
+    eta = choices.eta(state.in_effect(choices))
     for x, gradient in zip(rows, gradients, strict=True):
         state.w = state.w - eta * sum(_gradients(x, gradient))
     _move_bias(state, choices, gradients, eta)
@@ -218,8 +258,7 @@ def _sgd_update(state: State, choices: Choices, rows: Array, gradients: Array, m
     kept = 1.0 / (1.0 + eta * choices.l2 * mass)
     state.w = state.w * kept
     state.shrink_debt = kept * (state.shrink_debt + eta * choices.l1 * mass)
-    state.steps += 1
-    state.t += mass
+    state.count(mass)
     state.bias_square = state.bias_square * choices.kept(mass)
     if state.steps % choices.truncate_every == 0:
         within = np.abs(state.w) <= choices.truncate_below
@@ -231,7 +270,7 @@ def _sgd_update(state: State, choices: Choices, rows: Array, gradients: Array, m
 def _add_to_average(state: State, choices: Choices, mass: float, eta: float) -> None:
     if choices.average == "none":
         return
-    late = 1.0 + choices.in_effect(state.t)
+    late = 1.0 + state.in_effect(choices)
     weight = mass * {"uniform": 1.0, "by_step": eta, "polynomial": late**3}[choices.average]
     kept = choices.kept(mass)
     state.total = kept * state.total + weight * state.w
@@ -290,16 +329,14 @@ def _coin_update(state: State, choices: Choices, rows: Array, gradients: Array, 
             wealth = state.largest * choices.eta0 + state.reward
             state.w = np.where(pot > 0, state.gradient_sum * wealth / np.where(pot > 0, pot, 1.0), 0.0)
     _move_bias(state, choices, gradients, choices.eta0)
-    state.t += mass
-    state.steps += 1
+    state.count(mass)
 
 
 def _finish_adaptive_step(state: State, choices: Choices, gradients: Array, mass: float) -> None:
     _move_bias(state, choices, gradients, choices.eta0)
-    state.t += mass
-    state.steps += 1
+    state.count(mass)
     state.bias_square = state.bias_square * choices.kept(mass)
-    state.w = _adaptive_weights(state, choices, choices.in_effect(state.t))
+    state.w = _adaptive_weights(state, choices, state.in_effect(choices))
 
 
 UPDATES: dict[str, Update] = {

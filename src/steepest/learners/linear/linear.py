@@ -61,6 +61,7 @@ LEAST_POT = 10.0  # of coin betting: limits the first bets, as in linear_kernels
 BY_FEATURE = (*WIDE, "shrunk")  # with a row per feature, or per slot
 # Settings of the problem, which another solver goes on with.
 KEPT_ON_GOING_ON = ("loss", "loss_parameter", "multi_class", "class_weight", "alpha", "l1", "l2", "dtype")
+N_AGES = 2  # the latest time in half-lives, and the weights of all rows then
 BIASES = ("bias", "bias_square", "bias_average", "bias_start")
 # Raw rows: recipe, columns, rows with each feature, rows in all, threads that hash.
 ScoreTask = tuple[kernels.HashRecipe, list[Any], Array | None, float, int]
@@ -154,8 +155,14 @@ class LinearLearner(TargetLearner):
         shared = s.table_bits > 0
         if s.truncate_below <= 0 or (s.truncate_below < math.inf and (s.solver != "truncated" or s.l2)):
             raise ValueError(f"truncate_below is {s.truncate_below}")
-        if s.forgets and (not s.half_life >= 1 or s.solver not in FORGETFUL or s.n_replicas > 1 or s.hogwild):
+        if s.forgets and (
+            not s.half_life >= (0 if s.in_time else 1) or s.solver not in FORGETFUL or s.n_replicas > 1 or s.hogwild
+        ):
             raise ValueError(f"half_life is {s.half_life}")
+        if s.in_time:
+            check.arrays({"ages": f"f8 {N_AGES}"})
+            if not (0 < s.half_life < math.inf and state["ages"][1] >= 0):
+                raise ValueError("the ages of rows are not what they should be")
         k = check.targets(s.task, column_per_class=shared)
         shape = f"rows {ACCUMULATORS[s.solver]} {k}" if s.is_adaptive else f"rows {k}"
         if shared:
@@ -194,6 +201,8 @@ class LinearLearner(TargetLearner):
     def step(self, chunk: Chunk) -> Progress:
         """Learns the rows of a chunk, in order; rows that must wait for others are kept."""
         progress = Progress()
+        if self.settings.in_time:
+            refuse_missing_times(chunk)
         self._forget_shown()
         for rows in self.waiting.ready(chunk, self._rows_needed, self._announce_targets):
             if self.is_open:
@@ -271,8 +280,7 @@ class LinearLearner(TargetLearner):
         settings, eta0 = self.settings, self.eta0 or 0.0
         if settings.is_adaptive:
             return eta0
-        t = rows_in_effect(self.clock("t"), settings.half_life)
-        return scheduled_step(settings.schedule, t, eta0, settings.alpha, settings.power)
+        return scheduled_step(settings.schedule, self._in_effect, eta0, settings.alpha, settings.power)
 
     @property
     def first_step(self) -> float | None:
@@ -500,7 +508,8 @@ class LinearLearner(TargetLearner):
         return result
 
     def _run_kernel(self, rows: Chunk, arrays: Mapping[str, Array], parallel: kernels.LinearParallel) -> Outcome:
-        coded = kernels.Rows(rows.indptr, rows.indices, rows.values, rows.y, rows.weight, rows.order)
+        time = rows.time / self.settings.half_life if self.settings.in_time and rows.time is not None else None
+        coded = kernels.Rows(rows.indptr, rows.indices, rows.values, rows.y, rows.weight, rows.order, time)
         return kernels.linear_learn(coded, self._native_state(arrays), self._choices(), parallel)
 
     def _native_state(self, arrays: Mapping[str, Array]) -> kernels.LinearState:
@@ -515,6 +524,7 @@ class LinearLearner(TargetLearner):
             average,
             self.settings.table_bits,
             self.n_features,
+            arrays.get("ages"),
         )
 
     def _choices(self) -> kernels.LinearChoices:
@@ -535,7 +545,7 @@ class LinearLearner(TargetLearner):
             average=AVERAGES[s.average],
             batch_size=s.batch_size,
             bias_scale=self.bias_scale,
-            half_life=s.half_life,
+            half_life=1.0 if s.in_time else s.half_life,  # times are given in half-lives
         )
 
     def apply_penalty(self) -> None:
@@ -710,7 +720,7 @@ class LinearLearner(TargetLearner):
     def _adaptive_weights(self, z: Array, square: Array) -> Array:
         """w = -soft(z, t l1) / ((1 + sqrt(sum of squares)) / eta0 + t l2)."""
         s, eta0 = self.settings, 1.0 if self.eta0 is None else self.eta0
-        t, soft, squares = rows_in_effect(self.clock("t"), s.half_life), z.astype(np.float64), square.astype(np.float64)
+        t, soft, squares = self._in_effect, z.astype(np.float64), square.astype(np.float64)
         if s.forgets:
             soft, squares = soft / self._growth, squares / self._growth
         soft = np.sign(soft) * np.maximum(np.abs(soft) - t * s.l1, 0)
@@ -719,7 +729,16 @@ class LinearLearner(TargetLearner):
     @property
     def _growth(self) -> float:
         """The factor by which sums under a half-life are stored too large."""
+        if self.settings.in_time:
+            return growth(float(self.arrays["ages"][0]), 1.0)
         return growth(self.clock("t"), self.settings.half_life)
+
+    @property
+    def _in_effect(self) -> float:
+        """The weights of all rows learned, by their ages."""
+        if self.settings.in_time:
+            return float(self.arrays["ages"][1])
+        return rows_in_effect(self.clock("t"), self.settings.half_life)
 
     def _learned_weights(self) -> Array:
         """The weights in the scaled units of the features, to which the penalty applies."""
@@ -889,7 +908,7 @@ class LinearLearner(TargetLearner):
             "clock": np.zeros(len(CLOCK)),
         }
         arrays["clock"][CLOCK.index("scale")] = 1.0
-        return arrays
+        return arrays | ({"ages": np.zeros(N_AGES)} if s.in_time else {})
 
     def _new_tables(self, shape: tuple[int, ...]) -> dict[str, Array]:
         """Empty tables with one row per feature; a weight and its average share a cache line."""
@@ -1043,6 +1062,21 @@ def kernel_tables(arrays: Mapping[str, Array]) -> tuple[Array, Array | None]:
     if average is None or v.base is None or v.base is not average.base:
         return v, average
     return v.base[: len(v)], None
+
+
+def refuse_missing_times(rows: Chunk) -> None:
+    """Raises unless every row has a time."""
+    if rows.time is None:
+        raise DataError(
+            "these rows have no times, but the half-life is in time; give rows with the column that st.Forgetting "
+            "names as time="
+        )
+    missing = np.flatnonzero(~np.isfinite(rows.visited(rows.time)))
+    if len(missing):
+        raise DataError(
+            f"row {int(rows.row_ids[missing[0]]) + 1} has no time that can be read, but the half-life is in time; "
+            "correct the row, or leave it out"
+        )
 
 
 def bets(coins: Array, eta0: float) -> Array:

@@ -20,7 +20,7 @@ from steepest.learners.penalties import NORMS, Penalty, check_alpha
 from steepest.learners.schedules import schedule_code, typical_eta0
 from steepest.learners.settings import PlainSettings
 from steepest.learners.targets import checked_class_weight
-from steepest.parameters import choice, float_type, more_than, number, step_size, whole
+from steepest.parameters import choice, float_type, more_than, number, seconds, step_size, whole
 
 FORGETFUL = ("sgd", "asgd", "adagrad")  # solvers that can forget old rows
 STOCHASTIC_SOLVERS = ("sgd", "asgd", "adagrad", "ftrl", "truncated", "coin")
@@ -65,7 +65,8 @@ class LinearSettings(PlainSettings):
     hogwild: bool = False  # threads share the weights without locks
     norm: str = ""  # a penalty that is a norm of all weights, "norm2" or "max", for solver "gd" only
     standardise: bool = False  # dense rows are learned in units of their features; see sizes.py
-    half_life: float = math.inf  # after so many rows, counted by weight, a row counts half
+    half_life: float = math.inf  # after so many rows, counted by weight, a row counts half; or seconds, see in_time
+    in_time: bool = False  # whether rows age by their times
 
     def __post_init__(self) -> None:
         if self.class_hash not in ("", kernels.class_hash_id):
@@ -105,7 +106,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         reason = refusal(params["solver"], loss_for(loss, 1), norm or _kind(l1, l2, p), p)
         if reason is not None:
             raise ParameterError(reason)
-    half_life = _half_life(params)
+    half_life, in_time = _half_life(params)
     solver = _solver(params, l1, l2, forgets=half_life < math.inf)
     average = _average(params, solver, l1, loss)
     if solver == "sgd" and average != "no":
@@ -139,6 +140,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         norm=norm,
         standardise=bool(params.get("standardise", params["alpha"] == "auto" and params["C"] is None)),
         half_life=half_life,
+        in_time=in_time,
     )
 
 
@@ -187,20 +189,29 @@ def _kind(l1: float, l2: float, p: float) -> str:
     return "lp" if p else "l1" if l1 > 0 and l2 == 0 else "elasticnet" if l1 > 0 else "l2" if l2 > 0 else "none"
 
 
-def _half_life(params: Mapping[str, Any]) -> float:
-    """The number of rows after which a row counts half; infinite without forgetting."""
-    given = params.get("half_life", math.inf)
-    if given == math.inf:
-        return math.inf
-    half_life = number("half_life", given)
-    if not half_life >= 1:
+def _half_life(params: Mapping[str, Any]) -> tuple[float, bool]:
+    """(rows after which a row counts half, infinite without forgetting, or seconds; whether it is the latter)."""
+    given, column = params.get("half_life", math.inf), params.get("time")
+    if given == math.inf and column is None:
+        return math.inf, False
+    in_time = isinstance(given, str)
+    half_life = seconds("half_life", given) if in_time else number("half_life", given)
+    if in_time and column is None:
+        raise ParameterError(
+            f"half_life={given!r} is in time; name the column that holds the times of the rows with time="
+        )
+    if column is not None and not in_time:
+        raise ParameterError(
+            f"time={column!r} names the times of rows; give half_life in time as well, such as '7 days' or '90 s'"
+        )
+    if not in_time and not half_life >= 1:
         raise ParameterError(f"half_life={given} is less than one row; give the rows after which a row counts half")
     if params["solver"] not in ("auto", "stochastic", *FORGETFUL):
         raise ParameterError(
-            f"solver={params['solver']!r} cannot forget old rows; with half_life={given:g} choose 'sgd', 'asgd' or "
+            f"solver={params['solver']!r} cannot forget old rows; with half_life={given!r} choose 'sgd', 'asgd' or "
             "'adagrad'"
         )
-    return half_life
+    return half_life, in_time
 
 
 def _solver(params: Mapping[str, Any], l1: float, l2: float, *, forgets: bool) -> str:
