@@ -118,7 +118,29 @@ def pytest_configure(config):
         settings.load_profile("quick")
 
 
-ON_DEMAND = ("hostile", "forged", "kills", "faults")
+ON_DEMAND = ("hostile", "forged", "kills", "faults", "thorough")
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist is not needed to run the tests
+def pytest_xdist_make_scheduler(config, log):
+    """Groups of tests as in xdist's own `loadgroup`; but what is done is forgotten.
+
+    xdist counts what is still to do, after every test, over all groups that a process was ever given.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler.loadgroup import LoadGroupScheduling
+
+    class ForgetfulScheduling(LoadGroupScheduling):
+        def mark_test_complete(self, node, item_index, duration=0):
+            name = self.registered_collections[node][item_index]
+            groups, group = self.assigned_work[node], self._split_scope(name)
+            groups[group][name] = True
+            if all(groups[group].values()):
+                del groups[group]
+            self._reschedule(node)
+
+    return ForgetfulScheduling(config, log)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -2,6 +2,7 @@
 
 python tools/install.py [EXTRA]: into the environment of the Python that runs it. With an extra, only what it needs
 besides the package, which is there already and would be compiled once more. pip's output is shown if it fails.
+The tools of the build stay in the environment: a wheel that is built there later compiles only what has changed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tomllib
 from collections import deque
 from pathlib import Path
 
+BUILD_TOOLS = ("cmake", "ninja")  # which the build would fetch by itself, each time anew
 STEPS = (
     (re.compile(r"\[(\d+)/(\d+)\] Building"), "compiling file {0} of {1}"),
     (re.compile(r"Collecting ([\w.-]+)"), "fetching {0}"),
@@ -35,13 +37,23 @@ def needed_by(extra: str, extras: dict[str, list[str]]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Runs pip; returns its status."""
-    extra = f"[{arguments[0]}]" if arguments else ""
-    what = ["-e", "."]
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
     if arguments:
-        project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
-        what = needed_by(arguments[0], project["optional-dependencies"])
+        calls = [needed_by(arguments[0], project["project"]["optional-dependencies"])]
+    else:
+        calls = [[*project["build-system"]["requires"], *BUILD_TOOLS], ["--no-build-isolation", "-e", "."]]
+    name, started = f"steepest{f'[{arguments[0]}]' if arguments else ''}", time.monotonic()
+    for what in calls:
+        if status := run_pip(what, name, started):
+            return status
+    print(("\r\033[K" if sys.stdout.isatty() else "") + f"installed {name} in {time.monotonic() - started:.0f} s")
+    return 0
+
+
+def run_pip(what: list[str], name: str, started: float) -> int:
+    """Runs `pip install` and shows its steps; returns its status."""
     command = [sys.executable, "-m", "pip", "install", "-v", "--disable-pip-version-check", *what]
-    started, said, last = time.monotonic(), "", deque[str](maxlen=60)
+    said, last = "", deque[str](maxlen=60)
     tty = sys.stdout.isatty()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -53,14 +65,12 @@ def main(arguments: list[str]) -> int:
                 found = pattern.search(line)
                 if found and (text := words.format(*found.groups())) != said:
                     said = text
-                    show = f"installing steepest{extra}: {text}, {time.monotonic() - started:.0f} s"
+                    show = f"installing {name}: {text}, {time.monotonic() - started:.0f} s"
                     print(f"\r\033[K{show}" if tty else show, end="" if tty else "\n", flush=True)
-    seconds = time.monotonic() - started
     if pip.returncode:
         print("\n" + "".join(last), file=sys.stderr)
+        seconds = time.monotonic() - started
         print(f"pip failed after {seconds:.0f} s; the lines above are its last ones", file=sys.stderr)
-    else:
-        print(("\r\033[K" if tty else "") + f"installed steepest{extra} in {seconds:.0f} s")
     return pip.returncode
 
 

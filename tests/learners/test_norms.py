@@ -75,7 +75,7 @@ def test_a_long_step_ends_at_zero_and_a_step_of_zero_changes_nothing(name):
 def test_gd_ends_where_the_conditions_of_a_minimum_hold(name, loss):
     X, y = problem(loss)
     alpha = 0.05
-    model = fitted(loss, X, y, penalty=name, alpha=alpha, tol=1e-10, solver="gd", max_iter=20_000)
+    model = fitted(loss, X, y, penalty=name, alpha=alpha, tol=1e-8, solver="gd")
     w, b = model.coef_[0], model.intercept_[0]
     g = LOSSES[loss].gradient(X @ w + b, y, 0.1) / len(y)
     pull, order = -(g @ X.astype(np.float64)), 2 if name == "norm2" else np.inf

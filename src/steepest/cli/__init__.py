@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None, ready: Callable[[], object] = l
 
 
 def _open_streams() -> None:
-    """Streams that were closed before we began: writing to the output fails, messages are lost."""
+    """Replaces streams that were closed before we began: writing to the output fails, messages are lost."""
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
     if sys.stderr is None:
@@ -121,7 +121,7 @@ def _interrupted() -> int:
 
 
 def _drop_output() -> None:
-    """What is still in a buffer and cannot be written would fail once more when the process ends."""
+    """Drops what is still in a buffer and would fail once more when the process ends."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -142,7 +142,7 @@ def _run(arguments: list[str], verb: str | None, ready: Callable[[], object]) ->
 
 
 def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
-    """The options of a verb; flags that only another task has are known, too, to say so."""
+    """Returns the options of a verb; flags that only another task has are known, too, to say so."""
     from steepest.parameters import did_you_mean
 
     if verb is None:
@@ -173,7 +173,7 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
 
 
 def parser_of(verb: str, arguments: Sequence[str] = (), *, every_flag: bool) -> Parser:
-    """The parser of a verb, with the flags of the task in the arguments, or with those of all tasks."""
+    """Returns the parser of a verb, with the flags of the task in the arguments, or with those of all tasks."""
     module = importlib.import_module(f"steepest.cli.{verb}")
     parser = Parser(verb, VERBS[verb], getattr(module, "EXAMPLES", ()), getattr(module, "COMMON", None))
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -184,7 +184,7 @@ def parser_of(verb: str, arguments: Sequence[str] = (), *, every_flag: bool) -> 
 
 
 def overview() -> str:
-    """What `steepest` alone shows: the verbs in groups, and how to start."""
+    """Returns what `steepest` alone shows: the verbs in groups, and how to start."""
     width = max(map(len, VERBS)) + 2
     lines = ["steepest: learn from tables, texts and big sparse data.", "", "usage: steepest VERB ..."]
     for title, verbs in GROUPS.items():
@@ -195,7 +195,7 @@ def overview() -> str:
 
 
 def version() -> str:
-    """Version, build and processor path in one line."""
+    """Returns version, build and processor path in one line."""
     import platform
 
     from steepest import __version__, kernels
@@ -207,7 +207,7 @@ def version() -> str:
 
 
 def _task(arguments: Sequence[str]) -> str | None:
-    """The task that is named, before anything else is known: help shows its parameters alone."""
+    """Returns the task that is named, before anything else is known: help shows its parameters alone."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("--task", nargs="?")
     task: str | None = parser.parse_known_args(list(arguments))[0].task
@@ -231,7 +231,7 @@ def _guarded(options: argparse.Namespace) -> int:
 
 
 def _say_warnings() -> None:
-    """Warnings about columns as one line each, without a place in the source; others as ever."""
+    """Prints warnings about columns as one line each, without a place in the source; others as usual."""
     usual = warnings.showwarning
 
     def show(message: Any, category: Any, *where: Any, **more: Any) -> None:
@@ -256,7 +256,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    """The message on one line, in the shell's words: flags instead of Python's arguments."""
+    """Returns the message on one line, in the shell's words: flags instead of Python's arguments."""
     text = " ".join(str(error).split())
     for python, shell in IN_THE_SHELL.items():
         text = text.replace(python, shell)
@@ -264,7 +264,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def _as_flags(message: str, options: argparse.Namespace) -> str:
-    """Parameters and their values as flags: --loss logit for loss='logit'; others stay as they are."""
+    """Returns parameters and their values as flags: --loss logit for loss='logit'; others stay as they are."""
     parser = parser_of(options.command[1], options.command[2:], every_flag=False)
     switches = {action.dest: action for action in parser.arguments if action.option_strings}
 

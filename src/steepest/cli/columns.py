@@ -13,7 +13,7 @@ LONGEST_NAME = 32
 
 
 def facts_of(hasher: Any) -> list[dict[str, Any]]:
-    """The columns of a hasher as plain values, or nothing if there is one text and nothing else."""
+    """Returns the columns of a hasher as plain values; nothing if there is one text and nothing else."""
     columns: tuple[Any, ...] = getattr(hasher, "columns_", ())
     if len(columns) == 1 and columns[0].kind == "text":
         return []
@@ -32,7 +32,7 @@ def crosses_of(model: Any) -> list[tuple[str, str]]:
 
 
 def rows_of(facts: Sequence[Mapping[str, Any]]) -> list[Sequence[str]]:
-    """One row of words per column of the table."""
+    """Returns one row of words per column of the table."""
     return [
         (
             _cut(fact["name"]),

@@ -32,7 +32,7 @@ class Flag:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
 
 
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def flags_of(parser: Parser) -> list[Flag]:
-    """The flags of a parser that help shows, those of every task included."""
+    """Returns the flags of a parser that help shows, those of every task included."""
     found = []
     for action in parser.arguments:
         if not action.option_strings:
@@ -135,5 +135,5 @@ def _fish(about: dict[str, str], verbs: dict[str, list[Flag]], arguments: dict[s
 
 
 def _quoted(text: str) -> str:
-    """One word of a shell; fish has another way to write a quote inside of quotes, so there are none inside."""
+    """Quotes one word for a shell; quotes inside are dropped, since fish writes them in another way."""
     return "'" + text.replace("\\", "\\\\").replace("'", "’") + "'"

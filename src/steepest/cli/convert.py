@@ -58,7 +58,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     add_data_arguments(parser, labels=False)
     parser.add_argument(
         "out",
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes, and says on stderr how much."""
+    """Writes the rows and reports on stderr how many they are."""
     form = options.to or _format_of(options.out)
     _check_output(options, form)
     started = time.perf_counter()
@@ -133,7 +133,7 @@ def _naming(source: Source, codes: dict[str, int] | None = None) -> write.Naming
 
 
 def _codes(source: Source, options: argparse.Namespace, notes: list[str]) -> dict[str, int] | None:
-    """Numbers for labels that are texts: as named, or by the alphabet after a look at the data."""
+    """Returns numbers for labels that are texts: as named, or by the alphabet after a pass over the data."""
     labels = options.label_order
     if labels is None:
         numbers = source.recipe.get("format") in write.SPARSE_TEXT  # these formats have no other labels

@@ -29,7 +29,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("--folds", type=int, default=5, metavar="N", help="number of folds (default: 5)")
     parser.add_argument(
         "--groups", metavar="COLUMN", help="column of groups; the rows of a group are all learned or all measured on"
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints a line a fold, the means and the standard deviations; --jobs folds at once."""
+    """Prints a line per fold, the means and the standard deviations; runs --jobs folds at once."""
     check_writable(options.report, options.data)
     choose_task(options)
     estimator = new_estimator(options)
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _group_column(options: argparse.Namespace) -> object:
-    """The column is read by itself, since it need not be a feature."""
+    """Reads the column by itself, since it need not be a feature."""
     roles = {"text": None, "categorical": [options.groups], "numeric": None, "cache": None}
     table = open_data(argparse.Namespace(**{**vars(options), **roles}))
     groups = survey_rows(table, group=options.groups).groups

@@ -48,7 +48,7 @@ def add_data_arguments(
     nargs: str = "+",
     help: str = FILES,
 ) -> None:
-    """DATA and how to read it; `labels` is false for a verb that has a flag --labels of its own.
+    """Adds DATA and how to read it; `labels` is false for a verb that has a flag --labels of its own.
 
     `flag` names a flag in front of the data where they may be left out.
     """
@@ -130,13 +130,13 @@ class _Kinds(argparse.Action):
 
 
 def other_options() -> dict[str, list[str]]:
-    """Options of readers that have no flag of their own here, and the formats that take them."""
+    """Returns the options of readers that have no flag of their own here, and the formats that take them."""
     known = {*READING, *RATINGS, *VW, *ELSEWHERE}
     return {option: formats for option, formats in reader_options().items() if option not in known}
 
 
 def several(names: str) -> list[str]:
-    """Names with commas between them."""
+    """Splits names with commas between them."""
     return names.split(",")
 
 
@@ -191,7 +191,7 @@ def _refuse_other_label(model: Any, options: argparse.Namespace) -> None:
 
 
 def written_row(text: str) -> str | dict[str, Any] | None:
-    """A row instead of a file: a text of several words, or a JSON object; None for the name of a file."""
+    """Returns a row instead of a file: a text of several words, or a JSON object; None for the name of a file."""
     is_object = text.lstrip().startswith("{")
     if text == "-" or os.path.exists(text) or not (is_object or len(text.split()) > 1):
         return None
@@ -199,7 +199,7 @@ def written_row(text: str) -> str | dict[str, Any] | None:
 
 
 def json_row(text: str) -> dict[str, Any]:
-    """A row from a JSON object."""
+    """Returns a row from a JSON object."""
     try:
         row = json.loads(text)
     except ValueError as error:
@@ -210,7 +210,7 @@ def json_row(text: str) -> dict[str, Any]:
 
 
 def rows_from(model: Any, row: str | dict[str, Any]) -> Source:
-    """One row that is written out, as the model reads it."""
+    """Returns a source of one row that is written out, as the model reads it."""
     hasher = getattr(model, "hasher_", None)
     if hasher is None:
         if isinstance(row, dict):
@@ -235,7 +235,7 @@ def rows_from(model: Any, row: str | dict[str, Any]) -> Source:
 
 
 def _only_text(model: Any) -> str | None:
-    """The column of a model that reads one text and nothing else."""
+    """Returns the column of a model that reads one text and nothing else."""
     columns: Sequence[Any] = getattr(getattr(model, "hasher_", None), "columns_", ())
     return columns[0].name if len(columns) == 1 and columns[0].kind == "text" else None
 
@@ -252,19 +252,19 @@ def _is_plain_text(head: bytes, recipe: dict[str, Any]) -> bool:
 
 
 def hasher_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The flags of a hasher that were given."""
+    """Returns the flags of a hasher that were given."""
     asked = flags.estimator_arguments(options, st.Hasher)
     asked.pop("n_jobs", None)
     return {name: value for name, value in asked.items() if value is not None or name not in KINDS}
 
 
 def takes_hasher(source: Source) -> bool:
-    """Whether rows are raw, or were hashed into the cache that is read, whose hasher must be the requested one."""
+    """Returns whether rows are raw, or hashed into the cache that is read, whose hasher must be the requested one."""
     return is_raw(source) or stored_encoder(source) is not None
 
 
 def refuse_hasher_flags(source: Source, given: Iterable[str]) -> None:
-    """Flags of a hasher that rows without raw columns cannot use are refused, not ignored."""
+    """Refuses flags of a hasher where no row has raw columns, so that none is ignored."""
     form = source.recipe.get("format", "such")
     for name in given:
         if form != "vw" or name not in VW:
@@ -287,7 +287,7 @@ def check_writable(file: str | None, data: Iterable[str]) -> None:
 
 
 def open_cache(source: Source, path: str) -> Source:
-    """The source through its cache, which is made ready now; a cache that could not be used is never hidden."""
+    """Returns the source through its cache, which is built now; reports a cache that could not be used."""
     cached = source.cache(path)
     if isinstance(cached, CachedSource) and not is_raw(source) and cached.open().note:
         print(f"steepest: {cached.note}", file=sys.stderr)
@@ -299,7 +299,7 @@ def _note(source: Source) -> str:
 
 
 def tell_skipped(source: Source) -> None:
-    """Bad lines that were left out are never passed over in silence; nor is a cache that was of no use."""
+    """Reports bad lines that were left out, and a cache that was of no use."""
     if is_raw(source) and (note := _note(source)):  # its cache was made ready only when a hasher was known
         print(f"steepest: {note}", file=sys.stderr)
     skipped = source.skipped

@@ -54,7 +54,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument(
         "-m",
         "--model",
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def write_rows(file: Path, rows: Sequence[Docstring]) -> None:
-    """A CSV file with a header, one row per docstring."""
+    """Writes a CSV file with a header, one row per docstring."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([LABEL, "docstring"])
@@ -123,7 +123,7 @@ def _command(*words: str, show: bool = True) -> str:
 
 
 def gather() -> list[Docstring]:
-    """Docstrings of the packages that have most of them."""
+    """Returns docstrings of the packages that have most of them."""
     packages = {name: {file: file.stat().st_size for file in files} for name, files in _packages().items()}
     largest = sorted(packages, key=lambda name: (-sum(packages[name].values()), name))[:MOST_PACKAGES]
     found = []
@@ -135,7 +135,7 @@ def gather() -> list[Docstring]:
 
 
 def _sample(sizes: dict[Path, int]) -> Iterator[Path]:
-    """Files of a package in a fixed but mixed order, until there is enough."""
+    """Yields files of a package in a fixed but mixed order, until there is enough."""
     left = MOST_BYTES
     for file in sorted(sizes, key=lambda file: zlib.crc32(str(file).encode())):
         if left > 0:
@@ -144,7 +144,7 @@ def _sample(sizes: dict[Path, int]) -> Iterator[Path]:
 
 
 def _packages() -> dict[str, list[Path]]:
-    """Source files by package: directories of the standard library and of the installed packages."""
+    """Returns source files by package: directories of the standard library and of the installed packages."""
     paths = sysconfig.get_paths()
     homes = dict.fromkeys(Path(paths[name]) for name in ("stdlib", "purelib", "platlib"))
     packages: dict[str, list[Path]] = {}

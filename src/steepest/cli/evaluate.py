@@ -35,7 +35,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("model", metavar="MODEL", help="model file, or its address")
     add_data_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _KnownLabels(Derived):
-    """Rows of which each may have several labels, with the columns that a model has learned."""
+    """Rows that may have several labels each, with the columns that a model has learned."""
 
     is_part = True
 
@@ -84,7 +84,7 @@ class _KnownLabels(Derived):
 
 
 def _with_known_labels(options: argparse.Namespace, recipe: dict[str, Any]) -> st.Source | None:
-    """Rows of several labels that have some the model never saw: they are left out and named, as fastText does.
+    """Returns rows without the labels that the model never saw, which it names, as fastText does.
 
     None if there are none, if labels are given, or if the rows come by only once.
     """
@@ -115,7 +115,7 @@ def _measured(model: Any, source: st.Source, k: int | None) -> dict[str, Any]:
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """Aligned lines for a person; a table of classes if they are few."""
+    """Returns aligned lines for a person, with a table of classes if they are few."""
     plain = {name: value for name, value in result.items() if name not in ("classes", "confusion")}
     shown = {name: _number(value) for name, value in plain.items()}
     width = max((len(text) for text in shown.values()), default=0)
@@ -133,14 +133,14 @@ def as_text(result: dict[str, Any]) -> str:
 
 
 def _number(value: Any) -> str:
-    """Five decimals where they say something, and none behind large numbers."""
+    """Returns five decimals where they say something, and none behind large numbers."""
     if not isinstance(value, float):
         return f"{value:,}"
     return f"{value:,.5f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
 def _matrix(confusion: dict[str, Any] | None) -> list[str]:
-    """The confusion matrix of a few classes, true ones down and predicted ones across; of many the main mistakes."""
+    """Returns the confusion matrix of a few classes, true ones down, predicted ones across; of many the mistakes."""
     if confusion is None or len(confusion["classes"]) < 2:
         return []
     if len(confusion["classes"]) > MOST_SHOWN:
@@ -157,7 +157,7 @@ def _matrix(confusion: dict[str, Any] | None) -> list[str]:
 
 
 def _mistakes(confusion: dict[str, Any]) -> list[str]:
-    """The most frequent pairs of a true class and another one that was predicted."""
+    """Returns the most frequent pairs of a true class and another one that was predicted."""
     names = confusion["classes"]
     pairs = [
         (n, f"{str(names[i])[:23]:<24}{str(names[j])[:23]:<24}{n:>10,.0f}")

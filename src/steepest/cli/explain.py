@@ -26,7 +26,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("model", metavar="MODEL", help="model file, or its address")
     help = 'text, JSON object {"column": value}, file, or - for a row on standard input'
     parser.add_argument("example", metavar="ROW", nargs="?", help=help)
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(model: Any, rows: Any, label: Any, found: list[Any], labels: list[Any], top: int) -> list[str]:
-    """Bias, shares, the sum of those not shown, total, and what that means."""
+    """Returns bias, shares, the sum of those not shown, total, and what that means."""
     total = float(sum(part.contribution for part in found))
     bias = _bias(model, label, labels)
     shown = found[:top]
@@ -86,7 +86,7 @@ def _lines(model: Any, rows: Any, label: Any, found: list[Any], labels: list[Any
 
 
 def _bias(model: Any, label: Any, labels: list[Any]) -> float:
-    """The bias of an output; of two classes one has the other's with the sign turned."""
+    """Returns the bias of an output; of two classes the first has that of the second, negated."""
     biases = np.atleast_1d(getattr(model, "intercept_", 0.0))
     place = labels.index(label)
     if len(biases) == 1:
@@ -95,7 +95,7 @@ def _bias(model: Any, label: Any, labels: list[Any]) -> float:
 
 
 def _meaning(model: Any, rows: Any, label: Any) -> str:
-    """The probability of a class, or the predicted number where a link stands between the two."""
+    """Returns the probability of a class, or the predicted number where a link is between score and number."""
     if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
         place = model.classes_.tolist().index(label)
         mapped = getattr(model, "calibration_", None)
@@ -111,7 +111,7 @@ def _is_number(model: Any) -> bool:
 
 
 def _predicted(model: Any, rows: Any, known: list[Any]) -> list[Any]:
-    """The label or cluster of a row, or several; the best where it has none, and the first output of a regression."""
+    """Returns the labels or the cluster of a row; the best where it has none, and the first output of a regression."""
     if _is_number(model):
         return known[:1]
     found = model.predict(rows)[0]
@@ -122,7 +122,7 @@ def _predicted(model: Any, rows: Any, known: list[Any]) -> list[Any]:
 
 
 def _row(model: Any, options: argparse.Namespace) -> Any:
-    """The row to explain, as the model takes it."""
+    """Returns the row to explain, as the model takes it."""
     if options.row is not None:
         return json_row(options.row)
     if options.example is None and not options.data:
@@ -148,7 +148,7 @@ def _is_file(name: str) -> bool:
 
 
 def _row_of_file(model: Any, options: argparse.Namespace) -> Any:
-    """The row of this number, counted from 1, of a file."""
+    """Returns the row of this number, counted from 1, of a file."""
     if options.number < 1:
         raise st.ParameterError(f"--number {options.number} is not a row; they are counted from 1")
     source = open_data(options, model.recipe_, with_labels=False).limit(options.number)
@@ -162,7 +162,7 @@ def _row_of_file(model: Any, options: argparse.Namespace) -> Any:
 
 
 def _pick(batch: RawBatch | Chunk, place: int) -> Any:
-    """One row of a batch: a dict of its columns, a text, or a sparse row."""
+    """Returns one row of a batch: a dict of its columns, a text, or a sparse row."""
     if isinstance(batch, Chunk):
         from scipy.sparse import csr_matrix
 

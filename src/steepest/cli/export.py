@@ -22,7 +22,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("model", metavar="MODEL", help="model file, or its address")
     parser.add_argument("--to", choices=TARGETS, required=True, help="format of the file")
     parser.add_argument(
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def as_text(done: Exported) -> str:
-    """What was written, and a table of costs."""
+    """Returns what was written, and a table of costs."""
     lines = [f"{done.path}: {done.file_bytes:,} bytes, tables of {done.table_bytes:,} bytes, {done.rows:,} rows"]
     if done.costs:
         measure = "accuracy" if "accuracy" in done.costs[0] else "rmse"

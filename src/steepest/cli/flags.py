@@ -46,7 +46,7 @@ def add_estimator_flags(
     *,
     with_help: bool = True,
 ) -> None:
-    """One flag for every constructor parameter and every detail of a choice that any of the estimators has.
+    """Adds one flag for every constructor parameter and every detail of a choice of any estimator.
 
     A flag that is not given leaves the estimator's own default.
 
@@ -68,12 +68,12 @@ def add_estimator_flags(
 
 
 def flag_of(name: str) -> str:
-    """A parameter's flag, the short one if there is one."""
+    """Returns a parameter's flag, the short one if there is one."""
     return ALIASES.get(name, "--" + name.replace("_", "-"))
 
 
 def descriptions(estimators: Sequence[type[Any]]) -> dict[str, tuple[str, str]]:
-    """(what stands for its value, first sentence) on each parameter, from the first docstring that has it."""
+    """Returns (what stands for its value, first sentence) on each parameter, from the first docstring that has it."""
     found: dict[str, tuple[str, str]] = {}
     options = dict.fromkeys(kind for estimator in estimators for kind in options_of(estimator))
     for described in (*estimators, *options):
@@ -125,7 +125,7 @@ def _add_flag(
 
 
 def _written(default: Any) -> str:
-    """A default as it is written on the command line."""
+    """Returns a default as it is written on the command line."""
     if isinstance(default, tuple):
         return ",".join(map(_written, default)) or "none"
     plain = {None: "none", True: "on", False: "off"}
@@ -133,7 +133,7 @@ def _written(default: Any) -> str:
 
 
 def _pair(flag: str, single: Callable[[int], tuple[int, int]] | None) -> Callable[[str], Any]:
-    """LOW,HIGH, or one number where that has one meaning."""
+    """Returns a parser of LOW,HIGH, or of one number where that has one meaning."""
 
     def parse(text: str) -> Any:
         value = parse_value(text)
@@ -147,7 +147,7 @@ def _pair(flag: str, single: Callable[[int], tuple[int, int]] | None) -> Callabl
 
 
 def parse_value(text: str) -> Any:
-    """A whole number, a number, true, false, none, several of these with commas between, or else the text itself."""
+    """Parses a whole number, a number, true, false, none, several of these with commas between, or else a text."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -166,7 +166,7 @@ def _columns(text: str) -> tuple[str, ...]:
 
 
 def stop_words_of(value: Any) -> Any:
-    """The value of --stop-words: a known list by its name, words with commas between them, or else a file of words."""
+    """Parses --stop-words: a known list by its name, words with commas between them, or else a file of words."""
     from steepest.features.words import STOP_LISTS
 
     if value is None or value in STOP_LISTS:
@@ -181,7 +181,7 @@ def stop_words_of(value: Any) -> Any:
 
 
 def estimator_arguments(options: argparse.Namespace, estimator: type[Any]) -> dict[str, Any]:
-    """Those constructor arguments that were given as flags."""
+    """Returns those constructor arguments that were given as flags."""
     given = vars(options)
     found = {name: given[name] for name in flat_signature(estimator) if name in given}
     if "stop_words" in found:
@@ -190,7 +190,7 @@ def estimator_arguments(options: argparse.Namespace, estimator: type[Any]) -> di
 
 
 def foreign_arguments(options: argparse.Namespace, estimator: type[Any], others: list[type[Any]]) -> list[str]:
-    """Flags that were given but belong to another estimator."""
+    """Returns flags that were given but belong to another estimator."""
     known = set(flat_signature(estimator))
     if "hasher" in known:
         from steepest.features.hasher import Hasher

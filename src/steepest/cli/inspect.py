@@ -34,7 +34,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("model", metavar="MODEL", help="model file, or its address")
     parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="number of weights of each sign to list (default: 10)"
@@ -63,14 +63,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _collisions(model: Any, options: argparse.Namespace) -> Any:
-    """The report on collisions, counted on the data if there are any."""
+    """Returns the report on collisions, counted on the data if there are any."""
     if not hasattr(model, "collision_report"):
         raise st.ParameterError(f"--collisions has no meaning for a {type(model).__name__}; it is for linear models")
     return model.collision_report(open_data(options, model.recipe_, with_labels=False) if options.data else None)
 
 
 def _keep_label(facts: dict[str, Any], label: str) -> None:
-    """Leaves the weights of one class."""
+    """Drops the weights of all other classes."""
     known = list(facts["top"]) if isinstance(facts["top"], dict) else []
     if label not in known:
         has = f"it has {listed(known)}" if known else "it has none, so leave --class out"
@@ -80,7 +80,7 @@ def _keep_label(facts: dict[str, Any], label: str) -> None:
 
 
 def describe_model(model: Any, path: str, top: int, column: str | None = None) -> dict[str, Any]:
-    """The description of a model as plain values; `column` restricts the weights to those of one column."""
+    """Returns the description of a model as plain values; `column` restricts the weights to those of one column."""
     if isinstance(model, st.MatrixFactorization):
         return describe_factors(model, path, top)
     clusters = hasattr(model, "cluster_centers_")
@@ -121,7 +121,7 @@ def _check_column(model: Any, column: str) -> None:
 
 
 def _heaviest(model: Any, top: int, column: str | None) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """(weights for, weights against) each output; two classes need one list each, since one is the other's opposite."""
+    """Returns (weights for, weights against) each output; two classes need one list each, as opposites."""
     if not hasattr(model, "top_features"):
         return {}, {}
     both = "against" in inspect.signature(model.top_features).parameters
@@ -140,13 +140,13 @@ def _is_of(name: str, column: str, marks: tuple[str, ...]) -> bool:
 
 
 def _hashing(model: Any) -> dict[str, Any] | None:
-    """The report on collisions, if features were hashed."""
+    """Returns the report on collisions, if features were hashed."""
     hashes = getattr(model, "hasher_", None) is not None or getattr(model, "vw_names_", None) is not None
     return asdict(model.collision_report()) if hashes and hasattr(model, "collision_report") else None
 
 
 def _weights(model: Any) -> tuple[Any, int]:
-    """What the norm is taken of (weights into the outputs, votes, or centres), and how many outputs there are."""
+    """Returns what the norm is taken of (weights into the outputs, votes, or centres), and the number of outputs."""
     if hasattr(model, "weights_"):
         into = np.concatenate([w for name, w in model.weights_.items() if name.endswith(">y")])
         return into, into.shape[1]
@@ -160,7 +160,7 @@ def _weights(model: Any) -> tuple[Any, int]:
 
 
 def as_text(facts: dict[str, Any]) -> str:
-    """The description of a model as aligned lines for a person."""
+    """Returns the description of a model as aligned lines for a person."""
     hashing = facts["hashing"]
     columns = ("feature" if hashing is None else "column") + ("" if facts["features"] == 1 else "s")
     lines = [
@@ -216,7 +216,7 @@ def _weight_lines(pairs: list[tuple[str, float]]) -> list[str]:
 
 
 def spark(points: list[tuple[float, float]]) -> str:
-    """A curve as a few letters, between the smallest and the largest x, with its range."""
+    """Returns a curve as a few letters, between the smallest and the largest x, with its range."""
     values = [y for _, y in points]
     low, high = min(values), max(values)
     step = (high - low) / (len(BLOCKS) - 1) or 1.0
@@ -225,7 +225,7 @@ def spark(points: list[tuple[float, float]]) -> str:
 
 
 def describe_factors(model: st.MatrixFactorization, path: str, top: int) -> dict[str, Any]:
-    """The description of a matrix factorization; heaviest items have the largest biases, or are the most popular."""
+    """Returns the description of a factor model; heaviest items have the largest biases, or are most popular."""
     nobody = model.recommend([_stranger(model)], top)
     return {
         "model": repr(model),
@@ -244,13 +244,13 @@ def describe_factors(model: st.MatrixFactorization, path: str, top: int) -> dict
 
 
 def _stranger(model: st.MatrixFactorization) -> Any:
-    """An id that no user has."""
+    """Returns an id that no user has."""
     known = set(map(str, model.user_ids_[:1_000_000].tolist()))
     return next(name for name in ("nobody", "\0nobody", "\0\0nobody") if name not in known)
 
 
 def factors_as_text(facts: dict[str, Any]) -> str:
-    """The description of a matrix factorization as aligned lines for a person."""
+    """Returns the description of a matrix factorization as aligned lines for a person."""
     lines = [
         facts["model"],
         f"{facts['users']:,} users, {facts['items']:,} items, {facts['factors']} factors by {facts['solver']}, "

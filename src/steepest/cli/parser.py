@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         return self._help(self.common)
 
     def help_all(self) -> str:
-        """Help on every flag."""
+        """Returns help on every flag."""
         return self._help(None)
 
     def _help(self, common: Collection[str] | None) -> str:
@@ -141,7 +141,7 @@ class Parser(argparse.ArgumentParser):
                 raise UsageError(f"{flag} is given {len(values)} times, as {' and '.join(values)}; give it once")
 
     def unknown_argument(self, argument: str) -> UsageError:
-        """The error for a flag that this verb does not have."""
+        """Returns the error for a flag that this verb does not have."""
         if not argument.startswith("-"):
             return UsageError(f"{argument!r} is one argument too many; quote names and texts with spaces")
         flag = argument.partition("=")[0]
@@ -178,18 +178,18 @@ class _Formatter(argparse.HelpFormatter):
         self.brief = brief
 
     def _expand_help(self, action: argparse.Action) -> str:
-        """What a flag does; in the short help its first clause, and the default."""
+        """Returns what a flag does; in the short help its first clause, and the default."""
         text = super()._expand_help(action)
         does, default, value = text.partition(" (default")
         return CLAUSES.split(does)[0] + default + value if self.brief else text
 
     def short(self, action: argparse.Action) -> str:
-        """An argument as it is written in a command."""
+        """Returns an argument as it is written in a command."""
         value = self._format_args(action, str(action.metavar or action.dest.upper()))
         return f"{action.option_strings[0]} {value}".strip() if action.option_strings else value.split(" [")[0]
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """-m, --model FILE instead of -m FILE, --model FILE; a switch by one of its two forms."""
+        """Returns -m, --model FILE instead of -m FILE, --model FILE; a switch by one of its two forms."""
         if not action.option_strings:
             return super()._format_action_invocation(action)
         off = action.dest in SHOWN_OFF or len(action.option_strings) == 1

@@ -23,7 +23,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("model", metavar="MODEL", help="model file, or its address")
     add_data_arguments(parser, help='files, patterns, - for standard input, or one row: "some text" or {"column": 1}')
     parser.add_argument("--proba", action="store_true", help="print the probability of each class, below a header")
@@ -55,20 +55,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def as_lines(predictions: Array) -> str:
-    """One row per line, columns separated by tabs; numbers in the shortest form that reads back the same."""
+    """Returns a line per row, columns separated by tabs; numbers in the shortest form that reads back the same."""
     if predictions.ndim == 1:
         return "".join(f"{value}\n" for value in predictions.tolist())
     return "".join("\t".join(map(repr, row)) + "\n" for row in predictions.tolist())
 
 
 def names_of_sets(model: Any) -> list[str] | None:
-    """What the columns of predictions stand for where a row may have several labels, if they have names."""
+    """Returns what the columns of predictions stand for if a row may have several labels and these have names."""
     classes = getattr(model, "classes_", None)
     return None if classes is None or classes.dtype.kind != "U" else classes.tolist()
 
 
 def as_names(predictions: Array, names: list[str]) -> str:
-    """One row per line: its label, or several with tabs between, or none."""
+    """Returns a line per row: its label, or several with tabs between, or none."""
     if predictions.ndim == 1:
         return as_lines(predictions)
     return "".join("\t".join(names[k] for k in row.nonzero()[0]) + "\n" for row in predictions)
@@ -76,7 +76,7 @@ def as_names(predictions: Array, names: list[str]) -> str:
 
 @contextmanager
 def open_output(path: str | None) -> Iterator[IO[str]]:
-    """Stdout, or a file that appears only when it is complete."""
+    """Opens stdout, or a file that appears only when it is complete."""
     if path is None:
         yield sys.stdout
         return

@@ -21,7 +21,7 @@ REDRAW_SECONDS = 0.1
 
 
 def choose_monitor(as_json: bool, quiet: bool) -> ShellMonitor:
-    """JSON lines if asked for, one changing line on a terminal, else events alone."""
+    """Returns a monitor that prints JSON lines if asked for, one changing line on a terminal, else events alone."""
     if as_json:
         return JsonMonitor()
     if quiet or not sys.stderr.isatty():
@@ -55,7 +55,7 @@ class ShellMonitor(Monitor):
     also: Monitor | None = None
 
     def clear(self) -> None:
-        """Takes away what is not meant to stay; here there is nothing."""
+        """Clears what is not meant to stay; here there is nothing."""
 
     def begins(self, unit: str, rounds: int) -> None:
         """Passes the call on to `also`."""
@@ -96,7 +96,7 @@ class JsonMonitor(ShellMonitor):
 
 
 class LineMonitor(ShellMonitor):
-    """One line that changes: round k of n, loss, rows held out, rows per second, and the time left.
+    """Prints one line that changes: round k of n, loss, rows held out, rows per second, and the time left.
 
     Where the terminal is narrow it has fewer of these, in a very narrow one it is cut; it is gone when training ends.
     """
@@ -110,7 +110,7 @@ class LineMonitor(ShellMonitor):
         self._drawn = -REDRAW_SECONDS
 
     def begins(self, unit: str, rounds: int) -> None:
-        """Starts a new line: a run, or the second part of one, begins."""
+        """Starts a new line at the start of a run or of its second part."""
         self._unit, self._rounds, self._done, self._seconds, self._number = unit, rounds, {}, 0.0, 0
         super().begins(unit, rounds)
 
@@ -139,14 +139,14 @@ class LineMonitor(ShellMonitor):
         super().epoch_done(record)
 
     def event(self, text: str) -> None:
-        """Says it in place of the line, which comes back below."""
+        """Prints the event in place of the line, which comes back below."""
         self.clear()
         super().event(text)
 
     choice = event
 
     def clear(self) -> None:
-        """Takes the line away."""
+        """Clears the line."""
         self._out.write(CLEAR)
         self._out.flush()
 

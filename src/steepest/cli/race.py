@@ -35,7 +35,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument(
         "--solvers", metavar="NAMES", help="solvers, separated by commas (default: all that minimise this objective)"
     )

@@ -16,7 +16,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("model", metavar="MODEL", help="model file, or its address")
     parser.add_argument("--user", action="append", default=[], metavar="ID", help="id of a user; may be repeated")
     parser.add_argument("--users", metavar="FILE", help="file of ids, one per line; - for standard input")
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints user, item and score, one item a line."""
+    """Prints user, item and score, one item per line."""
     model = st.load(options.model)
     if not hasattr(model, "recommend"):
         known = f"{options.model} is a {type(model).__name__}"

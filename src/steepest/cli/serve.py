@@ -29,7 +29,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("model", metavar="MODEL", help="model file, or its address")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; any but loopback needs --token (default: 127.0.0.1)"

@@ -88,7 +88,7 @@ NUMBER_LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "poisson
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("-m", "--model", required=True, metavar="FILE", help="where the model is saved")
     help = "share of the rows that are measured on instead of learned, such as 0.1 (default: 0)"
     parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help=help)
@@ -131,7 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, defaults: Mapping[str, Any] = DEFAULTS) -> None:
-    """The data and the model: the flags that cv, tune and race share with train."""
+    """Adds the data and the model: the flags that cv, tune and race share with train."""
     add_data_arguments(parser)
     help = "what to learn (default: auto: text for fastText files, regress for fractions, else classify)"
     parser.add_argument("--task", choices=("auto", *TASKS), default="auto", help=help)
@@ -149,13 +149,13 @@ def add_model_arguments(parser: argparse.ArgumentParser, defaults: Mapping[str, 
 
 
 def estimator_of(task: str | None) -> type[Any]:
-    """The class of a task."""
+    """Returns the class of a task."""
     kind: type[Any] = getattr(st, TASKS.get(task or "", "LinearClassifier"))
     return kind
 
 
 def run(options: argparse.Namespace) -> int:
-    """Trains, saves, and says where the model is."""
+    """Trains, saves, and reports where the model is."""
     if options.resume and not options.checkpoint:
         raise st.ParameterError("--resume needs --checkpoint DIR, the directory the state was saved in")
     if options.spark is None and (options.method is not None or options.barrier):
@@ -246,7 +246,7 @@ def _other_task(options: argparse.Namespace) -> str:
 
 
 def _numbers_of(options: argparse.Namespace) -> tuple[int, bool]:
-    """(how many different numbers a sample of the labels holds, whether fractions are among them); 0 for no numbers."""
+    """Returns (how many different numbers a sample of the labels holds, whether some are fractions); 0 for texts."""
     source = open_data(options)
     if not is_raw(source):
         return 0, False
@@ -276,7 +276,7 @@ def _refuse_fractions(options: argparse.Namespace) -> None:
 
 
 def measured(estimator: Any, rows: Source) -> dict[str, Any]:
-    """What `evaluate` measures on rows that were held out, with curves where the model can give them."""
+    """Returns what `evaluate` measures on held-out rows, with curves where the model can give them."""
     if rows.read_once is not None or (is_raw(rows) and cache_of(rows) is not None):
         return {}  # the cache holds rows as they were while learning; reading them for another use would rebuild it
     curves = {"curves": True} if "curves" in inspect.signature(estimator.evaluate_stream).parameters else {}
@@ -294,7 +294,7 @@ def measured(estimator: Any, rows: Source) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def watched(monitor: Any, options: argparse.Namespace) -> Iterator[None]:
-    """With --watch, the page of the run so far is served on this machine until training ends."""
+    """Serves the page of the run so far on this machine until training ends, if --watch is given."""
     if not options.watch:
         yield
         return
@@ -307,7 +307,7 @@ def watched(monitor: Any, options: argparse.Namespace) -> Iterator[None]:
 
 
 def _end_interrupted(estimator: Any, options: argparse.Namespace) -> int:
-    """After Ctrl-C: what was learned so far is saved or discarded, and the line says which; exit status 130."""
+    """Saves or discards what was learned before Ctrl-C, and reports which; returns exit status 130."""
     resume = f"; {options.checkpoint} holds the state: continue with --resume" if options.checkpoint else ""
     if (options.on_interrupt or ("save" if options.checkpoint else "discard")) == "discard":
         way_out = resume or "; --on-interrupt save keeps what was learned, --checkpoint DIR lets you continue"
@@ -320,7 +320,7 @@ def _end_interrupted(estimator: Any, options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _all_cores(estimator: Any, options: argparse.Namespace) -> Iterator[None]:
-    """Threads under which a linear model is bit-identical, unless a flag says; the model keeps Python's default."""
+    """Uses all cores while a linear model learns bit-identically, unless a flag says; the model keeps its n_jobs."""
     given = vars(options)
     if options.task not in LINEAR_TASKS or "n_jobs" in given or given.get("parallel", "serial") != "serial":
         yield
@@ -385,7 +385,7 @@ def _fit_on_spark(estimator: Model, options: argparse.Namespace) -> None:
 def _columns_on_spark(
     estimator: Any, types: dict[str, str], lines: bool, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Which columns hold what, and a hasher for them, as for tables that are read here."""
+    """Returns which columns hold what, and a hasher for them, as for tables that are read here."""
     from steepest.spark.rows import PLAIN
 
     features: list[str] | None = [name for role in KINDS for name in getattr(options, role) or ()] or None
@@ -404,7 +404,7 @@ def _columns_on_spark(
 def _ratings_on_spark(
     estimator: Any, types: dict[str, str], lines: bool, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Roles inferred from the columns' names or places, as in files that are read here."""
+    """Returns roles inferred from the columns' names or places, as in files that are read here."""
     from steepest.data.readers.ratings import places_of
 
     if lines:
@@ -421,14 +421,14 @@ def _ratings_on_spark(
 
 
 def _estimator_class(options: argparse.Namespace) -> type[Model]:
-    """What the task asks for; a network or a factorization machine learns numbers if its loss is one of numbers."""
+    """Returns what the task asks for; a network or a factorization machine learns numbers if its loss does."""
     if options.task in ("network", "fm") and str(vars(options).get("loss")) in NUMBER_LOSSES:
         return st.NetworkRegressor if options.task == "network" else st.FMRegressor
     return estimator_of(options.task)
 
 
 def new_estimator(options: argparse.Namespace, leave_out: Container[str] = ()) -> Model:
-    """The estimator that the flags describe, those named aside."""
+    """Returns the estimator that the flags describe, without those in `leave_out`."""
     estimator_class = _estimator_class(options)
     given_for = TASKS if options.every_flag else (options.task,)  # tasks whose flags could have been given
     foreign = flags.foreign_arguments(options, estimator_class, list(map(estimator_of, given_for)))
@@ -445,7 +445,7 @@ def new_estimator(options: argparse.Namespace, leave_out: Container[str] = ()) -
 
 
 def open_rows(estimator: Model, options: argparse.Namespace) -> Source:
-    """The data to learn from; rows that are no raw columns need no hasher."""
+    """Returns the data to learn from; rows that are not raw columns need no hasher."""
     opened = getattr(options, "opened", None)  # to find the task: it is not surveyed twice
     source = open_data(options, **_reading(options)) if opened is None else opened
     if getattr(estimator, "hasher", None) is not None and not takes_hasher(source):
@@ -455,7 +455,7 @@ def open_rows(estimator: Model, options: argparse.Namespace) -> Source:
 
 
 def _reading(options: argparse.Namespace) -> dict[str, Any]:
-    """Clusters need no labels; a label column that is named is left out of the features, and weights are then read."""
+    """Returns the options of reading: clusters need no labels, and a named label column is not a feature."""
     if options.task == "rate":
         return {"format": "ratings"}
     if options.task != "cluster" or options.label is not None:
@@ -477,7 +477,7 @@ def _estimator(kind: type[Any], arguments: dict[str, Any], options: argparse.Nam
 
 
 def _hasher(options: argparse.Namespace) -> st.Hasher | None:
-    """The hasher that the flags ask for; None leaves it to the data."""
+    """Returns the hasher that the flags ask for; None leaves it to the data."""
     asked = hasher_options(options)
     if not asked:
         return None
@@ -493,7 +493,7 @@ def _report(estimator: Model, options: argparse.Namespace, measures: Mapping[str
 
 
 def about_run(options: argparse.Namespace, seconds: float | None = None) -> dict[str, str]:
-    """The command, the versions and the date, for a page."""
+    """Returns the command, the versions and the date, for a page."""
     import datetime
     import platform
 
@@ -531,7 +531,7 @@ def _summarise(
 def summary(
     estimator: Any, facts: list[dict[str, Any]], measures: Mapping[str, Any], label: str | None
 ) -> dict[str, str]:
-    """What was learned from what, in a few lines; `label` is the column that a flag named."""
+    """Returns what was learned from what, in a few lines; `label` is the column that a flag named."""
     records, events = estimator.history_.records, estimator.history_.events
     lines = {"rows": f"{records[0]['rows']:,} learned" if records else ""}
     if measures.get("rows"):

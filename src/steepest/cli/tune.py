@@ -50,7 +50,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """All flags of the verb."""
+    """Adds all flags of the verb."""
     parser.add_argument("-m", "--model", metavar="FILE", help="file of the best model (default: not saved)")
     parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="time limit (default: 60)")
     help = f"number of settings to try (default: {DEFAULT_TRIALS})"
@@ -113,13 +113,13 @@ def _tell(trial: Trial) -> None:
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Parameters that flags have set."""
+    """Returns parameters that flags have set."""
     known = (estimator_of(options.task), st.Hasher)
     return {name: value for kind in known for name, value in flags.estimator_arguments(options, kind).items()}
 
 
 def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
-    """The command that trains the best model on all rows."""
+    """Returns the command that trains the best model on all rows."""
     given = _given(options)
     reading = {name: getattr(options, name) for name in ("format", *READING, "cache", "limit")}
     reading |= {f"{role}_column": getattr(options, f"{role}_column") for role in RATINGS}

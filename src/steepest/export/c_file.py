@@ -92,7 +92,7 @@ POWERS = """  {
 
 @dataclass(frozen=True, slots=True)
 class TestRow:
-    """A row, as C and as the model take it, and what must come out."""
+    """A row, as C and as the model take it, and the expected result."""
 
     given: Any
     scores: tuple[float, ...]
@@ -100,14 +100,14 @@ class TestRow:
 
 
 def c_source(model: Scores | FactorPairs, packed: Sequence[Packed], rows: Sequence[TestRow], heading: str) -> str:
-    """The text of the file."""
+    """Returns the text of the file."""
     if isinstance(model, FactorPairs):
         return _Factors(model, packed, rows).text(heading)
     return _Scores(model, packed[0], rows).text(heading)
 
 
 def table_bytes(model: Scores, packed: Packed) -> int:
-    """What the tables take on flash, without code and Unicode tables."""
+    """Returns how many bytes the tables take on flash, without code and Unicode tables."""
     keys = 0 if _is_dense(model) else _Keys.of(model).n_bytes
     rarity = 0
     if model.counts is not None:
@@ -123,7 +123,7 @@ def _is_dense(model: Scores) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """A directory of the upper bits of features, and their lower bits."""
+    """Keys of features in two tables: a directory of their upper bits, and their lower bits."""
 
     low_bits: int
     directory: Array
@@ -150,7 +150,7 @@ class _Keys:
 
 
 class _Scores:
-    """The file of a model of scores."""
+    """Writes the file of a model of scores."""
 
     def __init__(self, model: Scores, packed: Packed, rows: Sequence[TestRow]) -> None:
         self.model, self.packed, self.rows = model, packed, rows
@@ -292,7 +292,7 @@ class _Scores:
         return found
 
     def _rarity(self, model: Scores, h: Hashing) -> list[str]:
-        """log((1 + rows) / (1 + rows with it)) + 1 by code."""
+        """Returns log((1 + rows) / (1 + rows with it)) + 1 by code."""
         kinds, codes = np.unique(np.asarray(model.counts), return_inverse=True)
         log_rows = 1 + np.log1p(h.n_documents)
         kind = "uint8_t" if len(kinds) <= 256 else "uint16_t" if len(kinds) <= PLANE else "uint32_t"
@@ -407,7 +407,7 @@ class _Scores:
         return "\n".join(lines)
 
     def _features(self, place: int, column: Column) -> list[str]:
-        """The statements that take the features of a column."""
+        """Returns the statements that take the features of a column."""
         here = f"in->{self.fields[column.origin]}"
         if column.kind == NUMBER:
             given = f"date_part({here}, {column.part.upper()})" if column.part else here
@@ -551,7 +551,7 @@ MAIN = """  double scores[STEEPEST_N_SCORES], worst = 0;
 
 
 class _Factors:
-    """The file of a factor model."""
+    """Writes the file of a factor model."""
 
     def __init__(self, model: FactorPairs, packed: Sequence[Packed], rows: Sequence[TestRow]) -> None:
         self.model, self.packed, self.rows = model, packed, rows
@@ -669,7 +669,7 @@ class _Factors:
 
 
 def fill_template(name: str, parts: set[str], pieces: dict[str, str]) -> str:
-    """The template with the parts chosen and the pieces put in."""
+    """Returns the template with the parts chosen and the pieces put in."""
     text = (Path(__file__).parent / name).read_text(encoding="utf-8")
     kept, shown = [], [True]
     for line in text.splitlines():
@@ -689,7 +689,7 @@ def fill_template(name: str, parts: set[str], pieces: dict[str, str]) -> str:
 
 
 def array(kind: str, name: str, values: Iterable[str], size: int | str, *, rows: int = 0) -> str:
-    """A constant table; `size` may have several dimensions, "3][4", whose braces are left out or put in by `rows`."""
+    """Returns a constant table; of several dimensions, as in "3][4", `rows` puts in the braces or leaves them out."""
     listed = list(values)
     if isinstance(size, str):
         width = int(size.rpartition("[")[2]) if size.rpartition("[")[2].isdigit() else rows
@@ -708,24 +708,24 @@ def array(kind: str, name: str, values: Iterable[str], size: int | str, *, rows:
 
 
 def real(value: float) -> str:
-    """A 64-bit number that reads back as the same bits."""
+    """Returns a 64-bit number as text that reads back as the same bits."""
     text = repr(float(value))
     return text if any(letter in text for letter in ".en") else text + ".0"
 
 
 def short_real(value: float) -> str:
-    """A 32-bit number that reads back as the same bits."""
+    """Returns a 32-bit number as text that reads back as the same bits."""
     text = f"{value:.9g}"
     return text + "f" if any(letter in text for letter in ".e") else text + ".0f"
 
 
 def u64(value: int) -> str:
-    """An unsigned 64-bit constant."""
+    """Returns an unsigned 64-bit constant."""
     return f"UINT64_C(0x{value:016X})"
 
 
 def quoted(text: str | bytes) -> str:
-    """A string literal, in ASCII."""
+    """Returns a string literal, in ASCII."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     found = ""
     for byte in data:
@@ -736,7 +736,7 @@ def quoted(text: str | bytes) -> str:
 
 
 def literal(value: str | bytes | float | None, kind: str) -> str:
-    """A value of a column as an initialiser."""
+    """Returns a value of a column as an initialiser."""
     if not isinstance(value, str | bytes):
         return "NAN" if kind == NUMBER and value is None else "{NULL, 0}" if value is None else real(value)
     size = len(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
@@ -744,7 +744,7 @@ def literal(value: str | bytes | float | None, kind: str) -> str:
 
 
 def _note(column: Column) -> str:
-    """What a member of the input holds."""
+    """Returns a comment on what a member of the input holds."""
     if column.part:
         return "date, as seconds since 1970-01-01 00:00 by its own clock; NAN: missing"
     if column.kind == NUMBER:
@@ -758,12 +758,12 @@ def _note(column: Column) -> str:
 
 
 def comment(text: str) -> str:
-    """A name that cannot end a comment."""
+    """Returns a name that cannot end a comment."""
     return "".join(c if c.isprintable() else " " for c in text).replace("*/", "* /") or "the text"
 
 
 def field_names(names: Sequence[str]) -> list[str]:
-    """A name in C for each column, no two alike."""
+    """Returns a name in C for each column, no two alike."""
     found: list[str] = []
     for place, name in enumerate(names):
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name) or "text"

@@ -96,7 +96,7 @@ class Hashing:
 
     @property
     def inputs(self) -> tuple[Column, ...]:
-        """One column for each that the input has; of the parts of a date, the first."""
+        """Returns one column for each that the input has; of the parts of a date, the first."""
         return tuple({column.origin: column for column in reversed(self.columns)}.values())[::-1]
 
 
@@ -125,7 +125,7 @@ class Scores:
 
     @property
     def width(self) -> int:
-        """Numbers of a row."""
+        """Returns how many numbers a row has."""
         return int(self.rows.shape[1])
 
 
@@ -147,7 +147,7 @@ class FactorPairs:
 
     @property
     def rank(self) -> int:
-        """Factors of a row."""
+        """Returns how many factors a row has."""
         return int(self.users.shape[1]) - 1
 
 
@@ -155,7 +155,7 @@ Description = Scores | FactorPairs
 
 
 def describe(model: Any) -> Description:
-    """The description of a fitted model."""
+    """Returns the description of a fitted model."""
     if isinstance(model, MatrixFactorization):
         return _factors(model)
     if not isinstance(model, LinearClassifier | LinearRegressor | TextClassifier):
@@ -219,7 +219,7 @@ def _linear(model: LinearClassifier | LinearRegressor) -> Scores:
 
 
 def _used_weights(learner: Any) -> tuple[Array, Array]:
-    """(features with a weight, ascending; their weights by score, in the order of the classes)."""
+    """Returns (features with a weight, ascending; their weights by score, in the order of the classes)."""
     shown = finished(learner)
     n = learner.n_outputs
     if shown.slots is not None:
@@ -268,7 +268,7 @@ def _classes(model: Any) -> tuple[Any, ...]:
 
 
 def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
-    """(how raw rows become features, rows with each bucket if these are used)."""
+    """Returns (how raw rows become features, rows with each bucket if these are used)."""
     if hasher is None:
         return None, None
     params = hasher.get_params(deep=False)
@@ -308,7 +308,7 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
 
 
 def _column(given: TableColumn, hasher: Hasher, seed: int, kept: Any) -> Column:
-    """A column of a hasher."""
+    """Returns the description of a column of a hasher."""
     if "\0" in given.name:
         raise DataError(f"the column {given.name!r} has a zero byte in its name; rename it and train again")
     seed_key, key = kernels.hash_key("", seed), kernels.hash_key(given.name, seed)

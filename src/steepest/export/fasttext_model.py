@@ -27,7 +27,7 @@ MASK = (1 << 64) - 1
 
 
 class FastTextModel:
-    """Labels and probabilities of texts; `classes_` in fastText's order, the most frequent label first."""
+    """Predicts labels and probabilities of texts; `classes_` in fastText's order, the most frequent label first."""
 
     def __init__(self, arguments: dict[str, int], words: list[bytes], labels: list[bytes], counts: list[int]) -> None:
         self.arguments = arguments
@@ -39,7 +39,7 @@ class FastTextModel:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> FastTextModel:
-        """The model of a file's content."""
+        """Builds the model from a file's content."""
         reader = _Reader(content)
         magic, version = reader.take("ii")
         if magic != MAGIC or version not in VERSIONS:
@@ -75,7 +75,7 @@ class FastTextModel:
         return model
 
     def features(self, text: str) -> list[int]:
-        """Rows of a text's words, character n-grams and word n-grams."""
+        """Returns the rows of a text's words, character n-grams and word n-grams."""
         found: list[int] = []
         hashes: list[int] = []
         table = bytes.maketrans(SPACES, b" " * len(SPACES))
@@ -110,7 +110,7 @@ class FastTextModel:
                     yield len(self.words) + code % self.arguments["bucket"]
 
     def embed(self, X: Iterable[str]) -> Array:
-        """The vectors of texts: the means of their rows."""
+        """Returns the vectors of texts: the means of their rows."""
         texts = list(X)
         points = np.zeros((len(texts), self.arguments["dim"]), np.float32)
         for number, text in enumerate(texts):
@@ -120,7 +120,7 @@ class FastTextModel:
         return points
 
     def predict_proba(self, X: Iterable[str]) -> Array:
-        """Probabilities of the labels (of each by itself under "ova" and "ns"), shape (n, classes)."""
+        """Returns probabilities of the labels (of each by itself under "ova" and "ns"), shape (n, classes)."""
         scores = self.embed(X).astype(np.float64) @ self.head.T.astype(np.float64)
         if self.loss == "softmax":
             e = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -130,7 +130,7 @@ class FastTextModel:
         return _table_sigmoid(scores)
 
     def _leaves(self, p: Array) -> Array:
-        """Products along the tree: p of node k to the right, 1 - p to the left."""
+        """Returns the products along the tree: p of node k to the right, 1 - p to the left."""
         n = len(self.classes_)
         found = np.ones((len(p), 2 * n - 1))
         for node in range(2 * n - 2, n - 1, -1):
@@ -140,16 +140,16 @@ class FastTextModel:
         return found[:, :n]
 
     def predict(self, X: Iterable[str]) -> Array:
-        """The most likely label of every text."""
+        """Returns the most likely label of every text."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def score(self, X: Iterable[str], y: Any) -> float:
-        """The share of texts whose most likely label is theirs."""
+        """Returns the share of texts whose most likely label is theirs."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
 
 class _Reader:
-    """Numbers, texts and matrices of a file, one behind the other."""
+    """Reads numbers, texts and matrices of a file, one behind the other."""
 
     def __init__(self, content: bytes) -> None:
         self.content, self.place = content, 0
@@ -180,14 +180,14 @@ class _Reader:
 
 
 def _table_sigmoid(scores: Array) -> Array:
-    """fastText's own sigmoid: a table of 512 steps from -8 to 8, 0 and 1 beyond."""
+    """Returns fastText's own sigmoid: a table of 512 steps from -8 to 8, 0 and 1 beyond."""
     step = ((np.clip(scores, -8, 8) + 8) * 32).astype(np.int64)
     inside = 1 / (1 + np.exp(-(step / 32 - 8)))
     return np.asarray(np.where(scores < -8, 0.0, np.where(scores > 8, 1.0, inside)))
 
 
 def _hash(word: bytes) -> int:
-    """FNV-1a of 32 bits, with bytes as signed numbers as fastText takes them."""
+    """Returns FNV-1a of 32 bits, with bytes as signed numbers as fastText takes them."""
     code = 2166136261
     for byte in word:
         code = (code ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * 16777619 & 0xFFFFFFFF
@@ -195,7 +195,7 @@ def _hash(word: bytes) -> int:
 
 
 def _tree(counts: list[int]) -> list[tuple[int, int]]:
-    """(left, right) of every inner node of fastText's Huffman tree; counts fall."""
+    """Returns (left, right) of every inner node of fastText's Huffman tree; counts fall."""
     n = len(counts)
     weights = [float(count) for count in counts] + [math.inf] * (n - 1)
     children = []

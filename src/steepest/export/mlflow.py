@@ -61,7 +61,7 @@ def log_model(model: Any, name: str = "model", **options: Any) -> Any:
 
 
 def load_model(path: str | Path) -> Any:
-    """The estimator that `save_model` wrote: a directory, or one of MLflow's addresses."""
+    """Loads the estimator that `save_model` wrote, from a directory or one of MLflow's addresses."""
     text = str(path)
     if not Path(text).exists():
         text = str(_mlflow().artifacts.download_artifacts(artifact_uri=text))
@@ -69,18 +69,18 @@ def load_model(path: str | Path) -> Any:
 
 
 def _load_pyfunc(path: str) -> _Predictor:
-    """What `mlflow.pyfunc.load_model` calls; `path` is the model file."""
+    """Loads a model for `mlflow.pyfunc.load_model`; `path` is the model file."""
     return _Predictor(load(Path(path) / FILE if Path(path).is_dir() else path))
 
 
 class _Predictor:
-    """MLflow's face of a model."""
+    """A model with the methods that MLflow calls."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
-        """Predictions; `params={"proba": True}` gives probabilities."""
+        """Returns predictions, or probabilities with `params={"proba": True}`."""
         X = model_input
         hasher = getattr(self.model, "hasher_", None)
         if hasher is not None and hasattr(X, "columns") and [column.name for column in hasher.columns_] == [""]:

@@ -19,7 +19,7 @@ OPSET, IR_VERSION = 17, 8
 
 
 def onnx_bytes(model: Description) -> bytes:
-    """The content of the file."""
+    """Returns the content of the file."""
     graph = _Graph()
     if isinstance(model, FactorPairs):
         graph.factors(model)
@@ -43,7 +43,7 @@ class _Graph:
         self.outputs: list[Any] = []
 
     def content(self, title: str) -> bytes:
-        """The graph as bytes, checked by ONNX itself."""
+        """Returns the graph as bytes, checked by ONNX itself."""
         helper = self.onnx.helper
         graph = helper.make_graph(self.nodes, title, self.inputs, self.outputs, self.constants)
         opsets = [helper.make_opsetid("", OPSET)]
@@ -89,7 +89,7 @@ class _Graph:
         self._answers(model)
 
     def _rows(self, model: Scores) -> str:
-        """The rows of all features of the batch; through a list of places where most features have none."""
+        """Adds the table with the rows of the batch's features, by a list of places where most features have none."""
         n, width = model.n_features, model.width
         table = np.zeros((1 + len(model.features), width), np.float32)
         table[1:] = model.rows

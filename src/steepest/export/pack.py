@@ -35,18 +35,18 @@ class Packed:
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of the stored numbers."""
+        """Returns the bytes of the stored numbers."""
         return int(self.codes.nbytes + self.scales.nbytes + 8 * len(self.exact))
 
 
 def levels() -> Array:
-    """What the 8-bit code c of a linear model stands for, at c + 127: sign(c) (|c| / 127)^2."""
+    """Returns what the 8-bit code c of a linear model stands for, at c + 127: sign(c) (|c| / 127)^2."""
     c = np.arange(-LARGEST, LARGEST + 1, dtype=np.float32)
     return np.asarray(np.sign(c) * (c / LARGEST) ** 2, np.float32)
 
 
 def pack_weights(rows: Array, precision: str) -> Packed:
-    """Weights of a linear model, one column per output."""
+    """Stores weights of a linear model, one column per output."""
     if precision != "int8":
         return pack_floats(rows, precision)
     rows = np.asarray(rows, np.float32)
@@ -63,7 +63,7 @@ def pack_weights(rows: Array, precision: str) -> Packed:
 
 
 def pack_table(rows: Array, precision: str) -> Packed:
-    """Rows of embeddings or factors."""
+    """Stores rows of embeddings or factors."""
     if precision != "int8":
         return pack_floats(rows, precision)
     parts = pack_rows(rows)
@@ -83,7 +83,7 @@ def pack_floats(rows: Array, precision: str) -> Packed:
 
 
 def reduce_scores(model: Scores, precision: str, keep: int | None = None) -> tuple[Scores, Packed]:
-    """(the model that the export computes, its packed rows); `keep`: at most so many features."""
+    """Returns (the model that the export computes, its packed rows) with at most `keep` features."""
     if keep is not None:
         model = _pruned(model, keep)
     if precision == "int8" and model.counts is not None:
@@ -94,7 +94,7 @@ def reduce_scores(model: Scores, precision: str, keep: int | None = None) -> tup
 
 
 def _pruned(model: Scores, keep: int) -> Scores:
-    """Only the features that move scores most; the others count as if seen as often as is usual among them."""
+    """Returns the model with the features that move scores most; the others count as if seen as often as usual."""
     if keep >= len(model.features):
         return model
     if model.head is not None:
@@ -117,7 +117,7 @@ def _pruned(model: Scores, keep: int) -> Scores:
 
 
 def round_counts(counts: Array) -> Array:
-    """Counts on a scale of at most 256 steps that grow with them, so that the rarity is off by little everywhere."""
+    """Rounds counts to at most 256 steps that grow with them, so that the rarity is off by little everywhere."""
     known = np.unique(counts)
     if len(known) <= LEVELS:
         return counts

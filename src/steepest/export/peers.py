@@ -172,7 +172,7 @@ def from_fasttext(path: str | Path) -> FastTextModel:
 def linear_model(
     weights: Array, bias: Array, classes: Array | None, loss: str, *, softmax: bool = False
 ) -> LinearClassifier | LinearRegressor:
-    """Our linear model with these weights, one row per output in the order of the classes."""
+    """Builds our linear model from these weights, one row per output in the order of the classes."""
     n_features = weights.shape[1]
     options: dict[str, Any] = {"dtype": "float64", "random_state": 0, "solver": "sgd", "average": False}
     model: Any

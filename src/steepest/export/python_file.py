@@ -34,7 +34,7 @@ if __name__ == "__main__":  # one row per line: a text, a JSON object, or [user,
 
 
 def python_source(model: Description, heading: str) -> str:
-    """The text of the file."""
+    """Returns the text of the file."""
     source = Path(runtime.__file__).read_text(encoding="utf-8")
     code = source[source.index("from __future__") :]
     text = json.dumps(plain(model), ensure_ascii=True, separators=(",", ":"))
@@ -45,7 +45,7 @@ def python_source(model: Description, heading: str) -> str:
 
 
 def plain(model: Description) -> dict[str, Any]:
-    """The model as JSON can hold it."""
+    """Returns the model as values that JSON can hold."""
     if isinstance(model, FactorPairs):
         return _plain_factors(model)
     head = np.zeros(0, np.float32) if model.head is None else model.head
@@ -88,5 +88,5 @@ def _plain_factors(model: FactorPairs) -> dict[str, Any]:
 
 
 def packed(values: Array, kind: str) -> str:
-    """An array as text."""
+    """Returns an array as text."""
     return base64.b85encode(zlib.compress(np.ascontiguousarray(values).astype(kind).tobytes(), 9)).decode()

@@ -15,7 +15,7 @@ SURROGATES = range(0xD800, 0xE000)
 
 @cache
 def word_edges() -> Array:
-    """Where runs of other characters and of word characters begin, in turn, from the first character on."""
+    """Returns where runs of other characters and of word characters begin, in turn, from the first character on."""
     codes = np.array([ord(word) for word in _words(lowercase=False)], np.int64)
     is_word = np.zeros(END + 1, bool)
     is_word[codes] = True
@@ -26,7 +26,7 @@ def word_edges() -> Array:
 
 @cache
 def fold_ranges() -> Array:
-    """Rows of (first, last, stride, difference): how letters become lower case."""
+    """Returns rows of (first, last, stride, difference): how letters become lower case."""
     ranges: list[list[int]] = []
     for letter, folded in zip(_words(lowercase=False), _words(lowercase=True), strict=True):
         code, difference = ord(letter), ord(folded) - ord(letter)
@@ -44,6 +44,6 @@ def fold_ranges() -> Array:
 
 @cache
 def _words(lowercase: bool) -> list[str]:
-    """All characters that are words, each alone."""
+    """Returns all characters that are words, each alone."""
     text = " ".join(chr(code) for code in range(FIRST, END) if code not in SURROGATES)
     return [str(word) for word in kernels.split_words(text, lowercase, 1)]

@@ -119,7 +119,7 @@ def export_model(
 
 
 def reduced_model(model: Description, precision: str, keep: int | None) -> tuple[Description, list[Packed]]:
-    """(the model that the export computes, its packed tables)."""
+    """Returns (the model that the export computes, its packed tables)."""
     if isinstance(model, FactorPairs):
         if keep is not None:
             raise ParameterError(f"keep={keep} is for features; a factor model needs all of its users and items")
@@ -130,7 +130,7 @@ def reduced_model(model: Description, precision: str, keep: int | None) -> tuple
 
 
 def size_of(model: Description, packed: Sequence[Packed]) -> int:
-    """Bytes of the tables."""
+    """Returns the bytes of the tables."""
     if isinstance(model, FactorPairs):
         return sum(table.n_bytes for table in packed)
     return table_bytes(model, packed[0])
@@ -140,7 +140,7 @@ def size_of(model: Description, packed: Sequence[Packed]) -> int:
 
 
 def verified(model: Any, reduced: Description, *, exact: bool, check: Source | None) -> list[TestRow]:
-    """Test rows with the scores of the plain runtime; if nothing was rounded, compared with the model's own."""
+    """Returns test rows with the scores of the plain runtime, compared with the model's own unless it was rounded."""
     if isinstance(reduced, FactorPairs):
         return _verified_pairs(model, reduced, exact)
     scorer = runtime.Scorer(plain(reduced))
@@ -161,7 +161,7 @@ def verified(model: Any, reduced: Description, *, exact: bool, check: Source | N
 
 
 def model_scores(model: Any, reduced: Scores, given: Sequence[Any]) -> Array:
-    """The model's own scores of raw rows or of {feature: value}."""
+    """Returns the model's own scores of raw rows or of {feature: value}."""
     X: Any = list(given)
     if reduced.head is not None:  # the decision function has one column for two classes
         learner = model.learner_
@@ -179,7 +179,7 @@ def model_scores(model: Any, reduced: Scores, given: Sequence[Any]) -> Array:
 
 
 def sample_rows(model: Scores, check: Source | None) -> list[Any]:
-    """Rows to test with: the first ones of the data given, and some that are made up."""
+    """Returns rows to test with: the first ones of the data given, and some that are made up."""
     rng = np.random.default_rng(0)
     made: list[Any] = []
     if model.hashing is None:
@@ -197,7 +197,7 @@ def sample_rows(model: Scores, check: Source | None) -> list[Any]:
 
 
 def _made_up(column: Column, k: int, rng: np.random.Generator) -> Any:
-    """A value of a column: the example, a strange one, or none."""
+    """Returns a value of a column: the example, a strange one, or none."""
     if k % 5 == 4:
         return None
     if column.part:
@@ -250,7 +250,7 @@ def _verified_pairs(model: Any, reduced: FactorPairs, exact: bool) -> list[TestR
 
 
 def measure_costs(model: Any, given: Scores, check: Source, keep: int | None) -> list[dict[str, Any]]:
-    """Bytes and quality on labelled rows for each precision, with all features and with fewer."""
+    """Returns bytes and quality on labelled rows for each precision, with all features and with fewer."""
     n = len(given.features)
     choices: list[tuple[str, int | None]] = [(precision, None) for precision in PRECISIONS]
     kept = sorted({max(1, round(n * share)) for share in SHARES} | ({keep} if keep else set()), reverse=True)
@@ -265,7 +265,7 @@ def measure_costs(model: Any, given: Scores, check: Source, keep: int | None) ->
 
 
 def measure(model: Any, reduced: Scores, check: Source) -> dict[str, float]:
-    """Accuracy, or the root mean squared error, of what an export computes."""
+    """Returns the accuracy, or the root mean squared error, of what an export computes."""
     rows = right = 0.0
     square = 0.0
     table = np.zeros((reduced.n_features, reduced.width), np.float32)
@@ -290,7 +290,7 @@ def measure(model: Any, reduced: Scores, check: Source) -> dict[str, float]:
 
 
 def _hashed(model: Any, reduced: Scores, check: Source) -> Source:
-    """The rows as the export sees them: with its own counts."""
+    """Returns the rows as the export sees them: with its own counts."""
     if reduced.hashing is None or not is_raw(check):
         return model.hashed(check, learn=False)  # type: ignore[no-any-return]
     header, arrays = model.hasher_.state()
@@ -303,7 +303,7 @@ def _hashed(model: Any, reduced: Scores, check: Source) -> Source:
 
 
 def chunk_scores(model: Scores, table: Array, chunk: Chunk) -> Array:
-    """Scores of hashed rows, by NumPy."""
+    """Returns scores of hashed rows, by NumPy."""
     rows = chunk.packed()
     indices, values = rows.indices, rows.values.astype(np.float64)
     known = indices < len(table)

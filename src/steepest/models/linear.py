@@ -180,7 +180,8 @@ class LinearModel(Model):
 
     def _row_order(self) -> str:
         """The shuffle mode; with a half-life rows keep their order, since the last ones must be the newest."""
-        return "never" if self.flat_params()["half_life"] != math.inf else super()._row_order()
+        forgets = getattr(self.schedule, "half_life", math.inf) != math.inf
+        return "never" if forgets else super()._row_order()
 
     def _stochastic_option(self) -> str:
         """The first parameter set by the user that only stochastic solvers have, as "name=value", or ""."""

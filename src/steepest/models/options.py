@@ -439,21 +439,27 @@ class Layers(Option, parameter="hidden", flat={"sizes": "hidden", "biases": "fit
 
 def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters with each choice as its plain value and the details of choices under their flat names."""
-    flat = dict(params)
-    for name, value in params.items():
-        if isinstance(value, Option):
-            if value.parameter != name:
-                raise ParameterError(f"{name}={value!r} is an option of {value.parameter}=; give it there")
-            flat[name] = value.choice
-    for kind in OPTIONS.values():
-        if kind.parameter not in params:
-            continue
-        given = params[kind.parameter]
-        own = given if isinstance(given, kind) else kind()
-        for flat_name, field in kind.flat_names().items():
-            if own is given or flat_name not in flat:
-                flat[flat_name] = getattr(own, field)
+    flat = {**params, **_default_details(tuple(params))}
+    given = {name: value for name, value in params.items() if isinstance(value, Option)}
+    for name, value in given.items():
+        if value.parameter != name:
+            raise ParameterError(f"{name}={value!r} is an option of {value.parameter}=; give it there")
+        flat[name] = value.choice
+    for kind in OPTIONS.values() if given else ():
+        if isinstance(own := given.get(kind.parameter), kind):
+            flat |= {flat_name: getattr(own, field) for flat_name, field in kind.flat_names().items()}
     return flat
+
+
+@functools.cache
+def _default_details(names: tuple[str, ...]) -> Mapping[str, Any]:
+    """The details of all choices of these parameters under their flat names, where they are not parameters."""
+    found: dict[str, Any] = {}
+    for kind in OPTIONS.values():
+        for flat_name, field in kind.flat_names().items() if kind.parameter in names else ():
+            if flat_name not in names:
+                found.setdefault(flat_name, getattr(kind(), field))
+    return MappingProxyType(found)
 
 
 def flat_signature(estimator: type) -> dict[str, Any]:

@@ -18,37 +18,37 @@ RowFunction = Callable[[Array, Array], Array]
 
 
 def with_ones(X: Array) -> Array:
-    """The rows with a column of ones for the bias."""
+    """Returns the rows with a column of ones for the bias."""
     return np.column_stack([np.asarray(X, np.float64), np.ones(len(X))])
 
 
 def gradient(
     X: Array, y: Array, c: Array, w: Array, value: RowFunction, gradient_of: RowFunction
 ) -> tuple[float, Array]:
-    """(sum of the losses, gradient), one column per output."""
+    """Returns (sum of the losses, gradient), one column per output."""
     rows = with_ones(X)
     z = rows @ w
     return float((c[:, None] * value(z, y)).sum()), rows.T @ (c[:, None] * gradient_of(z, y))
 
 
 def product(X: Array, c: Array, curvature: Array, v: Array) -> Array:
-    """The Hessian times v, from second derivatives per row and output."""
+    """Returns the Hessian times v, from second derivatives per row and output."""
     rows = with_ones(X)
     return np.asarray(rows.T @ (c[:, None] * curvature * (rows @ v)))
 
 
 def diagonal(X: Array, c: Array, curvature: Array) -> Array:
-    """The diagonal of the Hessian."""
+    """Returns the diagonal of the Hessian."""
     return np.asarray((with_ones(X) ** 2).T @ (c[:, None] * curvature))
 
 
 def hessian(X: Array, c: Array, curvature: Array) -> Array:
-    """The Hessian, a matrix per output."""
+    """Returns the Hessian, a matrix per output."""
     rows = with_ones(X)
     return np.array([rows.T @ (c[:, None] * bend[:, None] * rows) for bend in curvature.T])
 
 
 def envelope(loss: Callable[[Any], Array], a: float, mu: float, width: float = 8.0) -> float:
-    """min over s of loss(s) + (a - s)^2 / (2 mu), by looking at many s."""
+    """Returns min over s of loss(s) + (a - s)^2 / (2 mu), found on a fine grid of s."""
     s = a + np.linspace(-width * mu, width * mu, 200_001)
     return float((loss(s) + (a - s) ** 2 / (2 * mu)).min())

@@ -21,7 +21,7 @@ Box = tuple[float, float, float, float]  # low, high, quadratic term, width
 
 
 def shuffled(n: int, seed: int) -> list[int]:
-    """Fisher and Yates, with the numbers of splitmix64."""
+    """Returns 0..n-1 shuffled by Fisher and Yates, with the numbers of splitmix64."""
     order, state = list(range(n)), seed
     for k in range(n - 1, 0, -1):
         state = (state + 0x9E3779B97F4A7C15) & MASK
@@ -33,7 +33,7 @@ def shuffled(n: int, seed: int) -> list[int]:
 
 
 def dual_box(loss: str, parameter: float, y: float, cap: float) -> Box:
-    """What the dual of a loss of weight `cap` allows, and what it charges."""
+    """Returns the range of a dual variable of weight `cap`, and what the dual of the loss charges for its value."""
     up, down = (1.0, 0.0) if y > 0 else (0.0, 1.0)
     infinite = np.inf
     return {
@@ -50,7 +50,7 @@ def dual_box(loss: str, parameter: float, y: float, cap: float) -> Box:
 def dual_optimum(
     loss: str, parameter: float, beta: float, square: float, y: float, cap: float, score: float, relax: float = 1.0
 ) -> float:
-    """The best dual variable of one row while all others stay, or `relax` times as far, but not beyond a kink."""
+    """Returns the best dual variable of one row while all others stay, or `relax` times as far, up to a kink."""
     if loss == "log":  # alpha = cap / (1 + exp(margin)), and the margin moves with alpha: by bisection
         low, high = 0.0, cap
         for _ in range(200):
@@ -79,7 +79,7 @@ def dual_sweep(
     bias_step: float,
     relax: float = 1.0,
 ) -> None:
-    """One visit of every row; state has the columns beta, square, y and cap."""
+    """Visits every row once and updates `state` in place, whose columns are beta, square, y and cap."""
     for i in order:
         beta, square, y, cap = state[i]
         if cap == 0:
@@ -91,7 +91,7 @@ def dual_sweep(
 
 
 def flow(w: float, mean: float, l1: float, amount: float) -> float:
-    """W after moving by `amount` along -(mean + l1 sign w)."""
+    """Returns w after moving by `amount` along -(mean + l1 sign w)."""
     if w != 0:
         speed = mean + l1 * np.sign(w)
         if speed * w <= 0 or abs(speed) * amount < abs(w):
@@ -114,7 +114,7 @@ def saga_epoch(
     l1: float,
     l2: float,
 ) -> None:
-    """One visit of each row of the order; `loss` gives the gradient, `bias` holds the bias and the mean gradient."""
+    """Visits each row of the order once, in place; `loss` gives the gradient, `bias` holds bias and mean gradient."""
     n = len(rows)
     for i in order:
         gradient = share[i] * float(loss(rows[i] @ w + bias[0], y[i]))
@@ -129,7 +129,7 @@ def saga_epoch(
 def cd_cycle(
     rows: Array, gradient: Array, h: Array, w: Array, along: Array, features: Array, l1: float, l2: float
 ) -> None:
-    """One visit of each feature; `along` is the change of the scores so far."""
+    """Visits each feature once, in place; `along` is the change of the scores so far."""
     for j in features:
         x = rows[:, j]
         curvature = float(h @ x**2) + l2

@@ -22,7 +22,7 @@ Way = Sequence[tuple[int, float]]  # nodes of the tree and the sides (+1 or -1) 
 
 
 def hidden(row: Row, table: Array) -> tuple[Array, Array, float]:
-    """(h, share of each feature in it, share of the end); the last row of the table ends every text."""
+    """Returns (h, share of each feature in it, share of the end); the last row of the table ends every text."""
     values = row[1].astype(np.float64)
     end = 1 / (1 + float(np.abs(values).sum()))
     return table[-1] * end + (values * end) @ table[row[0]], values * end, end
@@ -31,7 +31,7 @@ def hidden(row: Row, table: Array) -> tuple[Array, Array, float]:
 def binary_losses(
     loss: str, labels: Sequence[int], n_labels: int, ways: Sequence[Way], drawn: Sequence[int]
 ) -> list[tuple[int, float, float]]:
-    """(row of the head, side, share) of each logistic loss that a text has, in order."""
+    """Returns (row of the head, side, share) of each logistic loss that a text has, in order."""
     share = 1 / max(1, len(labels))
     if loss == "ova":
         return [(k, 1.0 if k in labels else -1.0, 1.0) for k in range(n_labels)]
@@ -42,7 +42,7 @@ def binary_losses(
 
 
 def draw(sample: Array, negatives: int, seed: int, t: int) -> list[int]:
-    """Labels drawn for the row with number t."""
+    """Returns labels drawn for row number t."""
     state, found = seed ^ (t * 0xD1342543DE82EF95 & _MASK), []
     for _ in range(negatives):
         found.append(int(sample[splitmix64(state) % len(sample)]))
@@ -51,7 +51,7 @@ def draw(sample: Array, negatives: int, seed: int, t: int) -> list[int]:
 
 
 def softmax_loss(scores: Array, labels: Sequence[int]) -> tuple[float, Array]:
-    """Cross entropy against the mean of the labels, and its gradients."""
+    """Returns the cross entropy against the mean of the labels, and its gradients."""
     e = np.exp(scores - scores.max())
     gradients = e / e.sum()
     loss = math.log(e.sum()) + scores.max() - np.mean([scores[k] for k in labels])
@@ -70,7 +70,7 @@ def learn(
     ways: Sequence[Way] = (),
     drawn: Sequence[Sequence[int]] = (),
 ) -> tuple[Array, Array, float]:
-    """(table, head, sum of losses) after one pass in which row i takes the step steps[i]."""
+    """Returns (table, head, sum of losses) after one pass in which row i takes the step steps[i]."""
     table, head, total = table.astype(np.float64), head.astype(np.float64), 0.0
     for i, row in enumerate(rows):
         h, shares, end = hidden(row, table)
@@ -105,7 +105,7 @@ def learn_apart(
     ways: Sequence[Way] = (),
     drawn: Sequence[Sequence[int]] = (),
 ) -> tuple[Array, Array, float]:
-    """(table, head, sum of losses) after whole rounds in which replicas learn, then add up what they have learned.
+    """Returns (table, head, sum of losses) after rounds in which replicas learn, then add up their changes.
 
     A replica moves a head of its own from text to text; the table stays that of the start of the round for all.
     """

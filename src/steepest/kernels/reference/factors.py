@@ -18,7 +18,7 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 
 def splitmix64(z: int) -> int:
-    """A number that depends on z alone, as the native code has it."""
+    """Returns a number that depends on z alone, as the native code computes it."""
     z = (z + 0x9E3779B97F4A7C15) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -26,7 +26,7 @@ def splitmix64(z: int) -> int:
 
 
 def factor_init(n_rows: int, rank: int, seed: int, scale: float) -> Array:
-    """The numbers that rows start from."""
+    """Returns the numbers that rows start from."""
     table = np.zeros((n_rows, rank))
     for i in range(n_rows):
         for j in range(rank):
@@ -42,7 +42,7 @@ def _soft(value: Array, amount: float, nonnegative: bool) -> Array:
 
 
 def _move(row: Array, padded: int, gradient: Array, bias_gradient: float | None, c: dict[str, Any]) -> None:
-    """One step of one row: factors by `gradient`, the bias by its own."""
+    """Takes one step of one row in place: the factors by `gradient`, the bias by its own."""
     tail = row[padded:]
     step = c["eta"] / np.sqrt(tail[SQUARES]) if c["adaptive"] else c["eta"]
     bias_step = c["eta"] / np.sqrt(tail[BIAS_SQUARES]) if c["adaptive"] else c["eta"]
@@ -58,7 +58,7 @@ def _move(row: Array, padded: int, gradient: Array, bias_gradient: float | None,
 
 
 def factor_pairs(users: Array, items: Array, user_table: Array, item_table: Array, mean: float) -> Array:
-    """Scores of pairs."""
+    """Returns the scores of pairs."""
     padded = user_table.shape[1] - TAIL
     p, q = user_table[users], item_table[items]
     return np.asarray(mean + p[:, padded] + q[:, padded] + (p[:, :padded] * q[:, :padded]).sum(axis=1))
@@ -67,7 +67,7 @@ def factor_pairs(users: Array, items: Array, user_table: Array, item_table: Arra
 def factor_sgd(
     users: Array, items: Array, values: Array, weights: Array | None, tables: tuple[Array, Array], c: dict[str, Any]
 ) -> float:
-    """One visit of each entry; the sum of losses before learning."""
+    """Visits each entry once, in place; returns the sum of losses before learning."""
     padded, total = tables[0].shape[1] - TAIL, 0.0
     loss = c["loss"]  # with `value` and `gradient`, as in learners.losses
     for t in range(len(users)):
@@ -86,7 +86,7 @@ def factor_sgd(
 def factor_sgd_block(
     users: Array, items: Array, values: Array, weights: Array | None, tables: tuple[Array, Array], c: dict[str, Any]
 ) -> float:
-    """Like `factor_sgd`, with the step sizes and mean squares from the start of the block."""
+    """Does what `factor_sgd` does, with the step sizes and mean squares from the start of the block."""
     padded, total = tables[0].shape[1] - TAIL, 0.0
     steps, mean_squares = [], []
     for table in tables:
@@ -111,7 +111,7 @@ def factor_sgd_block(
 
 
 def negative_of(liked: set[int], first: int, last: int, seed: int, moment: int) -> int:
-    """An item of the stripe that is not liked, or -1 after eight tries."""
+    """Returns an item of the stripe that is not liked, or -1 after eight tries."""
     for tries in range(8):
         random = splitmix64(seed ^ splitmix64(moment * 8 + tries)) >> 32
         item = first + (random * (last - first) >> 32)
@@ -123,7 +123,7 @@ def negative_of(liked: set[int], first: int, last: int, seed: int, moment: int) 
 def factor_bpr(
     users: Array, items: Array, liked: list[set[int]], seed: int, tables: tuple[Array, Array], c: dict[str, Any]
 ) -> float:
-    """One visit of each entry against a random item that the user is not known to like; one block."""
+    """Visits each entry against a random item that the user is not known to like; returns the sum of losses."""
     padded, total = tables[0].shape[1] - TAIL, 0.0
     block_seed = splitmix64(seed ^ splitmix64(0))
     for t in range(len(users)):
@@ -152,7 +152,7 @@ def factor_als(
     bias_ridge: float,
     implicit: bool,
 ) -> Array:
-    """Exact least squares of each row."""
+    """Returns the exact least squares solution of each row."""
     rank = other.shape[1]
     solved = np.zeros((len(indptr) - 1, rank))
     for i in range(len(solved)):
@@ -173,7 +173,7 @@ def factor_als(
 def factor_kl(
     indptr: Array, indices: Array, values: Array, other: Array, sums: Array, steps: int, start: Array
 ) -> Array:
-    """Multiplicative steps of each row."""
+    """Returns each row after its multiplicative steps."""
     solved = start.copy()
     for i in range(len(solved)):
         at = slice(indptr[i], indptr[i + 1])
@@ -184,7 +184,7 @@ def factor_kl(
 
 
 def factor_top(users: Array, items: Array, bias: Array, excluded: list[set[int]], k: int) -> tuple[Array, Array]:
-    """(numbers, scores) of the k best items, -1 where there are no more; the earlier of equals first."""
+    """Returns (numbers, scores) of the k best items, -1 where there are no more; the earlier of equals first."""
     best, scores = np.full((len(users), k), -1), np.full((len(users), k), -np.inf)
     for u in range(len(users)):
         values = items @ users[u] + bias

@@ -21,7 +21,7 @@ MOST_REPEATS = 128
 
 
 def score(machine: Machine, field: Array, indices: Array, x: Array, output: int) -> float:
-    """b + sum w_i x_i + sign * sum over i < j of <v_i[f_j], v_j[f_i]> x_i x_j."""
+    """Returns b + sum w_i x_i + sign * sum over i < j of <v_i[f_j], v_j[f_i]> x_i x_j."""
     v = machine["v"][:, output]
     pairs = 0.0
     for a, i in enumerate(indices):
@@ -33,7 +33,7 @@ def score(machine: Machine, field: Array, indices: Array, x: Array, output: int)
 
 
 def score_gradient(machine: Machine, field: Array, indices: Array, x: Array, output: int) -> tuple[Array, Array]:
-    """(d score / d w, d score / d v) of one output, for rows without an index twice."""
+    """Returns (d score / d w, d score / d v) of one output, for rows without an index twice."""
     w, v = np.zeros(machine["w"].shape[0]), np.zeros(machine["v"][:, output].shape)
     sign = float(machine["sign"][output])
     for a, i in enumerate(indices):
@@ -54,7 +54,7 @@ def learn_row(
     start_square: float,
     weight: float = 1.0,
 ) -> None:
-    """AdaGrad on one row, changed in place; `gradient(score, output)` is that of the loss by the score.
+    """Takes one step of AdaGrad in place; `gradient(score, output)` is that of the loss with respect to the score.
 
     A weight, and a vector as a whole, moves by e = eta / sqrt(start_square + sum of mean squared gradients):
     v <- (v - e g) / (1 + e l2). Vectors that are in no pair of the row stay as they are.
@@ -78,12 +78,12 @@ def learn_row(
 
 
 def _fields_facing(field: Array, indices: Array, i: int) -> set[int]:
-    """The fields of the other features of a row."""
+    """Returns the fields of the other features of a row."""
     return {int(field[j]) for j in indices if j != i}
 
 
 def first_factor(seed: int, feature: int, field: int, output: int, place: int, size: float) -> float:
-    """A first factor, between -size and size: splitmix64 of the seed and of what the factor belongs to."""
+    """Returns a first factor, between -size and size: splitmix64 of the seed and of what the factor belongs to."""
     where = _splitmix(_splitmix(_splitmix(seed + feature) + field) + output)
     return size * (2 * (_splitmix(where + place) >> 11) * 2.0**-53 - 1)
 

@@ -14,20 +14,20 @@ Array = npt.NDArray[Any]
 
 
 def squares(X: Array, centres: Array) -> Array:
-    """|x - c|² for all pairs."""
+    """Returns |x - c|² for all pairs."""
     gaps = X[:, None, :].astype(np.float64) - centres[None, :, :]
     return np.asarray((gaps**2).sum(axis=2))
 
 
 def nearest(X: Array, centres: Array) -> tuple[Array, Array]:
-    """(number of the nearest centre, squared distance to it)."""
+    """Returns (number of the nearest centre, squared distance to it)."""
     all_squares = squares(X, centres)
     labels = all_squares.argmin(axis=1)
     return labels, all_squares[np.arange(len(X)), labels]
 
 
 def add(X: Array, weight: Array, labels: Array, sums: Array, counts: Array) -> tuple[Array, Array]:
-    """Sums and counts with these rows added; a cluster that has counted nothing yet starts from zero."""
+    """Returns sums and counts with these rows added; a cluster that has counted nothing yet starts from zero."""
     sums, counts = np.where(counts[:, None] > 0, sums, 0.0) * 1.0, counts.astype(np.float64)
     hit = np.bincount(labels, weight, minlength=len(counts)) > 0
     for x, w, c in zip(X, weight, labels, strict=True):
@@ -37,7 +37,7 @@ def add(X: Array, weight: Array, labels: Array, sums: Array, counts: Array) -> t
 
 
 def means(X: Array, weight: Array, labels: Array, centres: Array) -> Array:
-    """The weighted mean of each cluster's rows; a cluster without any keeps its centre."""
+    """Returns the weighted mean of each cluster's rows; a cluster without any keeps its centre."""
     moved = centres.astype(np.float64)
     for c in range(len(centres)):
         mine = (labels == c) & (weight > 0)
@@ -47,7 +47,7 @@ def means(X: Array, weight: Array, labels: Array, centres: Array) -> Array:
 
 
 def lloyd(X: Array, weight: Array, centres: Array, epochs: int) -> tuple[Array, Array, float]:
-    """(centres, labels, inertia) after at most `epochs` iterations; for data that leaves no cluster empty."""
+    """Returns (centres, labels, inertia) after at most `epochs` iterations; only for data with no empty cluster."""
     labels = np.full(len(X), -1)
     for _ in range(epochs):
         before, (labels, _) = labels, nearest(X, centres)

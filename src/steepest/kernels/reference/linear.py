@@ -36,7 +36,7 @@ MOST_REPEATS = 128  # a heavy row is learned in at most this many steps
 
 @dataclass(frozen=True)
 class Choices:
-    """What stays the same during a run; the names are those of the native LinearChoices."""
+    """Choices that stay the same during a run; the names are those of the native LinearChoices."""
 
     loss: Callable[[Array, Array], tuple[Array, Array]]
     solver: Literal["sgd", "adagrad", "ftrl", "coin"] = "sgd"
@@ -58,17 +58,17 @@ class Choices:
         return self.eta0 if self.step_size is None else self.step_size(in_effect)
 
     def kept(self, mass: float) -> float:
-        """What is left of a row's weight after so many more rows."""
+        """Returns what is left of a row's weight after so many more rows."""
         return float(2.0 ** (-mass / self.half_life))
 
     def in_effect(self, t: float) -> float:
-        """The weights of t rows together, 1 + 2^(-1/h) + 2^(-2/h) + ..."""
+        """Returns the weights of t rows together, 1 + 2^(-1/h) + 2^(-2/h) + ..."""
         return t if self.half_life == math.inf else (1 - self.kept(t)) / (1 - self.kept(1))
 
 
 @dataclass
 class State:
-    """What moves with every step."""
+    """Arrays and clocks that change with every step."""
 
     w: Array  # n_features x n_outputs
     bias: Array
@@ -90,7 +90,7 @@ class State:
 
     @classmethod
     def zeros(cls, n_features: int, n_outputs: int, *, shared: bool = False) -> State:
-        """The state before the first row; a shared table has one column, and as many biases as ever."""
+        """Returns the state before the first row; a shared table has one column, and as many biases as outputs."""
         tables, rows = np.zeros((6, n_features, 1 if shared else n_outputs)), np.zeros((3, n_outputs))
         return cls(
             w=tables[0],
@@ -105,11 +105,11 @@ class State:
         )
 
     def mean_weights(self) -> Array:
-        """The weighted mean of the iterates."""
+        """Returns the weighted mean of the iterates."""
         return self.total / self.total_weight
 
     def mean_bias(self) -> Array:
-        """The weighted mean of the biases."""
+        """Returns the weighted mean of the biases."""
         return self.total_bias / self.total_weight
 
     def fade(self, kept: float) -> None:
@@ -139,7 +139,7 @@ class State:
 
 
 def dense_rows(indptr: Array, indices: Array, values: Array, n_features: int) -> Array:
-    """The rows of a CSR block, with their zeros."""
+    """Returns the rows of a CSR block, with their zeros."""
     rows = np.zeros((len(indptr) - 1, n_features))
     for i in range(len(rows)):
         entries = slice(indptr[i], indptr[i + 1])
@@ -148,7 +148,7 @@ def dense_rows(indptr: Array, indices: Array, values: Array, n_features: int) ->
 
 
 def class_places(n_features: int, n_outputs: int, table_bits: int) -> tuple[Array, Array]:
-    """(places, signs), n_features x n_outputs: where the weight of a feature for a class is in a shared table."""
+    """Returns (places, signs), n_features x n_outputs: where the weight of a feature is in a shared table."""
     feature, window = np.meshgrid(np.arange(n_features), np.arange(n_outputs) // WINDOW, indexing="ij")
     z = (feature.astype(np.uint64) << np.uint64(32) | window.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -159,7 +159,7 @@ def class_places(n_features: int, n_outputs: int, table_bits: int) -> tuple[Arra
 
 
 def hashed_rows(rows: Array, n_outputs: int, table_bits: int) -> Array:
-    """For each row and output the row as a shared table sees it: n x n_outputs x table."""
+    """Returns each row as each output sees it in a shared table: n x n_outputs x table."""
     places, signs = class_places(rows.shape[1], n_outputs, table_bits)
     seen = np.zeros((len(rows), n_outputs, (1 << table_bits) + WINDOW - 1))
     for k in range(n_outputs):
@@ -169,12 +169,12 @@ def hashed_rows(rows: Array, n_outputs: int, table_bits: int) -> Array:
 
 
 def linear_scores(rows: Array, w: Array, bias: Array) -> Array:
-    """n x n_outputs raw scores."""
+    """Returns n x n_outputs raw scores."""
     return (rows @ w[:, 0] if rows.ndim == 3 else rows @ w) + bias
 
 
 def _gradients(x: Array, gradients: Array) -> Iterator[Array]:
-    """What the row x adds to the gradient, as steps of which each changes a weight once."""
+    """Yields what the row x adds to the gradient, as steps of which each changes a weight once."""
     if x.ndim == 1:
         yield np.outer(x, gradients)
         return
@@ -211,7 +211,7 @@ def linear_learn(
 
 
 def _steps(weight: Array, batch_size: int) -> Iterator[tuple[slice, Array, bool]]:
-    """For every step its rows, the weight each has in it, and whether the rows are new.
+    """Yields for every step its rows, the weight each has in it, and whether the rows are new.
 
     A row of weight 3 makes three steps of weight 1, as three copies of it would; in a batch it just counts more.
     """
@@ -224,7 +224,7 @@ def _steps(weight: Array, batch_size: int) -> Iterator[tuple[slice, Array, bool]
 
 
 def _losses(scores: Array, y: Array, choices: Choices) -> tuple[Array, Array]:
-    """The loss of every row, summed over its outputs, and the gradients."""
+    """Returns the loss of every row, summed over its outputs, and the gradients."""
     n_outputs = scores.shape[1]
     if choices.target_kind == "softmax":
         shifted = scores - scores.max(axis=1, keepdims=True)
@@ -279,7 +279,7 @@ def _add_to_average(state: State, choices: Choices, mass: float, eta: float) -> 
 
 
 def _move_bias(state: State, choices: Choices, gradients: Array, eta: float) -> None:
-    """bias_scale 0: the common step; positive: AdaGrad of that size, row by row; negative: no bias."""
+    """Moves the bias: bias_scale 0 is the common step, positive AdaGrad of that size row by row, negative no bias."""
     if choices.bias_scale < 0:
         return
     for gradient in gradients:
@@ -348,7 +348,7 @@ UPDATES: dict[str, Update] = {
 
 
 def number_features(indices: Array, slots: Array, owners: Array, n_slots: int) -> tuple[Array, int]:
-    """The slot of each index: slots[j] is that of feature j plus one, or 0 if it has none and takes the next one."""
+    """Returns the slot of each index: slots[j] is that of feature j plus one; 0 stands for a new feature."""
     placed = np.full(len(indices), -1, np.int32)
     for k, j in enumerate(indices.tolist()):
         if not 0 <= j < len(slots):
@@ -364,7 +364,7 @@ def number_features(indices: Array, slots: Array, owners: Array, n_slots: int) -
 def place_features(
     indptr: Array, indices: Array, values: Array, order: Array | None, slots: Array, keep: bool = False
 ) -> tuple[Array, Array, Array]:
-    """Rows numbered by slots; a feature without a slot is left out, or stays with the value 0 if `keep`."""
+    """Returns rows numbered by slots; a feature without one is left out, or has the value 0 if `keep`."""
     starts, numbers, placed = [0], [], []
     for row in range(len(indptr) - 1) if order is None else order:
         entries = range(indptr[row], indptr[row + 1])
@@ -380,30 +380,30 @@ def place_features(
 
 
 def number_columns(indices: Array) -> tuple[Array, int]:
-    """The number of each index among the different ones, in the order in which they come; and how many there are."""
+    """Returns the number of each index among the distinct ones, in their order of appearance, and their number."""
     numbers: dict[int, int] = {}
     found = [numbers.setdefault(index, len(numbers)) for index in indices.tolist()]
     return np.array(found, np.int32), len(numbers)
 
 
 def mark_nonzeros(elements: Array) -> Array:
-    """A bit for each element, from the lowest of the first byte on: whether it is not zero."""
+    """Returns a bit for each element, from the lowest of the first byte on: whether it is not zero."""
     return np.packbits(elements != 0, bitorder="little")
 
 
 def pick_nonzeros(elements: Array, mask: Array) -> Array:
-    """The elements whose bit is set."""
+    """Returns the elements whose bit is set."""
     picked: Array = elements[np.unpackbits(mask, count=len(elements), bitorder="little") == 1]
     return picked
 
 
 def list_places(mask: Array) -> Array:
-    """The places of the bits that are set."""
+    """Returns the places of the bits that are set."""
     return np.flatnonzero(np.unpackbits(mask, bitorder="little"))
 
 
 def spread_nonzeros(mask: Array, values: Array, n: int) -> Array | None:
-    """n elements, those whose bit is set from the values; None if there are not as many values as bits."""
+    """Returns n elements, those whose bit is set from the values; None if values and bits differ in number."""
     bits = np.unpackbits(mask, bitorder="little") == 1
     if bits.sum() != len(values) or bits[n:].any():
         return None
@@ -413,6 +413,6 @@ def spread_nonzeros(mask: Array, values: Array, n: int) -> Array | None:
 
 
 def mean_norms(v: Array, u: Array, sum_of_scales: float, total: float) -> tuple[float, float, int]:
-    """(sum |w|, sum w^2, how many are not zero) of the mean weights w = (S v - u) / C."""
+    """Returns (sum |w|, sum w^2, how many are not zero) of the mean weights w = (S v - u) / C."""
     w = ((sum_of_scales * v.astype(np.float64) - u) / total).astype(v.dtype).astype(np.float64)
     return float(np.abs(w).sum()), float((w * w).sum()), int(np.count_nonzero(w))

@@ -15,14 +15,14 @@ Array = npt.NDArray[Any]
 
 
 def pay(w: Array, length: float, l1: float, l2: float) -> Array:
-    """The flow w' = -l2 w - l1 sign(w) over a length, which stops at zero."""
+    """Returns w after following w' = -l2 w - l1 sign(w) over a length; the flow stops at zero."""
     factor = math.exp(-l2 * length)
     less = l1 / l2 * (1 - factor) if l2 > 0 else l1 * length
     return np.asarray(np.sign(w) * np.maximum(np.abs(w) * factor - less, 0))
 
 
 def forward(X: Array, table: Array, stamp: Array | None, path: float, l1: float, l2: float) -> tuple[Array, Array]:
-    """(X times the table up to date, that table): rows of features that occur have paid, the others wait."""
+    """Returns (X times the table up to date, that table): rows of features that occur are shrunk, others wait."""
     paid = table.copy()
     if stamp is not None:
         for j in np.flatnonzero((X != 0).any(axis=0)):
@@ -31,7 +31,7 @@ def forward(X: Array, table: Array, stamp: Array | None, path: float, l1: float,
 
 
 def gather(X: Array, gradients: Array) -> dict[int, Array]:
-    """The rows of X' gradients of the features that occur."""
+    """Returns the rows of X' gradients of the features that occur."""
     sums = X.T @ gradients
     return {int(j): sums[j] for j in np.flatnonzero((X != 0).any(axis=0))}
 
@@ -39,7 +39,7 @@ def gather(X: Array, gradients: Array) -> dict[int, Array]:
 def update(
     solver: str, eta: float, momentum: float, step: int, g: Array, w: Array, first: Array, second: Array
 ) -> tuple[Array, Array, Array]:
-    """(weights, mean, square) after one step of a solver."""
+    """Returns (weights, mean, square) after one step of a solver."""
     if solver == "sgd":
         return w - eta * g, first, second
     if solver == "momentum":
@@ -55,7 +55,7 @@ def update(
 
 
 def softmax(scores: Array, classes: Array, factor: Array) -> tuple[Array, Array]:
-    """(loss of each row, its gradients times the row's factor)."""
+    """Returns (loss of each row, its gradients times the row's factor)."""
     e = np.exp(scores - scores.max(axis=1, keepdims=True))
     p = e / e.sum(axis=1, keepdims=True)
     targets = np.eye(scores.shape[1])[classes]

@@ -23,18 +23,18 @@ MARKS = ("", "?", "-", "na", "n/a", "nan", "null", "none", "<na>", "#n/a")
 
 
 def fold(a: int, b: int) -> int:
-    """High and low half of the product, one upon the other."""
+    """Returns the high half of the product xor its low half."""
     product = a * b
     return product >> 64 ^ product & MASK
 
 
 def word_at(data: bytes, start: int) -> int:
-    """Eight bytes, little-endian, zero beyond the end."""
+    """Returns eight bytes as a number, little-endian, zero beyond the end."""
     return int.from_bytes(data[start : start + 8], "little")
 
 
 def hash_bytes(data: bytes, key: int) -> int:
-    """The token hash "steepest-1"."""
+    """Returns the token hash "steepest-1"."""
     start = 0
     if len(data) > 16:
         while start < len(data) - 16:
@@ -46,24 +46,24 @@ def hash_bytes(data: bytes, key: int) -> int:
 
 
 def mix(a: int, b: int) -> int:
-    """The hash of an ordered pair of hashes."""
+    """Returns the hash of an ordered pair of hashes."""
     product = (a ^ K1) * (b ^ K2)
     return fold(product & MASK ^ K0, product >> 64 ^ K3)
 
 
 def key_of(name: str, seed: int) -> int:
-    """The key of a text column's words."""
+    """Returns the key of a text column's words."""
     key = fold(seed ^ K3, K1)
     return hash_bytes(name.encode(), key) if name else key
 
 
 def place(feature: int, n_bits: int) -> tuple[int, int]:
-    """(bucket, sign) of a hash."""
+    """Returns (bucket, sign) of a hash."""
     return feature >> 32 & (1 << n_bits) - 1, -1 if feature >> 63 else 1
 
 
 def is_ideograph(character: str) -> bool:
-    """Han characters, each a word by itself."""
+    """Returns whether this is a Han character; each of them is a word by itself."""
     code = ord(character)
     return (
         0x4E00 <= code <= 0x9FFF or 0x3400 <= code <= 0x4DBF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF
@@ -71,12 +71,12 @@ def is_ideograph(character: str) -> bool:
 
 
 def is_word(character: str) -> bool:
-    """Letters, marks, numbers and the underscore."""
+    """Returns whether this is a letter, a mark, a number or the underscore."""
     return character == "_" or unicodedata.category(character)[0] in "LMN"
 
 
 def lower(character: str) -> str:
-    """Simple case folding: one character to one."""
+    """Returns the character after simple case folding, one to one."""
     for folded in (character.casefold(), character.lower()):
         if len(folded) == 1:
             return folded
@@ -84,7 +84,7 @@ def lower(character: str) -> str:
 
 
 def words_of(document: str | bytes, lowercase: bool = True, min_letters: int = 2) -> list[str]:
-    """The words of a document."""
+    """Returns the words of a document."""
     raw = document.encode("utf-8", "surrogatepass") if isinstance(document, str) else document
     spaced = ""
     for character in raw.decode("utf-8", "replace"):
@@ -100,7 +100,7 @@ def words_of(document: str | bytes, lowercase: bool = True, min_letters: int = 2
 
 
 def character_grams(word: str, low: int, high: int) -> list[str]:
-    """Runs of low..high characters of <word>, shortest first; of a shorter word, the whole."""
+    """Returns runs of low..high characters of <word>, shortest first; of a shorter word, the whole."""
     marked = f"<{word}>"
     low = min(low, len(marked))
     grams = [marked[i : i + n] for n in range(low, min(high, len(marked)) + 1) for i in range(len(marked) - n + 1)]
@@ -109,7 +109,7 @@ def character_grams(word: str, low: int, high: int) -> list[str]:
 
 @dataclass
 class Recipe:
-    """The options of the kernel."""
+    """Options of the kernel."""
 
     n_bits: int = 20
     ngrams: tuple[int, int] = (1, 1)
@@ -125,7 +125,7 @@ class Recipe:
 
 
 def text_features(document: str | bytes, name: str, recipe: Recipe) -> list[int]:
-    """Hashes of the words' n-grams by rising n, then of the characters' word by word."""
+    """Returns hashes of the words' n-grams by rising n, then of the characters' word by word."""
     key = key_of(name, recipe.seed)
     words = [w for w in words_of(document, recipe.lowercase, recipe.min_letters) if w not in recipe.stop_words]
     hashes = [hash_bytes(word.encode(), key) for word in words]
@@ -148,7 +148,7 @@ Value = str | bytes | float | None
 
 @dataclass
 class Column:
-    """A column as the kernel knows it."""
+    """One column as the kernel reads it."""
 
     kind: int
     name: str
@@ -160,7 +160,7 @@ class Column:
 
 
 def hats(number: float, knots: Sequence[float]) -> list[tuple[int, float]]:
-    """(knot, value) of the hat functions that are not zero at a number; their sum is 1."""
+    """Returns (knot, value) of the hat functions that are not zero at a number; their sum is 1."""
     if number <= knots[0]:
         return [(0, 1.0)]
     if number >= knots[-1]:
@@ -174,7 +174,7 @@ def hats(number: float, knots: Sequence[float]) -> list[tuple[int, float]]:
 
 
 def parts_of(value: bytes, separators: str) -> list[bytes]:
-    """What is between separators, without spaces at the ends."""
+    """Returns what is between separators, without spaces at the ends."""
     parts = [b""]
     for letter in value:
         if chr(letter) in separators:
@@ -188,7 +188,7 @@ Features = list[tuple[int, float]]  # hashes and what they are worth
 
 
 def features_of(column: Column, value: Value, recipe: Recipe) -> tuple[Features, Features, bool]:
-    """(features, those that take part in crosses, whether they are words to be weighed) of one column in one row."""
+    """Returns (features, those that take part in crosses, whether they are words to be weighed) of a row's column."""
     key, label = key_of("", recipe.seed), (f"{column.name}=" if column.name else "").encode()
     missing = [(hash_bytes(label + b"<missing>", key), 1.0)]
     if value is None or value != value:
@@ -229,7 +229,7 @@ def add(row: dict[int, float], features: Iterable[int], value: float, recipe: Re
 
 
 def weigh(count: float, weighting: str) -> float:
-    """A count becomes a value."""
+    """Returns the value of a feature from its count."""
     if weighting == "binary":
         return math.copysign(1, count) if count else 0.0
     if weighting == "log":
@@ -250,7 +250,7 @@ def add_words(row: dict[int, float], words: Iterable[int], factor: float, recipe
 def hash_row(
     columns: Sequence[Column], values: Sequence[Value], crosses: Sequence[tuple[int, int]], recipe: Recipe
 ) -> dict[int, float]:
-    """One row: a block for each column and each cross."""
+    """Returns one row, made of a block for each column and each cross."""
     found = [features_of(column, value, recipe) for column, value in zip(columns, values, strict=True)]
     row: dict[int, float] = {}
 
@@ -282,7 +282,7 @@ def hash_row(
 
 
 def score_row(row: dict[int, float], weights: Sequence[Sequence[float]], bias: Sequence[float]) -> list[float]:
-    """w.x + b of a hashed row for each output; weights by bucket, then by output."""
+    """Returns w.x + b of a hashed row for each output; weights by bucket, then by output."""
     return [b + sum(x * weights[bucket][k] for bucket, x in row.items()) for k, b in enumerate(bias)]
 
 
@@ -297,7 +297,7 @@ def number_texts(texts: list[str | None]) -> tuple[list[int], list[int]]:
 
 
 class KeptReference:
-    """Rows with each word: a dict up to a size, then a count-min sketch with conservative update."""
+    """Counts rows with each word: a dict up to a size, then a count-min sketch with conservative update."""
 
     def __init__(self, most_words: int, sketch_bits: int) -> None:
         self.most_words, self.bits = most_words, sketch_bits
@@ -305,15 +305,15 @@ class KeptReference:
         self.cells = np.zeros((4, 1 << sketch_bits), np.uint32)
 
     def places(self, word: int) -> list[int]:
-        """The cell of a word in each row of the sketch."""
+        """Returns the cell of a word in each row of the sketch."""
         return [(word * odd & MASK) >> (64 - self.bits) for odd in (K0, K1, K2, K3)]
 
     def estimate(self, word: int) -> int:
-        """Never below the count of a word that is not in the dict."""
+        """Returns a count that is never below that of a word outside the dict."""
         return min(int(self.cells[row, place]) for row, place in enumerate(self.places(word)))
 
     def add_row(self, words: Iterable[int]) -> None:
-        """One row with these words, taken by rising hash."""
+        """Counts one row with these words, taken by rising hash."""
         for word in sorted(words):
             if word in self.counts or len(self.counts) < self.most_words:
                 self.counts[word] = self.counts.get(word, 0) + 1
@@ -323,13 +323,13 @@ class KeptReference:
                 self.cells[row, place] = max(int(self.cells[row, place]), least)
 
     def keeps(self, word: int, least: int, most: float) -> bool:
-        """Whether a word has enough rows and not too many; a count that was too low is tried on the sketch, too."""
+        """Returns whether a word has enough rows and not too many; a count that was too low is tried on the sketch."""
         if word in self.counts and (least <= self.counts[word] <= most or least <= 1):
             return self.counts[word] <= most
         return least <= max(self.estimate(word), 1 if least <= 1 else 0) <= most
 
 
 def crossed(a: Features, b: Features, same: bool) -> Features:
-    """Conjunctions of the features of two namespaces, or of one with itself: there each pair once."""
+    """Returns conjunctions of the features of two namespaces, or of one with itself: there each pair once."""
     pairs = [(x, y) for i, x in enumerate(a) for y in (b[i + 1 :] if same else b)]
     return [(mix(x, y), float(np.float32(u) * np.float32(v))) for (x, u), (y, v) in pairs]

@@ -8,8 +8,6 @@ more than a few of their 2^22), those in use are numbered in ascending order and
 tables are as long as the columns in use. The weights of all other columns are zero, as they would be anyway.
 Values may be multiplied by a root for each column: the penalty of a weight is then alpha over the square of the root,
 and learners hold the weights of the values as they are.
-Values may be multiplied by a root for each column: its penalty is then alpha over the square of the root. Learners
-get weights for the values as they were.
 Invariant: which columns are in use depends on the rows only, neither on their order nor on chunks.
 """
 
