@@ -1,8 +1,8 @@
 """Forged model files: the header and the arrays of real models with one or two things changed, and a valid checksum.
 
 Each must be refused by a ModelFileError within a second and 200 MB, or give a model whose predictions are finite or
-refused in a sentence. `python tests/forged.py [N [SEED]]` tries N of them (10,000 unless given) and prints what does not
-hold.
+refused in a sentence. `python tests/forged.py [N [SEED]]` tries N of them (10,000 unless given) and prints what does
+not hold.
 """
 
 from __future__ import annotations
