@@ -340,7 +340,8 @@ class TextClassifier(Classifier):
         return learner
 
     def _threads_for(self, learner: EmbeddingLearner) -> int:
-        return 1 if learner.settings.n_replicas == 1 and self.parallel != "hogwild" else self.n_threads
+        most = super()._threads_for(learner)
+        return 1 if learner.settings.n_replicas == 1 and self.parallel != "hogwild" else most
 
     def settings_for(self, n_rows: int | None) -> EmbeddingSettings:
         """The constructor's arguments, checked."""
