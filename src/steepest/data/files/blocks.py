@@ -30,7 +30,7 @@ from typing import IO, Any, Generic, TypeVar
 import numpy as np
 
 from steepest.data.files.packing import LONGEST_MARK, packing_of, unpacked
-from steepest.data.files.remote import Status, is_remote, matching, open_bytes, status
+from steepest.data.files.remote import NO_WAIT, Status, is_remote, matching, open_bytes, status
 from steepest.errors import DataError
 from steepest.parameters import did_you_mean
 
@@ -210,7 +210,10 @@ class TextFile:
         return _standard_input() if self.path == "-" else self._bytes()
 
     def _bytes(self) -> IO[bytes]:
-        return open(self.path, "rb", buffering=0) if self.once else open_bytes(self.path)
+        if self.is_remote:
+            return open_bytes(self.path)
+        extra = 0 if self.once else NO_WAIT  # a pipe may have taken the name of a file
+        return open(self.path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | extra))
 
     def _gather(
         self, pieces: Iterator[bytes], text: bytes, last: int, lines: int | None, offset: int = 0

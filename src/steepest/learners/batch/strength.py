@@ -121,8 +121,13 @@ def is_sorted(y: Array) -> bool:
     return bool(min(int((steps > 0).sum()), int((steps < 0).sum())) < IN_ORDER * usual)
 
 
-def held_out_parts(n_rows: int, y: Array | None = None, *, mixed: bool = False) -> Iterator[Array]:
-    """Masks of the rows to hold back; single rows alone if rows are mixed, or sorted by their targets."""
+def held_out_parts(
+    n_rows: int, y: Array | None = None, weight: Array | None = None, *, mixed: bool = False
+) -> Iterator[Array]:
+    """Masks of the rows to hold back; single rows alone if rows are mixed, or sorted by their targets.
+
+    Stretches have equal weight, so that rows whose weights fall with their age are not all held back.
+    """
     if n_rows < FEW_ROWS:
         folds = min(FOLDS, n_rows)
         for fold in range(folds):
@@ -131,7 +136,9 @@ def held_out_parts(n_rows: int, y: Array | None = None, *, mixed: bool = False) 
     if mixed or (y is not None and is_sorted(y)):
         yield _scattered(n_rows, 2)
     else:
-        yield _scattered(n_rows, 1) | (np.arange(n_rows) * STRETCHES // n_rows % HELD_OF == HELD_OF - 1)
+        own = np.ones(n_rows) if weight is None or not weight.any() else weight
+        before = np.cumsum(own) - own
+        yield _scattered(n_rows, 1) | (before * STRETCHES // own.sum() % HELD_OF == HELD_OF - 1)
 
 
 def _scattered(n_rows: int, eighths: int) -> Array:
@@ -156,8 +163,8 @@ def choose_strength(
     n_held, n_learned, tried = 0, 0, len(STRENGTHS)
     folds: list[tuple[ArraySource, ArraySource, list[Solved]]] = []
     numbers = np.arange(n_rows) if source.rows is None else source.rows
-    y = None if source.block.y is None else source.block.y[numbers]
-    for rows in held_out_parts(n_rows, y, mixed=mixed):
+    y, weight = (None if values is None else values[numbers] for values in (source.block.y, source.block.weight))
+    for rows in held_out_parts(n_rows, y, weight, mixed=mixed):
         learn, score = _apart(source, rows)
         if not learn.n_rows or not score.n_rows:
             continue
