@@ -31,9 +31,7 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
     parser.add_argument("--folds", type=int, default=5, metavar="N", help="number of folds (default: 5)")
-    parser.add_argument(
-        "--groups", metavar="COLUMN", help="column of groups; all rows of a group are in the same fold"
-    )
+    parser.add_argument("--groups", metavar="COLUMN", help="column of groups; all rows of a group are in the same fold")
     parser.add_argument(
         "--stratified",
         action=argparse.BooleanOptionalAction,

@@ -65,9 +65,7 @@ def add_data_arguments(
     roles.add_argument(
         "--label", metavar="COLUMN", help="column to predict (default: the one called label, target, y or class)"
     )
-    roles.add_argument(
-        "--weight", metavar="COLUMN", help="column of row weights (default: all rows weigh the same)"
-    )
+    roles.add_argument("--weight", metavar="COLUMN", help="column of row weights (default: all rows weigh the same)")
     for kind in KINDS:
         help = f"{kind} columns, separated by commas (default: column types are detected)"
         roles.add_argument(f"--{kind}", metavar="COLUMNS", type=several, help=help)

@@ -73,12 +73,12 @@ def run(options: argparse.Namespace) -> int:
     rows = gather()
     parts = {train: [row for row in rows if not row.held_out], test: [row for row in rows if row.held_out]}
     if not parts[train] or not parts[test]:
-        raise st.DataError("this Python installation has no source files with docstrings; try the demo with another one")
+        raise st.DataError("this Python installation has no source files with docstrings; use another installation")
     counts = Counter(row.package for row in rows)
     _say(f"{len(rows):,} docstrings of {len(counts)} packages, read in {time.perf_counter() - started:.1f} s\n")
     for file, part in parts.items():
         write_rows(file, part)
-    _say(f"{train}: {len(parts[train]):,} rows for training; {test}: {len(parts[test]):,} rows from other modules for testing\n\n")
+    _say(f"{train}: {len(parts[train]):,} rows to train on; {test}: {len(parts[test]):,} rows from other modules\n\n")
 
     _command("train", str(train), "-m", str(model), "--label", LABEL, "--holdout", "0.1", "--report", str(page))
     measures = json.loads(_command("evaluate", str(model), str(test), "--json", show=False))

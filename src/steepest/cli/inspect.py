@@ -201,9 +201,7 @@ def as_text(facts: dict[str, Any]) -> str:
     if len(facts["top"]) > len(shown) > 0:
         lines.append(f"\n... and {len(facts['top']) - len(shown):,} more classes (--class NAME shows one, --json all)")
     for output, curves in list(facts["shapes"].items())[:MOST_OUTPUTS]:
-        lines.append(
-            "\nnumeric columns, effect on the value:" if not facts["classes"] else f"\nnumeric columns, effect on {output}:"
-        )
+        lines.append(f"\neffect of numeric columns on {output if facts['classes'] else 'the value'}:")
         width = max(map(len, curves))
         lines += [f"  {name:<{width}}  {spark(points)}" for name, points in curves.items()]
     return "\n".join(lines)

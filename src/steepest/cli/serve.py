@@ -32,14 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
     parser.add_argument("model", metavar="MODEL", help="model file, or an address such as s3://bucket/m.steepest")
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; any but the loopback address needs --token (default: 127.0.0.1)"
+        "--host", default="127.0.0.1", help="address to listen on; all but loopback need --token (default: 127.0.0.1)"
     )
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="port to listen on; 0 chooses a free one (default: 8000)")
+    help = "port to listen on; 0 chooses a free one (default: 8000)"
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help=help)
     parser.add_argument(
         "--token", help=f"secret that requests must send as Authorization: Bearer TOKEN; also read from ${TOKEN}"
     )
     parser.add_argument("--learn", action="store_true", help="enable POST /learn, from which the model learns")
-    parser.add_argument("--log", metavar="DIR", help="with --learn: directory for the log of learned rows and for snapshots")
+    parser.add_argument("--log", metavar="DIR", help="with --learn: directory for learned rows and snapshots")
     for name, (metavar, help) in LIMITS.items():
         usual = ServeOptions.__dataclass_fields__[name].default
         parser.add_argument(flag(name), type=type(usual), default=usual, metavar=metavar, help=help)

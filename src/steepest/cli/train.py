@@ -144,7 +144,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, defaults: Mapping[str, 
     others = [*map(estimator_of, TASKS), st.Hasher] if every_flag else []
     task = parser.get_default("task_of_help")
     if task in (None, "auto"):
-        parser.epilog = "The model flags shown are those of --task classify; add another --task to see those of its model."
+        parser.epilog = "The model flags are those of --task classify; add another --task to see its flags."
     flags.add_estimator_flags(parser, shown, others, defaults, with_help=every_flag)
 
 
