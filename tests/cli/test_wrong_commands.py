@@ -69,7 +69,7 @@ WRONG = [
     ("explain rows.steepest --row '{\"color\": 1}'", "did you mean 'colour'?"),
     ("predict svm.steepest 'hello there'", "the row, line 1: the label 'hello' is not a number"),
     ("eval rows.steepest rows.csv", "did you mean 'evaluate'?"),
-    ("--speed", "name a verb first"),
+    ("--speed", "name a command first"),
     ("--verison", "did you mean '--version'?"),
     ("version", "did you mean '--version'?"),
     ("train --hlep", "did you mean '--help'?"),
