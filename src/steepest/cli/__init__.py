@@ -1,7 +1,7 @@
 """The command line: one module per verb. Results go to stdout, progress to stderr.
 
-Errors are one sentence: exit status 2 for bad usage or input, 1 for failure, 130 after Ctrl-C; `--debug` shows the
-traceback. Help has two levels: `--help` has the common flags and examples, `--help-all` every flag.
+Errors are one sentence: exit status 2 for bad usage or input, 1 for failure, 130 after Ctrl-C, 143 after SIGTERM;
+`--debug` shows the traceback. Help has two levels: `--help` has the common flags and examples, `--help-all` every flag.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 import importlib
 import os
 import re
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -90,11 +91,11 @@ def main(arguments: Sequence[str] | None = None, ready: Callable[[], object] = l
     except UsageError as error:
         print(f"steepest: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return _interrupted()
+    except KeyboardInterrupt as stop:
+        return _interrupted(stop)
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):  # as Python puts it while a class is made in an import
-            return _interrupted()
+            return _interrupted(error.__cause__)
         if "--debug" in arguments:
             raise
         if isinstance(error, OSError | ImportError) or is_of_the_system(error):  # also while modules are imported
@@ -114,10 +115,10 @@ def _open_streams() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
-def _interrupted() -> int:
+def _interrupted(stop: KeyboardInterrupt) -> int:
     clean = "\r\x1b[K" if sys.stderr.isatty() else ""
     print(f"{clean}steepest: interrupted; nothing was overwritten", file=sys.stderr)
-    return 130
+    return 128 + (stop.args[0] if stop.args else signal.SIGINT)
 
 
 def _drop_output() -> None:

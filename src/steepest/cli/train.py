@@ -36,6 +36,7 @@ from steepest.data.raw import cache_of, is_raw, sample_columns
 from steepest.data.readers.text import PREFIX
 from steepest.data.scan import format_of
 from steepest.data.source import Lenient, Source
+from steepest.engine.checkpoint import FILE_NAME
 from steepest.models.options import from_flat
 
 if TYPE_CHECKING:
@@ -193,7 +194,8 @@ def run(options: argparse.Namespace) -> int:
         )
     monitor.clear()
     if monitor.stopping:
-        return _end_interrupted(estimator, options)
+        _end_interrupted(estimator, options)
+        return 128 + monitor.signal
     cost = _save(estimator, options, source, validation)
     seconds = time.perf_counter() - started
     measures = {} if validation is None or (options.json and not options.report) else measured(estimator, validation)
@@ -306,16 +308,16 @@ def watched(monitor: Any, options: argparse.Namespace) -> Iterator[None]:
         yield
 
 
-def _end_interrupted(estimator: Any, options: argparse.Namespace) -> int:
-    """Saves or discards what was learned before Ctrl-C, and reports which; returns exit status 130."""
-    resume = f"; {options.checkpoint} holds the state: continue with --resume" if options.checkpoint else ""
+def _end_interrupted(estimator: Any, options: argparse.Namespace) -> None:
+    """Saves or discards what was learned before Ctrl-C or SIGTERM, and reports which."""
+    kept = options.checkpoint and any(Path(options.checkpoint).rglob(FILE_NAME))
+    resume = f"; {options.checkpoint} holds the state: continue with --resume" if kept else ""
     if (options.on_interrupt or ("save" if options.checkpoint else "discard")) == "discard":
         way_out = resume or "; --on-interrupt save keeps what was learned, --checkpoint DIR lets you continue"
         print(f"steepest: interrupted; nothing was saved, nothing was overwritten{way_out}", file=sys.stderr)
-        return 130
+        return
     estimator.save(options.model)
     print(f"steepest: interrupted; {options.model} holds what was learned until then{resume}", file=sys.stderr)
-    return 130
 
 
 @contextlib.contextmanager

@@ -312,8 +312,8 @@ class OnlineLearner:
         try:
             self.model.save(path)
             fresh = RowLog.create(self._log_path(self.sequence), self.identity, self.sequence)
-        except (OSError, DataError) as error:
-            self._say(f"no snapshot could be written, the log continues: {error}")
+        except (OSError, DataError, MemoryError) as error:  # which must not end the thread
+            self._say(f"no snapshot could be written, the log continues: {str(error) or 'out of memory'}")
             self._next_snapshot = self.sequence - self.snapshot_sequence + max(self._options.snapshot_rows // 4, 1)
             return
         self._log.close()

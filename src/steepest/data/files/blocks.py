@@ -124,7 +124,7 @@ class TextFile:
                     return Block(self, number, start, b"")
                 data, stop = self._gather(_growing_pieces(raw), data, lead + BLOCK_BYTES - 1, None, start - lead)
         except OSError as error:
-            raise self._explain(error) from None
+            raise self._explain(error) from error
         return Block(self, number, start - lead + first, memoryview(data)[first:stop])
 
     def stream(self) -> Generator[Block, None, None]:
@@ -179,7 +179,7 @@ class TextFile:
         try:
             return status(self.path)
         except OSError as error:
-            raise self._explain(error) from None
+            raise self._explain(error) from error
 
     def _inspect(self) -> None:
         found = self._status()
@@ -192,7 +192,7 @@ class TextFile:
                 with self._bytes() as raw:
                     self.packing = packing_of(raw.read(LONGEST_MARK))
             except OSError as error:
-                raise self._explain(error) from None
+                raise self._explain(error) from error
 
     def _open(self) -> Generator[bytes, None, None]:
         if self.once and self._opened:
@@ -242,7 +242,7 @@ class TextFile:
         try:
             return next(pieces, b"")
         except (OSError, EOFError, zlib.error) as error:
-            raise self._explain(error, lines + sum(map(_count_lines, before))) from None
+            raise self._explain(error, lines + sum(map(_count_lines, before))) from error
 
     def _explain(self, error: Exception, lines: int = 0) -> DataError:
         if isinstance(error, EOFError):
