@@ -272,6 +272,17 @@ def test_a_fit_in_little_memory_ends_well_or_in_a_sentence(tmp_path):
         assert "Traceback" not in run.stderr or "site-packages" not in run.stderr, run.stderr
 
 
+def test_a_library_that_crashes_at_the_end_does_not_hide_that_memory_ran_out():
+    code = (
+        "import atexit, os, sys; atexit.register(os.abort); sys.argv[1:] = ['train', 'x', '-m', 'y']; "
+        "from steepest import __main__, cli; cli._run = lambda *_: bytes(1 << 62); "
+        "sys.exit(__main__.main())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr.count("\n")) == (1, 1)
+    assert run.stderr.startswith("steepest: out of memory")
+
+
 def test_bytes_behind_gzip_are_called_what_they_are(tmp_path):
     path = tmp_path / "rows.svm.gz"
     path.write_bytes(gzip.compress(b"1 1:1\n-1 2:1\n") + b"garbage")
