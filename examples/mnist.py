@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import steepest as st
-from examples.figure import new_figure, save
+from examples.figure import IMAGES, new_figure, save
 
 Data = tuple[Any, Any, Any, Any]
 
@@ -39,7 +39,7 @@ def small_digits() -> Data | None:
 
 
 def load() -> tuple[str, Data] | None:
-    folder = Path(os.environ.get("STEEPEST_DATA", Path(__file__).parents[2] / "shared" / "data")) / "mnist"
+    folder = Path(os.environ.get("STEEPEST_DATA", IMAGES.parents[2] / "shared" / "data")) / "mnist"
     if folder.is_dir():
         return "MNIST", read_mnist(folder)
     print("MNIST is not there: set STEEPEST_DATA to the folder that holds mnist/; the small digits must do")
