@@ -11,6 +11,7 @@ from steepest.report.training import loss_charts
 
 TOP = 8
 MOST_CLASSES = 4
+OF = {"classifier": "for", "clusterer": "of cluster"}  # an output of each kind of model
 CELL = "padding:1px 10px 1px 0;text-align:left"
 
 
@@ -46,13 +47,6 @@ def _weights(model: Any) -> list[str]:
             f'<tr><td style="{CELL}">{escape(name)}</td><td style="{CELL}">{weight:+,.4g}</td></tr>'
             for name, weight in pairs
         )
-        of = (
-            f" for {label}"
-            if hasattr(model, "classes_")
-            else f" of cluster {label}"
-            if model.kind == "clusterer"
-            else ""
-        )
-        title = f"top features{escape(of)}"
+        title = f"top features{escape(f' {OF[model.kind]} {label}') if model.kind in OF else ''}"
         found.append(f"<details open><summary>{title}</summary><table>{rows}</table></details>")
     return found
