@@ -194,8 +194,8 @@ class Values:
         text = decoded(value) if isinstance(value, bytes) else str(value)
         if order != "compact" and (named := self.patterns["named"].match(text)) is not None:
             before, name, after, year = named.groups()
-            day, month = before or after or ("1" if len(year) == 4 else ""), MONTHS.index(name.lower()) + 1
-            text = f"{day}.{month}.{year}{text[named.end() :]}"
+            day = before or after or ("1" if len(year) == 4 else "")
+            text = f"{day}.{MONTHS.index(name.lower()) + 1}.{year}{text[named.end() :]}"
         found = self.patterns["compact" if order == "compact" else "date"].fullmatch(text)
         if found is None:
             return math.nan
