@@ -69,8 +69,9 @@ def test_links_and_permissions_stay(tmp_path):
 
 
 def test_refusals_say_what_and_why(tmp_path):
-    with pytest.raises(DataError, match=r"^the page .*nowhere.x cannot be written \(No such file.*\); create its dir"):
-        atomic.write_text(tmp_path / "nowhere" / "x", "", "the page ")
+    refusal = r"^the page .*nowhere.x cannot be written \(No such file.*\); create its dir"
+    with pytest.raises(DataError, match=refusal), atomic.writing(tmp_path / "nowhere" / "x", "the page "):
+        pass
     with pytest.raises(DataError, match="something that is not a file has this name; choose another"):
         atomic.write_text(tmp_path, "")
     with pytest.raises(DataError, match="a path cannot hold a null byte"):

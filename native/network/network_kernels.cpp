@@ -93,7 +93,7 @@ static int64_t places(const Rows& rows, int32_t* slot, int32_t* features, int32_
     for (int64_t k = 0; k < row.n && fits; ++k) {
       const int32_t j = row.index[k];
       if (k + kAhead < row.n) PREFETCH(slot + row.index[k + kAhead]);
-      if (slot[j] >= 0) {
+      if (0 <= slot[j] && slot[j] < n_features) {  // more would be what a caller left there
         *place++ = slot[j];
         continue;
       }

@@ -99,7 +99,7 @@ using Swept = std::tuple<int64_t, int32_t, double, double, double>;
 Swept dual_sweep(const RowArrays& block, const Out<double>& state, const FloatTable& w,
                  const Out<double>& bias, const Out<int64_t>& active, int64_t n_active,
                  const DualChoices& choices, uint64_t seed) {
-  Rows rows = block.view(size_of(w));
+  Rows rows = block.in_block(size_of(w));
   const int type = float_type(w);
   require(rows.n < (int64_t{1} << 32), "there are more than 4 billion rows");
   require(size_of(state) == kDualRowSize * rows.n, "the state does not fit the rows");
@@ -119,13 +119,13 @@ Swept dual_sweep(const RowArrays& block, const Out<double>& state, const FloatTa
 int64_t add_rows(const RowArrays& rows, const In<double>& amount, const Out<double>& w) {
   require(size_of(amount) == rows.n_rows(), "there must be one amount per row");
   nb::gil_scoped_release release;
-  return batch_kernels().add_rows(rows.view(size_of(w)), amount.data(), w.data());
+  return batch_kernels().add_rows(rows.in_block(size_of(w)), amount.data(), w.data());
 }
 
 NumpyArray<double> row_squares(const RowArrays& rows) {
-  require(!rows.view(0).order, "squares are of all rows, in no order");
+  const Rows all = rows.in_block(0);
   std::unique_ptr<double[]> squares(new double[rows.n_rows()]);
-  batch_kernels().row_squares(rows.view(0), squares.get());
+  batch_kernels().row_squares(all, squares.get());
   return numpy_array(std::move(squares), rows.n_rows());
 }
 
@@ -160,7 +160,7 @@ struct ModelArrays {
 
 // The columns, of which those of the set name rows below n_rows only.
 Rows checked_columns(const RowArrays& block, const In<int64_t>& set, int64_t n_rows) {
-  const Rows columns = block.view(n_rows);
+  const Rows columns = block.in_block(n_rows);
   for (size_t k = 0; k < set.size(); ++k) {
     const int64_t j = set.data()[k];
     require(0 <= j && j < columns.n, "the set names a feature that is not there");

@@ -49,6 +49,11 @@ class RowArrays {
     rows.n_features = n_features;
     return rows;
   }
+  // Without targets, all of them, for kernels that take rows by their number.
+  Rows in_block(int64_t n_features) const {
+    require(!order_, "these rows are taken by their numbers, so that they have no order");
+    return view(n_features);
+  }
   // With n_targets numbers per row.
   Rows with_targets(int64_t n_features, int64_t n_targets) const {
     require(y_ && size_of(*y_) == n_rows() * n_targets, "y does not fit the rows");

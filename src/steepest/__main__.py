@@ -26,8 +26,15 @@ def main() -> int:
 
         end_on_lost_pages()
         signal.signal(signal.SIGINT, usual)
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, interrupt)
 
     return run(ready=ready)
+
+
+def interrupt(number: int, _: object) -> None:
+    """Ends the command as Ctrl-C does: unfinished files are removed; the exit status shows the signal."""
+    raise KeyboardInterrupt(number)
 
 
 def _end(*_: object) -> None:

@@ -1,22 +1,27 @@
 """Runs under the shim: the n-th write, fsync, read, thread start or large allocation fails, for n = 1, 2, 3, ...
 
-Each operation is repeated with the next call failing until it passes untouched, in one process. It may end in an error
-of one sentence, never in another one; and the model file is then complete, the old one or the new one.
+Reads and writes also take half of the bytes only, which must change nothing. Each operation is repeated with the next
+call failing until it passes untouched, in one process. It may end in an error of one sentence, never in another one;
+and the model file is then complete, the old one or the new one.
 Called by test_faults.py with the library as argument; prints one line per operation and kind.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import io
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 import steepest as st
+from steepest import cli
 
-KINDS = {"write": 1, "fsync": 2, "read": 3, "thread": 4, "malloc": 5}
+KINDS = {"write": 1, "fsync": 2, "read": 3, "thread": 4, "malloc": 5, "short write": 6, "short read": 7}
 FEW = (st.DataError, st.ParameterError, MemoryError, OSError)
 
 
@@ -45,12 +50,36 @@ def main(library: str, most: int) -> int:
         for _ in st.scan(data).cache(place / "rows.cache"):
             pass
 
+    def convert() -> None:
+        with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()):
+            status = cli.main(["convert", str(data), str(place / "rows.vw.gz"), "--quiet"])
+        if status:
+            assert (status in (1, 2), said.getvalue().count("\n")) == (True, 1), said.getvalue()
+            raise OSError(said.getvalue())
+
+    def serve() -> None:
+        from steepest.serve.loading import load_model
+        from steepest.serve.row_log import RowLog
+
+        loaded, path = load_model(str(model)), place / "rows.log"
+        path.unlink(missing_ok=True)
+        log = RowLog.create(str(path), loaded.identity, 0)
+        try:
+            log.append(0, [b'{"rows":["a"],"labels":[1]}'])
+        finally:
+            log.close()
+        log, requests, torn = RowLog.open(str(path))
+        log.close()
+        assert (len(requests), torn) == (1, 0)
+
     operations = {
         "train": train,
         "save": lambda: trained.save(model),
         "load": lambda: st.load(model),
         "checkpoint": checkpoint,
         "cache": cache,
+        "convert": convert,
+        **({"serve": serve} if find_spec("orjson") else {}),
     }
     faults = 0
     for name, operation in operations.items():
@@ -62,8 +91,8 @@ def main(library: str, most: int) -> int:
                 try:
                     operation()
                     end = "ended well"
-                except FEW:
-                    end = "sentence"
+                except FEW as error:
+                    end = "sentence" if not kind.startswith("short") else f"not finished: {error}"
                 except BaseException as error:
                     end = f"{type(error).__name__}: {error}"
                 happened = shim.fault_disarm()

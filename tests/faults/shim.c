@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { kNone, kWrite, kFsync, kRead, kThread, kMalloc };
+enum { kNone, kWrite, kFsync, kRead, kThread, kMalloc, kShortWrite, kShortRead };
 static volatile int armed = kNone;
 static volatile long left = 0;
 static const size_t kLarge = 512;
@@ -30,7 +30,7 @@ ssize_t write(int fd, const void* from, size_t n) {
     errno = ENOSPC;
     return -1;
   }
-  return real(fd, from, n);
+  return real(fd, from, fd > 2 && n > 1 && fails(kShortWrite) ? n / 2 : n);
 }
 ssize_t read(int fd, void* to, size_t n) {
   static ssize_t (*real)(int, void*, size_t);
@@ -39,7 +39,7 @@ ssize_t read(int fd, void* to, size_t n) {
     errno = EIO;
     return -1;
   }
-  return real(fd, to, n);
+  return real(fd, to, fd > 2 && n > 1 && fails(kShortRead) ? n / 2 : n);
 }
 int fsync(int fd) {
   static int (*real)(int);
@@ -50,6 +50,7 @@ int fsync(int fd) {
   }
   return real(fd);
 }
+int fdatasync(int fd) { return fsync(fd); }
 int pthread_create(pthread_t* thread, const pthread_attr_t* attr, void* (*start)(void*), void* arg) {
   static int (*real)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   if (!real) real = (int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*))dlsym(RTLD_NEXT, "pthread_create");

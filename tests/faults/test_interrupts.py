@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ import pytest
 import steepest as st
 from conftest import sparse_problem
 from steepest import atomic
+from steepest.data.files import blocks
 from steepest.data.files.blocks import map_ahead
 from steepest.engine.checkpoint import EARLIER_NAME, FILE_NAME, parse_every
 
@@ -34,20 +37,21 @@ def rows_file(path, n=4000):
     return path
 
 
-def interrupted(tmp_path, *flags):
-    """Training without an end, and Ctrl-C after the first epoch: (exit status, what it said)."""
+def interrupted(tmp_path, *flags, by=signal.SIGINT):
+    """Training without an end, and a signal after the first epoch: (exit status, what it said)."""
     data = rows_file(tmp_path / "data.svm")
     run = shell("train", data, "-m", tmp_path / "m", "--epochs", 10**8, "--json", *flags, stdout=subprocess.PIPE)
     run.stdout.readline()  # an epoch is done
-    run.send_signal(signal.SIGINT)
+    run.send_signal(by)
     _, said = run.communicate(timeout=60)
     return run.returncode, said
 
 
 @linux
-def test_an_interrupted_run_with_checkpoints_saves_what_it_learned_and_goes_on_to_the_same_bits(tmp_path):
-    status, said = interrupted(tmp_path, "--checkpoint", tmp_path / "c")
-    assert status == 130
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_with_checkpoints_saves_what_it_learned(tmp_path, number):
+    status, said = interrupted(tmp_path, "--checkpoint", tmp_path / "c", by=number)
+    assert status == 128 + number
     assert said.splitlines()[-1].startswith(f"steepest: interrupted; {tmp_path / 'm'} holds what was learned")
     assert "Traceback" not in said
     assert st.load(tmp_path / "m").learner_.rows_learned > 0
@@ -121,6 +125,57 @@ def test_checkpoints_by_rows_are_taken_by_every_kind_of_solver(tmp_path, solver)
     assert seen[2] == [EARLIER_NAME, FILE_NAME]
 
 
+@pytest.mark.parametrize("stop_after", [4, 10**9])
+def test_a_checkpoint_that_cannot_be_written_loses_nothing_that_was_learned(tmp_path, stop_after):
+    X, y = sparse_problem(n_rows=1000, seed=3)
+    place = tmp_path / "c"
+
+    class Spoil(StopAfter):
+        said: ClassVar[list[str]] = []
+
+        def chunk_done(self, *_):
+            if place.is_dir():
+                shutil.rmtree(place)
+                place.write_text("a file")
+
+        def event(self, text):
+            self.said.append(text)
+
+    def fit(**options):
+        rows = st.from_arrays(X, y, chunk_rows=250)
+        return st.LinearClassifier(epochs=2, random_state=0).fit_stream(rows, **options)
+
+    spoil = Spoil(stop_after)
+    found = fit(monitor=spoil, checkpoint=place, checkpoint_every="500-rows")
+    np.testing.assert_array_equal(found.coef_, fit(monitor=StopAfter(stop_after)).coef_)
+    assert (
+        spoil.said[0]
+        == f"no checkpoint: the checkpoint directory {place} is a file; name another directory; training continues"
+    )
+
+
+def test_a_checkpoint_directory_that_was_removed_is_made_again(tmp_path):
+    X, y = sparse_problem(n_rows=1000, seed=3)
+    seen = []
+
+    class Remove(st.Monitor):
+        def epoch_done(self, record):
+            seen.append((tmp_path / "c" / FILE_NAME).exists())
+            shutil.rmtree(tmp_path / "c")
+
+    rows = st.from_arrays(X, y, chunk_rows=250)
+    st.LinearClassifier(epochs=3).fit_stream(
+        rows, checkpoint=tmp_path / "c", checkpoint_every="1-rows", monitor=Remove()
+    )
+    assert seen == [True, True, True]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_found_before_training(tmp_path):
+    (tmp_path / FILE_NAME).mkdir()
+    with pytest.raises(st.DataError, match="not a file"):
+        st.LinearClassifier().fit_stream(st.from_arrays(*sparse_problem(n_rows=99, seed=3)), checkpoint=tmp_path)
+
+
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path):
     X, y = sparse_problem(n_rows=2000, seed=3)
 
@@ -178,6 +233,18 @@ def test_a_full_disk_is_a_failure_and_not_bad_input(tmp_path, monkeypatch, capsy
     assert "free some space" in capsys.readouterr().err
     assert (tmp_path / "m").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.svm", "m"]
+
+
+def test_a_disk_that_cannot_be_read_is_a_failure_and_not_bad_input(tmp_path, monkeypatch, capsys):
+    from steepest.cli import main
+
+    def broken(_):
+        raise OSError(5, "Input/output error")
+
+    data = rows_file(tmp_path / "data.svm", 100)
+    monkeypatch.setattr(blocks, "open_bytes", broken)
+    assert main(["train", str(data), "-m", str(tmp_path / "m"), "--quiet"]) == 1
+    assert "data.svm cannot be read (Input/output error)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("left", [0, 1])

@@ -103,6 +103,15 @@ def test_few_rows_are_split_five_times_and_many_once():
     assert len(list(held_out_parts(3))) == 3
 
 
+def test_stretches_to_hold_out_have_equal_weight():
+    weight = 0.5 ** (np.arange(20_000)[::-1] / 400)
+    (held,) = held_out_parts(20_000, None, weight)
+    assert 0.2 < weight[held].sum() / weight.sum() < 0.35
+    assert held[-30:].all()
+    same = zip(held_out_parts(20_000), held_out_parts(20_000, None, np.zeros(20_000)), strict=True)
+    assert all((one == other).all() for one, other in same)
+
+
 def test_the_choice_does_not_depend_on_threads_or_on_the_seed():
     X, y = sparse_problem(n_rows=500, n_classes=3)
     first = st.LinearClassifier(random_state=0).fit(X, y)

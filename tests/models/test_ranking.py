@@ -217,7 +217,7 @@ def test_bad_input_is_refused(change, message):
 def test_rows_without_groups_are_refused(tmp_path):
     path = tmp_path / "plain.svm"
     path.write_text("1 1:1\n0 1:2\n")
-    with pytest.raises(st.DataError, match="no groups"):
+    with pytest.raises(st.DataError, match="need groups; give"):
         st.LinearRanker().fit_stream(st.scan(path))
 
 

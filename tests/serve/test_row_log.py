@@ -112,3 +112,33 @@ def test_other_files_are_not_logs(tmp_path):
         (tmp_path / "rows").write_bytes(content)
         with pytest.raises(DataError, match="is not a log of learned rows"):
             RowLog.open(str(tmp_path / "rows"))
+
+
+def test_a_record_that_could_not_be_cut_off_is_cut_off_before_the_next_one(whole, monkeypatch):
+    path, _, _ = whole
+    log, _, _ = RowLog.open(str(path))
+    refused, truncate = OSError(errno.EIO, "broken"), os.ftruncate
+    fails = {"fdatasync": 1, "fsync": 1, "ftruncate": 2}
+
+    def failing(name, call):
+        def fail(*arguments):
+            fails[name] -= 1
+            if fails[name] >= 0:
+                raise refused
+            return call(*arguments)
+
+        return fail
+
+    for name in fails:
+        if hasattr(os, name):
+            monkeypatch.setattr(os, name, failing(name, getattr(os, name)))
+    for _ in range(2):  # neither the write nor the cut, then still not the cut
+        with pytest.raises(OSError, match="broken"):
+            log.append(11, GROUPS[0])
+    monkeypatch.setattr(os, "ftruncate", truncate)
+    log.append(11, [b'{"rows":["e"],"labels":[5]}'])
+    log.close()
+    log, requests, torn = RowLog.open(str(path))
+    assert [value["rows"] for _, value in requests] == [["a"], ["b", "c"], ["d"], ["e"]]
+    assert torn == 0
+    log.close()

@@ -30,29 +30,31 @@ def choose_monitor(as_json: bool, quiet: bool) -> ShellMonitor:
 
 
 @contextmanager
-def interruptible(monitor: Monitor) -> Iterator[None]:
-    """While the block runs, the first Ctrl-C lets the monitor ask for an end after the current chunk, the second one
-    ends at once; outside of the main thread nothing changes."""
+def interruptible(monitor: ShellMonitor) -> Iterator[None]:
+    """While the block runs, the first Ctrl-C or SIGTERM lets the monitor ask for an end after the current chunk, the
+    second one ends at once; outside of the main thread nothing changes."""
 
-    def interrupt(*_: Any) -> None:
+    def interrupt(number: int, _: Any) -> None:
         if monitor.stopping:
-            raise KeyboardInterrupt
-        monitor.stopping = True
+            raise KeyboardInterrupt(number)
+        monitor.stopping, monitor.signal = True, number
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class ShellMonitor(Monitor):
     """Prints only events that need attention to stderr; `also` is a second monitor."""
 
     also: Monitor | None = None
+    signal = 0  # that asked for the end
 
     def clear(self) -> None:
         """Clears what is not meant to stay; here there is nothing."""

@@ -6,6 +6,7 @@ order of rows is a function of the seed and the epoch, and saving happens betwee
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steepest import model_file
-from steepest.atomic import remove_leftovers
+from steepest.atomic import check_target, remove_leftovers
 from steepest.data.chunk import Array
 from steepest.data.raw import rereading_encoder
 from steepest.data.source import Source
@@ -69,23 +70,29 @@ class Checkpoints:
         self.seconds, self.rows = parse_every(every)
         self._last = time.monotonic()
         self._last_rows: int | None = None
+        self._make_directory()
+        check_target(self.path)  # found now and not after the first interval
+
+    def _make_directory(self) -> None:
+        directory = self.path.parent
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            why = "is a file" if Path(directory).is_file() else f"cannot be made ({error.strerror})"
+            why = "is a file" if directory.is_file() else f"cannot be made ({error.strerror})"
             raise DataError(f"the checkpoint directory {directory} {why}; name another directory") from None
 
-    def maybe_save(self, learner: Callable[[], Any], history: History, place: Place, watch: Watch) -> None:
-        """Saves if the interval, in seconds or in rows, has passed since the last time."""
+    def maybe_save(self, learner: Callable[[], Any], history: History, place: Place, watch: Watch) -> str:
+        """Saves if the interval, in seconds or in rows, has passed since the last time; returns what `save` does."""
         rows = place.rows + sum(int(record["rows"]) for record in history) if self.rows < math.inf else 0
         if self._last_rows is None:
             self._last_rows = 0 if rows <= self.rows else rows
         if time.monotonic() - self._last >= self.seconds or rows - self._last_rows >= self.rows:
-            self.save(learner(), history, place, watch)
             self._last_rows = rows
+            return self.save(learner(), history, place, watch)
+        return ""
 
-    def save(self, learner: Any, history: History, place: Place, watch: Watch) -> None:
-        """Saves now; if writing fails, the old file stays."""
+    def save(self, learner: Any, history: History, place: Place, watch: Watch) -> str:
+        """Saves now; returns "", or why it failed: the old file stays then, and what was learned is still in memory."""
         state = dict(learner.state)
         if watch.best_learner is not None:
             state |= {BEST + name: array for name, array in watch.best_learner.state.items()}
@@ -102,10 +109,16 @@ class Checkpoints:
             "words": words,
             "encoder": learned,
         }
-        if self.path.exists():
-            os.replace(self.path, self.earlier)
-        model_file.write(self.path, header, arrays)
-        self._last = time.monotonic()
+        try:
+            self._make_directory()  # it may have been removed meanwhile
+            if self.path.exists():
+                os.replace(self.path, self.earlier)
+            model_file.write(self.path, header, arrays)
+        except (DataError, OSError) as error:
+            return f"no checkpoint: {error}"
+        finally:
+            self._last = time.monotonic()
+        return ""
 
     def resume(self) -> tuple[Any, History, Place, Watch] | None:
         """The learner, history, place and watch of the last checkpoint; None to start from the beginning."""
@@ -151,8 +164,9 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Removes the checkpoints of a run that is complete."""
-        self.path.unlink(missing_ok=True)
-        self.earlier.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a model that was learned is not lost because they cannot be removed
+            self.path.unlink(missing_ok=True)
+            self.earlier.unlink(missing_ok=True)
         remove_leftovers(self.path)  # of a process that was killed while it wrote
 
 

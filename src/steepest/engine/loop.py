@@ -149,14 +149,15 @@ def train(
     def save(place: Place) -> None:
         if log.monitor.wants_stop():
             raise _StoppedError(place)
-        if checkpoints is not None:
-            checkpoints.maybe_save(lambda: executor.learner, log.history, place, watch)
+        why = checkpoints and checkpoints.maybe_save(lambda: executor.learner, log.history, place, watch)
+        if why:
+            log.monitor.event(f"{why}; training continues")
 
     try:
         _run_rounds(executor, plan, validation, log, watch, save)
     except _StoppedError as stopped:
-        if checkpoints is not None:
-            checkpoints.save(executor.learner, log.history, stopped.place, watch)
+        if checkpoints is not None and (why := checkpoints.save(executor.learner, log.history, stopped.place, watch)):
+            log.monitor.event(why)
         if hasattr(executor.learner, "finish"):  # rows that wait are a part of what was learned
             log.take(executor.learner.finish(), Progress())
         log.event(f"stopped as requested after {len(log.history)} {executor.unit}s and {stopped.place.rows:,} rows")

@@ -125,7 +125,7 @@ class Scores:
 
     @property
     def width(self) -> int:
-        """Returns how many numbers a row has."""
+        """Returns the number of columns."""
         return int(self.rows.shape[1])
 
 

@@ -312,8 +312,8 @@ class OnlineLearner:
         try:
             self.model.save(path)
             fresh = RowLog.create(self._log_path(self.sequence), self.identity, self.sequence)
-        except (OSError, DataError) as error:
-            self._say(f"no snapshot could be written, the log continues: {error}")
+        except (OSError, DataError, MemoryError) as error:  # which must not end the thread
+            self._say(f"no snapshot could be written, the log continues: {str(error) or 'out of memory'}")
             self._next_snapshot = self.sequence - self.snapshot_sequence + max(self._options.snapshot_rows // 4, 1)
             return
         self._log.close()
@@ -419,8 +419,8 @@ def row_loss(predictor: Predictor, truth: Any, guess: Any, probabilities: Any) -
         wrong = [predictor.classes[k] for k, has in enumerate(truth) if has] != guess
         return float(wrong), wrong
     if not predictor.classes:
-        error = float(truth) - float(guess)
-        return min(error * error, 1e300), False  # a power would raise where a product overflows
+        errors = np.subtract(truth, guess, dtype=np.float64)
+        return min(float(np.vdot(errors, errors)), 1e300), False
     wrong = truth != guess
     if probabilities is None:
         return float(wrong), wrong

@@ -33,6 +33,7 @@ class RowLog:
     def __init__(self, descriptor: int, identity: str, n_bytes: int) -> None:
         self._file, self.identity = descriptor, identity
         self.n_bytes = n_bytes  # of the header and good frames
+        self._is_torn = False  # there is more behind these, which could not be cut off
 
     @classmethod
     def create(cls, path: str, identity: str, first: int) -> Self:
@@ -83,15 +84,22 @@ class RowLog:
         body = b"".join(LENGTH.pack(len(request)) + request for request in requests)
         covered = COVERED.pack(row, len(requests))
         frame = FRAME.pack(len(body), zlib.crc32(body, zlib.crc32(covered)), row, len(requests)) + body
+        if self._is_torn:
+            self._cut()
         try:
             write_all(self._file, frame)
             _sync(self._file)
         except OSError:
             # What was written, or half written, is not acknowledged: the next frame must not come behind it.
-            os.ftruncate(self._file, self.n_bytes)
-            os.lseek(self._file, self.n_bytes, os.SEEK_SET)
+            self._is_torn = True
+            self._cut()
             raise
         self.n_bytes += len(frame)
+
+    def _cut(self) -> None:
+        os.ftruncate(self._file, self.n_bytes)
+        os.lseek(self._file, self.n_bytes, os.SEEK_SET)
+        self._is_torn = False
 
     def close(self) -> None:
         """Gives the file back; everything in it is on the disk already."""

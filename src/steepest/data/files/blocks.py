@@ -30,7 +30,7 @@ from typing import IO, Any, Generic, TypeVar
 import numpy as np
 
 from steepest.data.files.packing import LONGEST_MARK, packing_of, unpacked
-from steepest.data.files.remote import Status, is_remote, matching, open_bytes, status
+from steepest.data.files.remote import NO_WAIT, Status, is_remote, matching, open_bytes, status
 from steepest.errors import DataError
 from steepest.parameters import did_you_mean
 
@@ -124,7 +124,7 @@ class TextFile:
                     return Block(self, number, start, b"")
                 data, stop = self._gather(_growing_pieces(raw), data, lead + BLOCK_BYTES - 1, None, start - lead)
         except OSError as error:
-            raise self._explain(error) from None
+            raise self._explain(error) from error
         return Block(self, number, start - lead + first, memoryview(data)[first:stop])
 
     def stream(self) -> Generator[Block, None, None]:
@@ -179,7 +179,7 @@ class TextFile:
         try:
             return status(self.path)
         except OSError as error:
-            raise self._explain(error) from None
+            raise self._explain(error) from error
 
     def _inspect(self) -> None:
         found = self._status()
@@ -192,7 +192,7 @@ class TextFile:
                 with self._bytes() as raw:
                     self.packing = packing_of(raw.read(LONGEST_MARK))
             except OSError as error:
-                raise self._explain(error) from None
+                raise self._explain(error) from error
 
     def _open(self) -> Generator[bytes, None, None]:
         if self.once and self._opened:
@@ -210,7 +210,10 @@ class TextFile:
         return _standard_input() if self.path == "-" else self._bytes()
 
     def _bytes(self) -> IO[bytes]:
-        return open(self.path, "rb", buffering=0) if self.once else open_bytes(self.path)
+        if self.is_remote:
+            return open_bytes(self.path)
+        extra = 0 if self.once else NO_WAIT  # a pipe may have taken the name of a file
+        return open(self.path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | extra))
 
     def _gather(
         self, pieces: Iterator[bytes], text: bytes, last: int, lines: int | None, offset: int = 0
@@ -239,7 +242,7 @@ class TextFile:
         try:
             return next(pieces, b"")
         except (OSError, EOFError, zlib.error) as error:
-            raise self._explain(error, lines + sum(map(_count_lines, before))) from None
+            raise self._explain(error, lines + sum(map(_count_lines, before))) from error
 
     def _explain(self, error: Exception, lines: int = 0) -> DataError:
         if isinstance(error, EOFError):

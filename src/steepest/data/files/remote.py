@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import IO, Any, NamedTuple, cast
 
 SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for a pipe that nobody writes to
 
 
 class Status(NamedTuple):
@@ -37,14 +38,10 @@ def is_remote(path: str) -> bool:
 def open_bytes(path: str) -> IO[bytes]:
     """The file, at its first byte; it can be sought. A pipe that has taken its name meanwhile is not waited for."""
     if not is_remote(path):
-        return open(path, "rb", buffering=0, opener=_open_without_waiting)
+        return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | NO_WAIT))
     with _plain_errors(path):
         system, place = _found(path)
         return cast(IO[bytes], system.open_input_file(place))
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def status(path: str) -> Status | os.stat_result:

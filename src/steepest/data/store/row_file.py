@@ -58,7 +58,7 @@ def read(path: str) -> tuple[dict[str, Any], dict[str, Array]]:
     except OSError as error:
         raise DataError(
             f"the cache {path} cannot be read ({error.strerror}); check its permissions or choose another name"
-        ) from None
+        ) from error
 
 
 def is_row_file(path: str) -> bool:
