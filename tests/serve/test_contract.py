@@ -34,6 +34,19 @@ def test_predictions_and_probabilities_are_those_of_the_model(text_server, model
         assert row == dict(zip(["neg", "pos"], p, strict=True))
 
 
+@pytest.mark.parametrize("name", ["text", "embedding"])
+def test_long_requests_of_texts_are_answered_as_their_texts(models, start, name):
+    model, rows = st.load(models[name]), [f'{row} "é" 漢 \U0001f600' for row in texts(1200, seed=6)[0]]
+    server = start(models[name])
+    status, found = server.call("/predict", {"rows": rows})
+    assert (status, found["predictions"]) == (200, model.predict(rows).tolist())
+    np.testing.assert_allclose([list(p.values()) for p in found["probabilities"]], model.predict_proba(rows), rtol=1e-6)
+    status, said = server.call("/predict", {"rows": [*rows, 5]})
+    assert (status, "row 1200 is a number" in said["error"]) == (400, True)
+    status, said = server.call("/predict", {"rows": rows * 9})
+    assert (status, "10800 rows are more than 10000" in said["error"]) == (413, True)
+
+
 def test_a_text_may_also_be_an_object_of_its_column(text_server):
     as_text = text_server.call("/predict", {"rows": ["great film"]})
     assert as_text == text_server.call("/predict", {"rows": [{"review": "great film"}]})
