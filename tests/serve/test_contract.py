@@ -169,7 +169,7 @@ def test_lines_are_answered_as_they_come(text_server):
     found = [json.loads(line) for line in answer.read().splitlines()]
     assert len(found) == len(rows)
     assert "line 4 is not JSON" in found[3]["error"]
-    assert "this model takes a text" in found[5]["error"]
+    assert "line 6 is a number; this model takes a text" in found[5]["error"]
     expected = text_server.call("/predict", {"rows": rows})[1]
     for n in set(range(len(rows))) - {3, 5}:
         assert found[n]["prediction"] == expected["predictions"][n]
@@ -210,7 +210,7 @@ def test_lines_behind_another_request_are_answered_as_lines(text_server):
     assert data.count(b"HTTP/1.1 200") == 2
     lines = [json.loads(line) for line in data.rpartition(b"\r\n\r\n")[2].splitlines()]
     assert [line.get("prediction") for line in lines] == ["pos", None, "neg"]
-    assert "row 0 is a number" in lines[1]["error"]
+    assert "line 3 is a number" in lines[1]["error"]
 
 
 def test_an_address_may_be_absolute(text_server):
