@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import ClassVar
@@ -233,6 +234,27 @@ def test_a_full_disk_is_a_failure_and_not_bad_input(tmp_path, monkeypatch, capsy
     assert "free some space" in capsys.readouterr().err
     assert (tmp_path / "m").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.svm", "m"]
+
+
+def test_a_full_disk_does_not_lose_what_was_learned(tmp_path, monkeypatch, capsys):
+    from steepest.cli import main
+
+    data, replace = rows_file(tmp_path / "data.svm", 100), os.replace
+
+    def full(source, target):
+        if str(target).startswith(str(tmp_path / "full")):
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    (tmp_path / "full").mkdir()
+    (tmp_path / "spare").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spare"))
+    monkeypatch.setattr(atomic.os, "replace", full)
+    assert main(["train", str(data), "-m", str(tmp_path / "full" / "m"), "--quiet"]) == 1
+    (spare,) = (tmp_path / "spare").iterdir()
+    assert f"what was learned is in {spare}" in capsys.readouterr().err
+    assert st.load(spare).predict([[0.0] * 99]).shape == (1,)
+    assert not list((tmp_path / "full").iterdir())
 
 
 def test_a_disk_that_cannot_be_read_is_a_failure_and_not_bad_input(tmp_path, monkeypatch, capsys):
