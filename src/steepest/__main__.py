@@ -31,8 +31,10 @@ def main() -> int:
 
     status = run(ready=ready)
     if status == 1:  # without the ends of libraries: that of Arrow crashes if memory ran out when it began
-        sys.stderr.flush()
-        os._exit(status)
+        try:
+            sys.stdout.flush()
+        finally:
+            os._exit(status)
     return status
 
 
