@@ -21,6 +21,7 @@ from conftest import sparse_problem
 from steepest import atomic
 from steepest.data.files import blocks
 from steepest.data.files.blocks import map_ahead
+from steepest.data.store import row_file
 from steepest.engine.checkpoint import EARLIER_NAME, FILE_NAME, parse_every
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -282,6 +283,28 @@ def test_fewer_threads_read_ahead_if_the_system_has_no_more(monkeypatch, left):
 
     monkeypatch.setattr(threading.Thread, "start", limited)
     assert list(map_ahead(lambda x: x * x, iter(range(50)), threads=3)) == [x * x for x in range(50)]
+
+
+def test_caches_mixtures_and_folds_need_no_threads_of_their_own(tmp_path, monkeypatch):
+    X, y = sparse_problem(n_rows=300, seed=3)
+    st.scan(rows_file(tmp_path / "data.svm", 300)).cache(cache := tmp_path / "rows.cache").open()
+    row_file._verified.clear()
+
+    def fit():
+        st.LinearClassifier(epochs=1).fit_stream(st.scan(cache))
+        mixed = st.LinearClassifier(parallel=st.Mixing(n_shards=3), n_jobs=2, epochs=2, random_state=0).fit(X, y)
+        folds = st.cross_validate(st.LinearClassifier(epochs=1), X, y, folds=2, n_jobs=2)
+        return mixed.coef_, folds.mean("loss")
+
+    expected = fit()
+    row_file._verified.clear()
+
+    def refused(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    for found, should_be in zip(fit(), expected, strict=True):
+        np.testing.assert_array_equal(found, should_be)
 
 
 @linux
