@@ -155,7 +155,7 @@ def cross_validate(
 
 def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Source:
     """The source itself, or the one that the estimator would make of these arrays; `groups` are a ranker's."""
-    if not (isinstance(estimator, Model) or hasattr(estimator, "evaluate_stream")):
+    if isinstance(estimator, type) or not (isinstance(estimator, Model) or hasattr(estimator, "evaluate_stream")):
         raise ParameterError(
             f"{estimator!r} is not an estimator of steepest that can be measured; give one that has fit_stream"
         )
