@@ -213,7 +213,7 @@ def rows_from(model: Any, row: str | dict[str, Any]) -> Source:
     if hasher is None:
         if isinstance(row, dict):
             raise st.DataError(
-                f"this {type(model).__name__} was trained without columns; give a row as its file has it"
+                f"this {type(model).__name__} was trained without columns; write the row as in its training file"
             )
         recipe = {**model.recipe_, "with_labels": False}
         return st.scan(io.StringIO(row + "\n"), **recipe)
