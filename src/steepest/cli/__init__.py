@@ -34,7 +34,7 @@ VERBS = {
     "serve": "answer HTTP requests with a model, and optionally learn from them",
     "export": "write a model as C, Python or ONNX, which predicts without steepest",
     "convert": "write data in another format",
-    "demo": "try everything on the docstrings of this Python installation",
+    "demo": "try the commands on the docstrings of this Python installation",
     "completion": "print a completion script for your shell",
 }
 GROUPS = {
