@@ -248,8 +248,14 @@ def _reason(error: BaseException) -> str:
     """Why the system failed, in words."""
     said = _one_line(error)
     if isinstance(error, OSError) and error.errno != errno.ENOMEM:
-        written = error.filename is None and error.strerror
-        return f"the output cannot be written ({error.strerror})" if written else said
+        if error.filename is not None or not error.strerror:
+            return said
+        what = (
+            "a file or the output cannot be read or written"
+            if error.errno == errno.EIO
+            else "the output cannot be written"
+        )
+        return f"{what} ({error.strerror})"
     if isinstance(error, ImportError):
         return said
     why = "out of memory" if isinstance(error, MemoryError | OSError) else "out of threads or memory"

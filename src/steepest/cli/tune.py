@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=DEFAULT_TRIALS, metavar="N", help=help)
     help = "share of the rows to measure trials on (default: 0.2)"
     parser.add_argument("--holdout", type=float, default=0.2, metavar="SHARE", help=help)
-    help = "metric by which trials are compared (default: auto)"
-    parser.add_argument("--metric", default="auto", metavar="{auto,loss,accuracy,rmse,ndcg,map}", help=help)
+    help = "metric by which trials are compared, such as loss, auc, ece or rmse (default: auto)"
+    parser.add_argument("--metric", default="auto", metavar="NAME", help=help)
     parser.add_argument("--report", metavar="FILE.html", help="write an HTML report with all trials and charts")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quiet", action="store_true", help="print no progress")

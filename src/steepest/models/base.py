@@ -44,7 +44,6 @@ from steepest.engine.stream_watch import StreamWatch
 from steepest.errors import DataError, ModelFileError, ParameterError
 from steepest.learners.base import State, join_words, split_words
 from steepest.learners.losses import LOSSES
-from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
 from steepest.models.calibration import LEAST_ROWS, Calibration, Recent
@@ -477,8 +476,12 @@ class Model:
     def _first_learner(self, settings: Any, source: Source) -> Any:
         """The learner that a fit starts with; linear models may continue from an earlier one."""
         learner = self.new_learner(settings, source)
-        learner.n_threads = self.n_threads
+        learner.n_threads = self._threads_for(learner)
         return learner
+
+    def _threads_for(self, learner: Any) -> int:
+        """Hook: the number of threads that may learn."""
+        return self.n_threads
 
     @classmethod
     def _restore(cls, settings: Any, state: State) -> Any:
@@ -512,21 +515,17 @@ class Model:
 
     def _refuse_overflow(self, learner: Any) -> None:
         """Raises if any number that would be shown or saved is not finite, after learning the pending rows."""
-        self._check_numbers(learner)
+        learner.refuse_overflow()
         if isinstance(learner, TargetLearner) and learner.waiting.rows is not None:
             shown: Any = learner
-            self._check_numbers(finished(shown))
-
-    def _check_numbers(self, learner: Any) -> None:
-        """Raises if a number that was learned is not finite."""
-        refuse_overflow(learner.state)
+            finished(shown).refuse_overflow()
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """Learns one pass over the source in its given order; `partial_fit` of all models ends here."""
         if not hasattr(self, "learner_"):
             self.adopt(self.new_learner(self.settings_for(None), source, classes), History(), source)
         learner = self.learner_
-        before = learner.rows_learned
+        learner.n_threads, before = self._threads_for(learner), learner.rows_learned
         for chunk in source.epoch(0):
             self.history_.events += learner.step(chunk).events
         self._refresh()
