@@ -307,7 +307,7 @@ def watched(monitor: Any, options: argparse.Namespace) -> Iterator[None]:
 
     with serve_live(Path(options.model).name, shlex.join(options.command)) as live:
         monitor.also = live
-        print(f"steepest: watch the training at {live.address}", file=sys.stderr)
+        print(f"steepest: live report at {live.address}", file=sys.stderr)
         yield
 
 

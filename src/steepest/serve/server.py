@@ -76,7 +76,7 @@ def bind(options: ServeOptions) -> socket.socket:
         if error.errno == errno.EADDRNOTAVAIL:
             raise foreign_host(options, error) from None
         raise DataError(
-            f"port {options.port} of {options.host} cannot be used ({error.strerror}); stop who uses it, or give "
+            f"port {options.port} of {options.host} cannot be used ({error.strerror}); stop the other program, or give "
             "another --port (0 takes a free one)"
         ) from None
     return found
