@@ -113,7 +113,7 @@ WRONG = [
     ("train *.xyz -m m", "check the pattern"),
     ("train . -m m", "is a directory; name its files"),
     ("train empty.csv -m m", "give a file with data"),
-    ("train header.csv -m m", "there is no row in it"),
+    ("train header.csv -m m", "it has no rows"),
     ("train picture -m m", "--format"),
     ("train notes -m m", "--format"),
     ("train headerless.csv -m m", "give --no-header"),

@@ -75,7 +75,7 @@ def add_data_arguments(
     help = "columns to leave out, separated by commas"
     roles.add_argument("--ignore", metavar="COLUMNS", type=several, default=unset, help=help)
     switch: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": None}
-    roles.add_argument("--header", **switch, help="CSV: the first line is a row, not the names of the columns")
+    roles.add_argument("--header", **switch, help="CSV: the first line is data, not a header")
     roles.add_argument(
         "--columns", metavar="NAMES", type=several, help="CSV without a header: names of its columns (default: 0,1,...)"
     )
@@ -213,7 +213,7 @@ def rows_from(model: Any, row: str | dict[str, Any]) -> Source:
     if hasher is None:
         if isinstance(row, dict):
             raise st.DataError(
-                f"this {type(model).__name__} was trained without columns; give a row as its file has it"
+                f"this {type(model).__name__} was trained without columns; write the row as in its training file"
             )
         recipe = {**model.recipe_, "with_labels": False}
         line = io.StringIO(row + "\n")

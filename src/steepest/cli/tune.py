@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     print(result)
     for note in result.notes:
         print(f"steepest: {note}", file=sys.stderr)
-    print(f"\nthe best, number {result.best.number}:\n{command}")
+    print(f"\nbest trial: {result.best.number}; to train it on all rows:\n{command}")
     return 0
 
 

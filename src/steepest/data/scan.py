@@ -81,7 +81,7 @@ def scan(path: Any, format: str = "auto", **options: Any) -> Source:
         ("-"). A table in memory (Arrow, pandas, polars), a list of dicts, or an iterator of these is written to a
         temporary Arrow file.
     format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt", "ratings", "cache"}
-        Format of the data. "auto" detects it from the ending of the name, then from the first line. A cache is always
+        Format of the data. "auto" detects it from the file name extension, then from the first line. A cache is always
         detected by its first bytes, so the recipe of a model opens raw data and caches of it.
     options
         Options of the reader of this format, such as those of `scan_csv`.

@@ -25,7 +25,7 @@ CLEAR_RISE = 0.01  # of the least loss on held-out rows, beyond which a rise is 
 
 
 class Monitor:
-    """Callbacks of training, which do nothing here: override some in a subclass, and pass `monitor=` to `fit`.
+    """Callbacks of training: override some of them in a subclass, and pass an instance as `monitor=` to `fit`.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Monitor:
         """Called when something worth reporting happened, such as a rollback."""
 
     def choice(self, text: str) -> None:
-        """Called with what "auto" chose, and with what went as planned."""
+        """Called with what "auto" chose, and with other events that need no attention."""
 
     def wants_stop(self) -> bool:
         """Called after every chunk and round: return True to end training with what was learned so far."""

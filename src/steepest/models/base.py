@@ -242,7 +242,7 @@ class Model:
 
     @_guard
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, monitor: Monitor | None = None) -> Self:
-        """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
+        """Fits the model to arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
 
         X may also be raw: texts, dicts, or a table (pandas, polars, Arrow, a dataset of Hugging Face) with columns that
         are not numbers. It is then hashed by `hasher`, or by `Hasher()` if there is none. The methods of `monitor`, a
@@ -290,13 +290,13 @@ class Model:
         checkpoint_every: str = EVERY,
         keep: str = "best",
     ) -> Self:
-        """Learns from a source of chunks, `epochs` times over it.
+        """Fits the model to a source of chunks, in `epochs` passes over it.
 
         `validation` is measured after every epoch, and the model of the epoch with the lowest loss on it is kept;
-        `keep="last"` keeps that of the last epoch. Its rows whose labels no training row has are left out.
+        `keep="last"` keeps that of the last epoch. Validation rows with a label that no training row has are left out.
         `checkpoint` is a directory in which the state is saved, as often as `checkpoint_every` says ("30s" or
-        "100000-rows"); `resume=True` continues from there, to the same bits as an uninterrupted run. If the newest
-        checkpoint is damaged, the one before it is used.
+        "100000-rows"); `resume=True` continues from there; the result is bit-identical to that of an uninterrupted run.
+        If the newest checkpoint is damaged, the one before it is used.
         """
         vars(self).pop("hasher_", None)
         check_source(source)
@@ -814,7 +814,7 @@ def load(path: str | Path) -> Any:
         raise ModelFileError(f"{path} needs more memory than there is; load it on a larger machine") from error
     except Exception as error:  # whatever a forged file brings about: checks come first, this is the net below them
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise ModelFileError(f"{path} is not a complete {name} ({said}); take a fresh copy") from None
+        raise ModelFileError(f"{path} is not a complete {name} ({said}); get a fresh copy") from None
 
 
 def _check_header(header: Mapping[str, Any]) -> None:

@@ -63,7 +63,7 @@ def save_trials(path: Path, found: Mapping[str, Any], command: str, about: Mappi
     facts = {name: _cell(value) for name, value in best.items() if name not in ("trial", "parameters")}
     sections = [
         Section(
-            "Measures by parameter", charts, "Each point is a trial. The other parameters differ between trials, too."
+            "Metrics by parameter", charts, "Each point is a trial. The other parameters differ between trials, too."
         ),
         Section(
             "Trials",

@@ -151,7 +151,7 @@ def history(model: Any, names: Sequence[str] = ("loss", "holdout_loss", "objecti
 
 
 def path(result: Any) -> Any:
-    """The heaviest weights, the losses and the non-zeros of a regularisation path against alpha.
+    """Draws the largest weights, the losses and the non-zeros of a regularisation path against alpha.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def _figure(columns: int) -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         raise ParameterError(
-            "steepest.plot draws by matplotlib, which is not installed; pip install 'steepest[plots]'"
+            "steepest.plot needs matplotlib, which is not installed; pip install 'steepest[plots]'"
         ) from None
     return Figure(figsize=(4.6 * columns, 3.6), layout="constrained")
 

@@ -53,7 +53,7 @@ def save_training(
     """Writes the page on a training; `facts` are those of `steepest inspect`, `measures` of rows held out."""
     sentences = [facts["model"], *facts["events"]]
     if not measures:
-        sentences.append("No rows were held out; give --holdout 0.1 to see how well the model does on new ones.")
+        sentences.append("No rows were held out; pass --holdout 0.1 to see how well the model does on new rows.")
     sections = [
         Section("Losses", [*loss_charts(facts["history"]), _epochs(facts["history"])]),
         *measure_sections(measures, "On held-out rows"),
@@ -71,7 +71,7 @@ def save_evaluation(
     about: Mapping[str, str],
 ) -> None:
     """Writes the page on a measurement: the same measures on other rows, and what the model has learned."""
-    sections = [*measure_sections(measures, "Measures"), *_learned(facts), _data(facts.get("columns", []))]
+    sections = [*measure_sections(measures, "Metrics"), *_learned(facts), _data(facts.get("columns", []))]
     atomic.write_text(path, page(f"Evaluation of {model}", _large(measures), sections, about, [facts["model"]]))
 
 
@@ -80,7 +80,7 @@ def measure_sections(measures: Mapping[str, Any], title: str) -> list[Section]:
     curves = measures.get("curves", {})
     parts: list[Table | Matrix] = [_measures(measures), _classes(measures.get("classes", []))]
     if (confusion := curves.get("confusion")) and len(confusion["classes"]) <= MOST_IN_MATRIX:
-        parts.append(Matrix("Confusion", [str(name) for name in confusion["classes"]], confusion["rows"]))
+        parts.append(Matrix("Confusion matrix", [str(name) for name in confusion["classes"]], confusion["rows"]))
     found = [Section(title, [part for part in parts if part.rows])]
     drawn: list[Part] = []
     if points := curves.get("thresholds"):
@@ -98,9 +98,7 @@ def measure_sections(measures: Mapping[str, Any], title: str) -> list[Section]:
         found.append(Section("Curves", drawn))
     if points:
         found.append(
-            Section(
-                "Thresholds", [_thresholds(points)], "Measures if the second class is predicted from this score on:"
-            )
+            Section("Thresholds", [_thresholds(points)], "Metrics if the second class is predicted from this score on:")
         )
     return found
 
@@ -140,7 +138,7 @@ def _large(measures: Mapping[str, Any]) -> dict[str, str]:
 
 def _measures(measures: Mapping[str, Any]) -> Table:
     plain = [(name, value) for name, value in measures.items() if isinstance(value, int | float)]
-    return Table("", ("measure", "value"), [(TITLES.get(name, name), _number(value)) for name, value in plain])
+    return Table("", ("metric", "value"), [(TITLES.get(name, name), _number(value)) for name, value in plain])
 
 
 def _classes(classes: Sequence[Mapping[str, Any]]) -> Table:
@@ -174,7 +172,7 @@ def _learned(facts: Mapping[str, Any]) -> list[Section]:
     top = facts["top"]
     if not isinstance(top, Mapping):
         pairs = [(str(item), float(score)) for item, score in top]
-        return [Section("Favourites of all", [Bars("items by score", pairs)])] if pairs else []
+        return [Section("Most recommended items", [Bars("items by score", pairs)])] if pairs else []
     parts: list[Part] = []
     number = not facts.get("classes") and not facts.get("clusters")
     most = TOP_OF_MANY if len(top) > FEW else None
@@ -182,15 +180,15 @@ def _learned(facts: Mapping[str, Any]) -> list[Section]:
         against = facts.get("against", {}).get(output, [])[:most]
         title = "for a high value (blue) and a low one (orange)" if number else f"for {output}"
         if pairs or against:
-            parts.append(Bars(f"Heaviest {title}", [*pairs[:most], *reversed(against)]))
+            parts.append(Bars(f"Top features {title}", [*pairs[:most], *reversed(against)]))
     charts: list[Part] = []
     for output, curves in list(facts.get("shapes", {}).items())[:MOST_CLASSES]:
         for name, points in curves.items():
             added = "added to the value" if number else f"added to the score of {output}"
             charts.append(_plain(name, name, added, [Line(name, [x for x, _ in points], [y for _, y in points])]))
     return [
-        Section("Heaviest weights", parts),
-        Section("Columns of numbers", charts, "What a value adds by itself, without crosses with other columns."),
+        Section("Top features", parts),
+        Section("Numeric columns", charts, "What a value adds on its own, without interactions with other columns."),
     ]
 
 

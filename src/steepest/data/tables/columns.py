@@ -61,7 +61,7 @@ class Table:
             return [None] * self.n_rows
         expected = f"the column {name!r}" if name else "a list of texts"
         has = "no columns but one text per row" if self.origin == "list" else f"{', '.join(map(repr, self.columns))}"
-        raise DataError(f"the hasher was made for {expected}, but X has {has}; give X the same form as at first")
+        raise DataError(f"the hasher was made for {expected}, but X has {has}; give X in the same form as before")
 
 
 def read_table(X: Any, *, tokens: bool = False) -> Table:
@@ -370,7 +370,7 @@ def _texts(column: Any, name: str) -> Any:
     row = first_no_text(values)
     if row >= 0:
         place = f"row {row} of column {name!r}" if name else f"row {row} of X"
-        raise DataError(f"{place} is {values[row]!r}; give str, bytes or None, or name the column as another kind")
+        raise DataError(f"{place} is {values[row]!r}; give str, bytes or None, or give the column another type")
     return values
 
 
@@ -449,7 +449,7 @@ def _number(value: Any, row: int, name: str) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise DataError(
-            f"row {row} of column {name!r} is {value!r}, no number; clean it, or name it categorical"
+            f"row {row} of column {name!r} is {value!r}, which is not a number; clean it, or name it categorical"
         ) from None
 
 
