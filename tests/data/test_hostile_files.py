@@ -124,7 +124,7 @@ def test_a_file_that_becomes_a_pipe_is_not_waited_for(tmp_path):
     source = st.scan(path)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(st.DataError, match="no row in it"):
+    with pytest.raises(st.DataError, match="it has no rows"):
         st.LinearClassifier().fit_stream(source)
 
 
