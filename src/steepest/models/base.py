@@ -161,24 +161,10 @@ class Model:
 
     # scikit-learn's routing of metadata: which of `sample_weight` and `groups` a search or a pipeline passes on.
 
-    def get_metadata_routing(self) -> Any:
-        """Returns the metadata requests of this estimator to scikit-learn."""
-        return protocol.metadata_request(self)
-
-    def set_fit_request(self, **requests: bool | str | None) -> Self:
-        """Sets whether scikit-learn's meta-estimators pass `sample_weight` (or `groups`) to `fit`."""
-        protocol.set_request(self, "fit", requests)
-        return self
-
-    def set_partial_fit_request(self, **requests: bool | str | None) -> Self:
-        """Sets whether scikit-learn's meta-estimators pass `sample_weight` (or `groups`) to `partial_fit`."""
-        protocol.set_request(self, "partial_fit", requests)
-        return self
-
-    def set_score_request(self, **requests: bool | str | None) -> Self:
-        """Sets whether scikit-learn's meta-estimators pass `sample_weight` (or `groups`) to `score`."""
-        protocol.set_request(self, "score", requests)
-        return self
+    get_metadata_routing = protocol.metadata_request
+    set_fit_request = protocol.request_setter("fit")
+    set_partial_fit_request = protocol.request_setter("partial_fit")
+    set_score_request = protocol.request_setter("score")
 
     def __sklearn_is_fitted__(self) -> bool:
         return "learner_" in self.__dict__
@@ -329,6 +315,11 @@ class Model:
         """Stores absolute errors on held-out rows for intervals; `later`: those of held-out stretches of rows."""
         if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
             self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals, later)
+
+    def _reach(self, coverage: float, later: bool) -> float:
+        """The residual that a share `coverage` of new rows does not exceed; raises if no rows were held out."""
+        self._check_fitted()
+        return (self.calibration_ or Calibration()).reach(coverage, later)
 
     def _use_levels(self) -> None:
         """Lets sets and intervals take the levels that cover the stream as often as asked."""

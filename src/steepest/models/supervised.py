@@ -311,10 +311,8 @@ class Classifier(Model):
         rows reach. A set may be empty, or hold several classes if the model cannot decide. `later=True` is for rows
         that come later than those of a file in order of time; stretches of the file were held out to measure that.
         """
-        self._check_fitted()
-        if self.calibration_ is None:
-            raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
-        return np.asarray(1 - self.predict_proba(X) <= self.calibration_.reach(coverage, later))
+        reach = self._reach(coverage, later)
+        return np.asarray(1 - self.predict_proba(X) <= reach)
 
     def threshold_for(
         self, X: Any, y: Any, *, precision: float | None = None, recall: float | None = None, label: Any = None
@@ -520,10 +518,7 @@ class Regressor(Model):
         alpha="auto"): the prediction plus and minus the quantile `coverage` of their absolute residuals; infinite if
         there were too few rows. `later=True` is for rows that come later than those learned, as in `predict_set`.
         """
-        self._check_fitted()
-        if self.calibration_ is None:
-            raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
-        reach, middle = self.calibration_.reach(coverage, later), self.predict(X)
+        reach, middle = self._reach(coverage, later), self.predict(X)
         return np.column_stack([middle - reach, middle + reach])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
