@@ -447,7 +447,9 @@ class ArraySource(Source):
         return self.pick(rows[~held]), self.pick(rows[held])
 
 
-def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows: int = CHUNK_ROWS) -> ArraySource:
+def from_arrays(
+    X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows: int = CHUNK_ROWS, columns: bool = True
+) -> ArraySource:
     """Makes a source of arrays in memory; a float32 CSR matrix is used without a copy.
 
     Parameters
@@ -455,6 +457,8 @@ def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows:
     X : CSR or other scipy sparse matrix, array, DataFrame or nested list, shape (n, d)
     y : array of n targets, or (n, k) for several outputs; numbers or strings
     sample_weight : array of n weights, none negative
+    columns : bool
+        Check column indices here; rows that go straight into a kernel are checked there.
 
     Examples
     --------
@@ -463,7 +467,7 @@ def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows:
     >>> source.n_rows, source.n_features
     (2, 2)
     """
-    indptr, indices, values, n_features = csr_arrays(X)
+    indptr, indices, values, n_features = csr_arrays(X, columns=columns)
     n_rows = len(indptr) - 1
     targets = None if y is None else as_targets(y)
     if targets is not None and len(targets) != n_rows:
@@ -498,7 +502,7 @@ def as_targets(y: Any) -> Array:
         raise DataError(f"y has {targets.ndim} dimensions; give one target per row, or one row of targets")
     if targets.dtype.kind in "biuf":
         whole_numbers = targets.dtype.kind != "f"
-        targets = targets.astype(np.float64)
+        targets = targets.astype(np.float64, copy=False)
         if not whole_numbers and not np.isfinite(targets).all():
             row = int(np.flatnonzero(~np.isfinite(targets).reshape(len(targets), -1).all(axis=1))[0])
             raise DataError(f"y contains NaN or infinity, first in row {row}; drop or fill such rows")

@@ -244,7 +244,7 @@ class Model:
         what is held out must not shape the features of what is learned."""
         stopping = self._early_stopping()
         if y is None or stopping is None or stopping.refits or self.hasher is None:
-            return self.source_of(X, y, sample_weight), None
+            return self.source_of(X, y, sample_weight, columns=not self._kernels_check_columns()), None
         given = self.given_hasher()
         if not (given.counts_rows or given.counts_words) or len(y) < 2:
             return self.source_of(X, y, sample_weight), None
@@ -551,8 +551,12 @@ class Model:
 
     # ------------------------------------------------------------------------------------------------------- rows
 
-    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        """Rows in memory, hashed if they are raw."""
+    def _kernels_check_columns(self) -> bool:
+        """Hook: whether a kernel checks the column indices of rows in memory before anything else reads them."""
+        return False
+
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None, *, columns: bool = True) -> ArraySource:
+        """Rows in memory, hashed if they are raw; `columns`: check the column indices of sparse matrices here."""
         X, y = in_memory(X), list(y) if isinstance(y, Iterator) else y
         takes_hasher = "hasher" in protocol.parameter_names(type(self))
         raw = self.hasher is not None or (takes_hasher and self._is_raw(X))
@@ -562,7 +566,7 @@ class Model:
                 hasher.survey(X, None if y is None else np.asarray(y))
             return ArraySource(hasher.to_chunk(X, y, sample_weight, learn=True))
         self._note_names(X)
-        source = from_arrays(X, y, sample_weight)
+        source = from_arrays(X, y, sample_weight, columns=columns)
         if source.n_rows == 0:
             raise DataError("Found array with 0 sample(s): X has no rows; at least one is needed")
         if source.n_features == 0:

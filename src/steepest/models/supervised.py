@@ -60,18 +60,20 @@ class Classifier(Model):
         if len(learner.book) < 2 and not learner.several_targets:
             raise one_class(learner.book.labels)
 
-    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        """Rows in memory as a source, hashed if they are raw."""
-        source, targets = self._rows_and_targets(X, y, sample_weight)
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None, *, columns: bool = True) -> ArraySource:
+        """Rows in memory as a source, hashed if they are raw; `columns`: check the indices of sparse matrices here."""
+        source, targets = self._rows_and_targets(X, y, sample_weight, columns=columns)
         if targets.ndim == 1:
             source.labels = distinct(targets)
         return source
 
-    def _rows_and_targets(self, X: Any, y: Any, sample_weight: Any) -> tuple[ArraySource, Array]:
+    def _rows_and_targets(
+        self, X: Any, y: Any, sample_weight: Any, *, columns: bool = True
+    ) -> tuple[ArraySource, Array]:
         if y is None:
             raise no_targets(self)
         targets = class_targets(y)
-        return super().source_of(X, targets, sample_weight), targets
+        return super().source_of(X, targets, sample_weight, columns=columns), targets
 
     def _class_labels(self, settings: Any, source: Source, classes: Any) -> tuple[Any, list[Any]]:
         """(settings with class weights resolved, labels that are known before learning)."""
@@ -438,11 +440,11 @@ class Regressor(Model):
     task = "regress"
     loss: Any
 
-    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        """Rows in memory as a source, hashed if they are raw."""
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None, *, columns: bool = True) -> ArraySource:
+        """Rows in memory as a source, hashed if they are raw; `columns`: check the indices of sparse matrices here."""
         if y is None:
             raise no_targets(self)
-        return super().source_of(X, _real_targets(y), sample_weight)
+        return super().source_of(X, _real_targets(y), sample_weight, columns=columns)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, calibrate: bool = False) -> Self:
         """Learns these rows once, in order, from where the model is; two calls learn the same as one.
@@ -579,7 +581,7 @@ def class_targets(y: Any) -> Array:
     if targets.dtype.kind == "O" and targets.ndim == 1 and not all(isinstance(label, str) for label in targets):
         kinds = {type(label).__name__ for label in targets}
         raise DataError(f"Unknown label type: y holds objects ({', '.join(sorted(kinds))}); give strings or numbers")
-    if targets.dtype.kind in "biufOUS":
+    if targets.dtype.kind in "fOUS" or targets.ndim > 2:  # whole numbers are all labels
         as_targets(targets)
     return targets
 
