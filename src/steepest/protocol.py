@@ -109,7 +109,7 @@ def tags(kind: str) -> Any:
 
     classifier, regressor = kind == "classifier", kind == "regressor"
     return Tags(
-        estimator_type=kind if classifier or regressor else None,
+        estimator_type=kind if classifier or regressor or kind == "clusterer" else None,
         target_tags=TargetTags(required=classifier or regressor, multi_output=regressor),
         classifier_tags=ClassifierTags(multi_label=True) if classifier else None,
         regressor_tags=RegressorTags() if regressor else None,

@@ -318,7 +318,6 @@ class KMeans(Model):
         from sklearn.utils import TransformerTags
 
         tags = super().__sklearn_tags__()
-        tags.estimator_type = "clusterer"
         tags.transformer_tags = TransformerTags(preserves_dtype=[])
         return tags
 
