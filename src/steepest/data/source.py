@@ -552,10 +552,6 @@ def _from_csr(matrix: Any) -> tuple[Array, Array, Array, int]:
     n_features = int(matrix.shape[1])
     if n_features > MOST_FEATURES:
         raise DataError(f"X has {n_features} columns; at most {MOST_FEATURES} are supported, hash them to fewer")
-    if matrix.data.dtype.kind not in "biuf":
-        if matrix.data.dtype.kind == "c":
-            raise DataError("Complex data not supported: X holds complex numbers; give real ones")
-        raise DataError(f"X holds values of type {matrix.data.dtype}; give numbers")
     if matrix.data.dtype == np.float32:
         values = np.ascontiguousarray(matrix.data)
     else:

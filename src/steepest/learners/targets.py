@@ -194,11 +194,13 @@ class Targets:
     # ------------------------------------------------------------------------------------------- what rows show
 
     def announce(self, rows: Chunk) -> None:
-        """Learns the shape of y and new classes from rows before they are learned."""
+        """Learns the shape of y and new classes from rows before they are learned, or wait; refuses bad targets."""
         y = _targets_of(rows)
         self._take_shape(y)
         if self.task == "classify" and y.ndim == 1:
             self._add_classes(label for label in by_appearance(rows.visited(y)) if label not in self.book)
+        else:
+            self._numbers(y)
 
     def _take_shape(self, y: Array) -> None:
         if y.ndim == 1 and self.several:
