@@ -502,14 +502,14 @@ def as_targets(y: Any) -> Array:
         raise DataError(f"y has {targets.ndim} dimensions; give one target per row, or one row of targets")
     if targets.dtype.kind in "biuf":
         whole_numbers = targets.dtype.kind != "f"
-        targets = targets.astype(np.float64, copy=False)
+        targets = targets.astype(np.float64)
         if not whole_numbers and not np.isfinite(targets).all():
             row = int(np.flatnonzero(~np.isfinite(targets).reshape(len(targets), -1).all(axis=1))[0])
             raise DataError(f"y contains NaN or infinity, first in row {row}; drop or fill such rows")
         return np.ascontiguousarray(targets)
     if targets.dtype.kind == "c":
         raise DataError("Complex data not supported: y holds complex numbers; give real numbers or strings")
-    return targets
+    return targets.copy() if targets is y else targets  # coded targets are known by the array they were made from
 
 
 LARGEST_WEIGHT = 1e30  # of all rows; it, or one over it, times a gradient is still a number

@@ -114,6 +114,7 @@ class LinearModel(Model):
     solver: Any
     average: bool | str
     parallel: Any
+    alpha: float | str
     memory_budget: int | str | None
     max_iter: int
 

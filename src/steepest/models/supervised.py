@@ -585,7 +585,7 @@ def class_targets(y: Any) -> Array:
     if targets.dtype.kind == "O" and targets.ndim == 1 and not all(isinstance(label, str) for label in targets):
         kinds = {type(label).__name__ for label in targets}
         raise DataError(f"Unknown label type: y holds objects ({', '.join(sorted(kinds))}); give strings or numbers")
-    if targets.dtype.kind in "fOUS" or targets.ndim > 2:  # whole numbers are all labels
+    if targets.dtype.kind == "f" or targets.ndim > 2:  # whole numbers and texts are all labels
         as_targets(targets)
     return targets
 
