@@ -111,10 +111,12 @@ SECONDS ?= 60
 fuzz: $(VENV)/.test
 	cd tests && ../$(BIN)/python -m fuzz $(SECONDS)
 
-# Known faults of the packages that are installed, from a public database.
+# Known faults of the packages that are installed, from a public database; a package that it cannot look up is an error.
 audit: $(BIN)/python
 	$(BIN)/python -m pip install --quiet pip-audit
-	$(BIN)/python -m pip_audit --skip-editable
+	@mkdir -p build
+	$(BIN)/python -m pip list --exclude-editable --format freeze > build/installed.txt
+	$(BIN)/python -m pip_audit --strict --no-deps --disable-pip -r build/installed.txt
 
 build/address/.installed: FLAGS = $(call SANITIZER,address$(COMMA)undefined)
 build/short/.installed: FLAGS = -fsanitize=address,undefined -fno-sanitize=null,alignment,vptr,object-size -fno-sanitize-recover=all
