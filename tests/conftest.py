@@ -149,7 +149,14 @@ def pytest_collection_modifyitems(config, items):
     for name in ON_DEMAND:
         if name not in config.option.markexpr:
             items[:] = [item for item in items if item.get_closest_marker(name) is None]
-    items.sort(key=lambda item: item.get_closest_marker("build") is None)  # a compiler should not start last, alone
+    items.sort(key=starts_after)
+
+
+def starts_after(item):
+    """What waits most, for Spark or a compiler, starts first: in the end it would be alone."""
+    group = item.get_closest_marker("xdist_group")
+    is_of_spark = group is not None and group.args[0].startswith("spark")
+    return not is_of_spark, item.get_closest_marker("build") is None
 
 
 def solver_pairs():
@@ -233,7 +240,7 @@ def shared_data():
 
 
 def kill_driver(monkeypatch, in_run):
-    """The driver of a Spark fit dies in its n-th run from now on; the list grows by every run."""
+    """The driver of a Spark fit dies in its n-th run from now on, for None in no run; the list grows by every run."""
     from steepest.spark.shards import Shards
 
     real, runs = Shards.run_anew, []

@@ -301,5 +301,5 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, out):
         )
         return int(done.stdout)
 
-    few, many = peak(200_000), peak(800_000)
+    few, many = peak(80_000), peak(400_000)
     assert many < 1.25 * few

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 import steepest as st
-from steepest.cli import main
-from steepest.cli.demo import gather
+from steepest.cli import demo, main
 
 
-def test_the_demo_beats_the_majority_and_leaves_a_model(tmp_path, capsys):
+@pytest.fixture(scope="module")
+def gathered():
+    return demo.gather()
+
+
+def test_the_demo_beats_the_majority_and_leaves_a_model(gathered, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(demo, "gather", lambda: gathered)
     model = tmp_path / "demo.steepest"
     assert main(["demo", "-m", str(model)]) == 0
     shown = capsys.readouterr().out
@@ -27,7 +34,6 @@ def test_the_demo_beats_the_majority_and_leaves_a_model(tmp_path, capsys):
     assert all(pairs for pairs in loaded.top_features(3).values())
 
 
-def test_whole_modules_are_held_out():
-    rows = gather()
-    assert {row.held_out for row in rows} == {True, False}
-    assert len({row.package for row in rows}) >= 5
+def test_whole_modules_are_held_out(gathered):
+    assert {row.held_out for row in gathered} == {True, False}
+    assert len({row.package for row in gathered}) >= 5

@@ -405,15 +405,14 @@ def test_every_changed_byte_is_noticed(small, place):
     source, expected, content = small
     noticed = 0
     for i in range(len(content)):
-        for change in (0x01, 0xFF):
-            damaged = bytearray(content)
-            damaged[i] ^= change
-            place.write_bytes(damaged)
-            new_process()
-            cached = source.cache(place)
-            assert rows(cached) == expected, i
-            noticed += bool(cached.note)
-    assert noticed > 1.4 * len(content)  # all but the padding between arrays
+        damaged = bytearray(content)
+        damaged[i] ^= 0xFF if i % 2 else 0x01
+        place.write_bytes(damaged)
+        new_process()
+        cached = source.cache(place)
+        assert rows(cached) == expected, i
+        noticed += bool(cached.note)
+    assert noticed > 0.7 * len(content)  # all but the padding between arrays
 
 
 def test_every_truncation_is_noticed(small, place):

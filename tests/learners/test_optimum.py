@@ -205,7 +205,8 @@ def cases():
             far_away = penalty == "none" and (name == "rcv1-sample" or (name == "a9a" and solver == "saga"))
             if not (far_away and (name == "rcv1-sample" or loss in ("log", "exponential"))):
                 every_time = name in NUMBERS or penalty == "none" or name == usual_classes(loss, penalty)
-                marks = () if every_time else pytest.mark.thorough
+                together = pytest.mark.xdist_group(f"minimum {name} {loss} {penalty}")  # which is found once
+                marks = (together,) if every_time else (together, pytest.mark.thorough)
                 yield pytest.param(name, solver, loss, penalty, marks=marks)
 
 

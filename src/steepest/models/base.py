@@ -79,8 +79,8 @@ _learning: dict[int, int] = {}  # by the estimator that is being fitted, the thr
 
 
 def _guard(fit: Fit) -> Fit:
-    """Wraps `fit` or `partial_fit`: checks types of parameters; raises if another thread fits the same estimator."""
-    goes_on = fit.__name__ == "partial_fit"
+    """Wraps a method that learns or saves: raises if another thread does; types of parameters are checked to learn."""
+    goes_on, saves = fit.__name__ == "partial_fit", fit.__name__ == "save"
 
     @functools.wraps(fit)
     def guarded(self: Any, *args: Any, **options: Any) -> Any:
@@ -88,11 +88,12 @@ def _guard(fit: Fit) -> Fit:
         outermost = id(self) not in _learning
         if _learning.setdefault(id(self), own) != own:  # one step: of two threads one finds the other
             raise ParameterError(
-                f"another thread is fitting this {type(self).__name__}; give every thread an estimator of its own, "
-                "for example sklearn.base.clone(estimator)"
+                f"another thread is fitting or saving this {type(self).__name__}; give every thread an estimator of "
+                "its own, for example sklearn.base.clone(estimator), and save between two calls of fit"
             )
         try:
-            if outermost and not (goes_on and self.__sklearn_is_fitted__()):  # a row of a stream costs microseconds
+            # a row of a stream costs microseconds
+            if outermost and not saves and not (goes_on and self.__sklearn_is_fitted__()):
                 protocol.check_params(self)
             return fit(self, *args, **options)
         finally:
@@ -132,7 +133,7 @@ class Model:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name in ("fit", "partial_fit"):
+        for name in ("fit", "partial_fit", "save"):
             if name in vars(cls):
                 setattr(cls, name, _guard(vars(cls)[name]))
 
@@ -699,6 +700,7 @@ class Model:
 
     # ------------------------------------------------------------------------------------------------------ files
 
+    @_guard
     def save(self, path: str | Path) -> Any:
         """Writes the model to one file, which contains no code. If writing fails, an old file stays as it was."""
         self._check_fitted()
