@@ -175,7 +175,7 @@ class KMeans(Model):
         """Makes a learner built from the result of Lloyd's algorithm the fitted state."""
         history = History([dict(record) for record in found.records])
         if not found.converged:
-            history.events.append(f"not converged after {len(found.records)} epochs; give more or a larger tol")
+            history.events.append(f"not converged after {len(found.records)} epochs; increase epochs or tol")
         self.adopt(learner, history, source)
         self.inertia_ = found.inertia
 

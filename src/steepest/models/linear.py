@@ -496,7 +496,7 @@ class LinearModel(Model):
         learner.forget_rows()
         if self._memory is not None and learner.n_outputs > self._memory.n_outputs:
             self.history_.events.append(
-                f"{learner.n_outputs} outputs where the memory was planned for {self._memory.n_outputs}"
+                f"{learner.n_outputs} outputs, but memory_budget was planned for {self._memory.n_outputs}"
             )
             self._memory = replace(self._memory, n_outputs=learner.n_outputs)
         if learner.rows_learned.bit_length() > before.bit_length():  # the rows have doubled
@@ -1007,7 +1007,8 @@ class LinearClassifier(Classifier, LinearModel):
         """Makes a trained learner the fitted state, and notes the loss that "auto" chose."""
         super().adopt(learner, history, source)
         if self.loss == "auto" and learner.loss.name != "log":
-            sentence = f"loss='auto' is {learner.loss.name!r} for {learner.n_outputs} outputs; 'log' gives log odds"
+            name, outputs = learner.loss.name, learner.n_outputs
+            sentence = f"loss='auto' chose {name!r} for {outputs} outputs; loss='log' gives better probabilities"
             if sentence not in history.events:
                 history.events.append(sentence)
 
