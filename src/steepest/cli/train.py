@@ -170,8 +170,8 @@ def run(options: argparse.Namespace) -> int:
     choose_task(options)
     _refuse_small_files(options)
     estimator = new_estimator(options)
-    for file in (options.model, options.report):
-        check_writable(file, options.data)
+    check_writable(options.model, options.data)
+    check_writable(options.report, options.data, options.model)
     started = time.perf_counter()
     if options.spark is not None:
         _fit_on_spark(estimator, options)
@@ -307,7 +307,7 @@ def watched(monitor: Any, options: argparse.Namespace) -> Iterator[None]:
 
     with serve_live(Path(options.model).name, shlex.join(options.command)) as live:
         monitor.also = live
-        print(f"steepest: watch the training at {live.address}", file=sys.stderr)
+        print(f"steepest: live report at {live.address}", file=sys.stderr)
         yield
 
 
@@ -415,12 +415,7 @@ def _columns_on_spark(
         features = [name for name in types if name not in (options.label, options.weight)]
     if estimator.hasher is None and not lines and all(types.get(name) in PLAIN for name in features or types):
         estimator.hasher = st.Hasher()
-    return {
-        "features": features,
-        "label": options.label,
-        "weight": options.weight,
-        "n_features": options.n_features,
-    }
+    return {"features": features, "label": options.label, "weight": options.weight, "n_features": options.n_features}
 
 
 def _ratings_on_spark(
@@ -435,11 +430,7 @@ def _ratings_on_spark(
     names = list(types)
     places = places_of({**given, "weight": options.weight}, names, True, options.data[0])
     found = {role: names[place] for role, place in places.items()}
-    return {
-        "features": [found["user"], found["item"]],
-        "label": found.get("rating"),
-        "weight": found.get("weight"),
-    }
+    return {"features": [found["user"], found["item"]], "label": found.get("rating"), "weight": found.get("weight")}
 
 
 def _estimator_class(options: argparse.Namespace) -> type[Model]:

@@ -105,18 +105,19 @@ def cross_validate(
     Parameters
     ----------
     estimator : any steepest estimator
-        It is copied for every fold and stays as it is. Without a random_state of its own it gets the one given here.
+        It is copied for every fold, and is not changed itself. Without a random_state of its own, it gets the one
+        passed here.
     source_or_X, y : Source, or arrays as for `fit`
     folds : int
         Number of folds, at least 2.
     stratified : bool or "auto"
         Whether each fold holds its share of every class; "auto" does so for classifiers, unless there are groups.
     groups : array or name of a column, optional
-        Groups whose rows are all learned or all measured on. An array has one group per row, in the order of reading. A
-        ranker needs groups beside X and y; the rows of a source have them already.
+        Groups whose rows stay in the same fold. An array has one group per row, in the order of reading. A ranker needs
+        groups in addition to X and y; the rows of a source have them already.
     metrics : names, optional
-        Measures of `evaluate_stream`; by default loss, and accuracy (with those of probabilities in `more`), rmse, or
-        measures of ranked lists.
+        Names of metrics of `evaluate_stream`; by default loss, and accuracy (with those of probabilities in `more`),
+        rmse, or ranking metrics.
     n_jobs : int
         Number of folds that run at the same time; -1 uses all cores. Results do not depend on it.
     random_state : int
@@ -156,7 +157,7 @@ def cross_validate(
 
 def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Source:
     """The source itself, or the one that the estimator would make of these arrays; `groups` are a ranker's."""
-    if not (isinstance(estimator, Model) or hasattr(estimator, "evaluate_stream")):
+    if isinstance(estimator, type) or not (isinstance(estimator, Model) or hasattr(estimator, "evaluate_stream")):
         raise ParameterError(
             f"{estimator!r} is not an estimator of steepest that can be measured; give one that has fit_stream"
         )
