@@ -320,16 +320,6 @@ def test_half_precision_halves_the_factors(ratings, tmp_path):
     assert errors[1] == pytest.approx(errors[0], abs=1e-3)
 
 
-def test_a_loaded_table_is_mapped_not_copied(small, tmp_path):
-    X, y, _, _ = small
-    st.MatrixFactorization(8, random_state=0).fit(X, y).save(tmp_path / "m")
-    model = st.load(tmp_path / "m")
-    assert not model.learner_.users.flags.writeable
-    assert not model.learner_.users.flags.owndata
-    model.partial_fit([(1, 2)], [3])
-    assert model.learner_.users.flags.writeable
-
-
 def test_overflow_goes_back_with_a_smaller_step(small):
     X, y, _, _ = small
     model = st.MatrixFactorization(8, schedule="bold", eta0=1e4, epochs=3, random_state=0).fit(X, y)

@@ -381,8 +381,8 @@ def test_the_command_line_tells_what_a_small_file_costs(tmp_path, capsys, held):
     told = capsys.readouterr().err
     size = os.path.getsize(model)
     assert size <= 20_000
-    rows = "held out" if held else "learned"
-    found = re.search(rf"{size:,} bytes .* accuracy on rows {rows}: ([\d.]+) before, ([\d.]+) from the file", told)
+    rows = "held-out rows" if held else "the training rows"
+    found = re.search(rf"{size:,} bytes .* accuracy on {rows}: ([\d.]+) before, ([\d.]+) from the file", told)
     assert found
     assert 0 < float(found[2]) <= 1
     assert main([*train, "--json"]) == 0

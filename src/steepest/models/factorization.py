@@ -37,7 +37,7 @@ from steepest.learners.factors.factor_settings import (
     resolve_settings,
 )
 from steepest.learners.factors.factor_sgd import SgdRun
-from steepest.learners.factors.factors import BIAS, TAIL, FactorLearner, csr_of, new_table
+from steepest.learners.factors.factors import BIAS, TAIL, FactorLearner, csr_of
 from steepest.learners.factors.strata import Strata
 from steepest.metrics import RegressionMetrics
 from steepest.models.base import Model, Run, from_plain
@@ -255,7 +255,6 @@ class MatrixFactorization(Model):
             learner = FactorLearner(self.settings_for(None))
             self.adopt_factors(learner, IdBook(), IdBook(), Entries.none(), History())
             self.recipe_, self.n_iter_ = source.recipe, 0
-        self._own_arrays()
         known = self._users.ids, self._items.ids
         try:
             self._learn_entries(gather(source, self._users, self._items))
@@ -365,7 +364,6 @@ class MatrixFactorization(Model):
         self._check_fitted()
         choice("side", side, ("users", "items"))
         self._learn_waiting()
-        self._own_arrays()
         learner = self.learner_
         books = self._users.copy(), self._items.copy()
         entries = gather(self.source_of(X, y, sample_weight), *books)
@@ -422,15 +420,6 @@ class MatrixFactorization(Model):
             with np.errstate(over="ignore"):  # what does not fit is refused with all that is not finite
                 for table in (learner.users, learner.items):
                     table[:, : learner.padded] = table[:, : learner.padded].astype(np.float16)
-
-    def _own_arrays(self) -> None:
-        """Copies arrays that are mapped from a file, before they change."""
-        for name in ("users", "items"):
-            table = getattr(self.learner_, name)
-            if not table.flags.writeable or table.ctypes.data % 4:
-                room = new_table(len(table), self.learner_.rank)
-                room[:] = table
-                setattr(self.learner_, name, room)
 
     def _order_seen(self) -> None:
         if not self._new:
