@@ -82,4 +82,5 @@ class ColumnWarning(UserWarning):
 def is_of_the_system(error: BaseException | None) -> bool:
     """Whether the system failed, and not the data: no memory, no threads, or a disk that is full or broken."""
     plain = type(error).__name__ == "ArrowException"  # not a subclass: what Arrow itself did not foresee
+    plain |= isinstance(error, RuntimeError) and "start new thread" in str(error)
     return plain or isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _FAILURES)

@@ -282,7 +282,7 @@ def test_a_report_shows_losses_measures_and_weights(files, tmp_path, holdout):
     assert done.returncode == 0
     text = page.read_text()
     assert "Training of &lt;b&gt;" in text
-    assert ("macro_f1" in text) == holdout
+    assert ("macro F1" in text) == holdout
     assert ("--holdout 0.1" in text) != holdout
     assert (
         text.count("<polyline") == 2 + 6 * holdout

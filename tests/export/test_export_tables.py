@@ -257,6 +257,12 @@ def test_written_dates_are_read_as_the_package_reads_them(order):
         "13/1/70 12:00 am",
         "31.2.2024",
         "20240301",
+        "Fri, 1 Mar 2024 10:30:00 UTC",
+        "March 1st, 2024",
+        "01-mar-24",
+        "Mar-2024",
+        "Mar-24",
+        "1 Mar 5 2024",
     ]
     given += [
         "2024-03-01 24:00",

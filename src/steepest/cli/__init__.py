@@ -43,6 +43,13 @@ GROUPS = {
     "deploy and convert": ("serve", "export", "convert"),
     "more": ("demo", "completion"),
 }
+ALSO_CALLED = {
+    **dict.fromkeys(("fit", "learn", "supervised"), "train"),
+    **dict.fromkeys(("test", "score", "eval", "validate"), "evaluate"),
+    **dict.fromkeys(("infer", "classify", "predict-prob"), "predict"),
+    **dict.fromkeys(("show", "info", "describe", "dump"), "inspect"),
+    **dict.fromkeys(("-v", "-V", "version"), "--version"),
+}
 EXAMPLES = (
     "steepest train reviews.csv -m reviews.steepest --label stars --holdout 0.1",
     "steepest evaluate reviews.steepest new.csv",
@@ -65,6 +72,8 @@ IN_THE_SHELL = {
     "but X has": "but these rows have",
     "give X in the same form as before": "give rows with the columns that the model was trained on",
     "give a file that steepest saved": "give a file that steepest saved; MODEL comes before DATA",
+    "(kinds= in Python, --kind ": "(--kind ",
+    "=category in the shell)": "=category)",
     ", or with_labels=False": "",
     ", or pass with_labels=False": "",
     "as in cross=[('text', 'user')]": "as in --cross text,user",
@@ -147,12 +156,14 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
     from steepest.parameters import did_you_mean
 
     if verb is None:
-        near = did_you_mean(arguments[0], [*HELP, "--version"])
+        other = ALSO_CALLED.get(arguments[0])
+        near = f"did you mean {other!r}? " if other else did_you_mean(arguments[0], [*HELP, "--version"])
         raise UsageError(
             f"{arguments[0]} is not a flag of steepest itself; {near}name a command first: steepest train --help"
         )
     if verb not in VERBS:
-        near = did_you_mean(verb, [*VERBS, "--version"])
+        other = ALSO_CALLED.get(verb)
+        near = f"did you mean {other!r}? " if other else did_you_mean(verb, VERBS)
         raise UsageError(f"{verb!r} is not a command; {near}the commands are {', '.join(VERBS)}")
     rest = list(arguments)
     rest.remove(verb)

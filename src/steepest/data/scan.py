@@ -110,7 +110,8 @@ def scan(path: Any, format: str = "auto", **options: Any) -> Source:
     for option in options:
         if option not in known:
             near = did_you_mean(option, known.keys() - {"path", "with_labels"})
-            raise ParameterError(f"{option}= has no meaning for the format {format}; {near}leave it out")
+            given = f"{option}=" if options[option] is not False else f"{option}=False"
+            raise ParameterError(f"{given} has no meaning for the format {format}; {near or 'leave it out'}".rstrip())
     return reader(files, **{**FORMATS[format].options, **options})
 
 
@@ -197,6 +198,11 @@ def guess_format(file: TextFile) -> str:
     if not start.strip():
         raise DataError(f"{file.name} is empty; give a file with data")
     _refuse_foreign(file)
+    if b"\0" in start:
+        raise DataError(
+            f"{file.name} does not look like text, so check that it is the right file, or name its format with "
+            f"format=, one of {', '.join(FORMATS)}"
+        )
     first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
     raise DataError(
         f"{file.name}: the format cannot be detected from the name or from the first line, {first!r}; "

@@ -239,6 +239,12 @@ class Source(ABC):
         return [part(shard) for shard in range(n)]
 
 
+def check_source(source: Any) -> None:
+    """Refuses what is not a source, such as a path or an array."""
+    if not isinstance(source, Source):
+        raise DataError(f"{shown(source)} is not a source; give st.scan(path), or st.from_arrays(X, y) for arrays")
+
+
 def mix(ids: Array, seed: int) -> Array:
     """Hashes stable numbers of rows to uniform 64-bit numbers (the finaliser of splitmix64)."""
     z = ids.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF)
@@ -494,6 +500,8 @@ def as_targets(y: Any) -> Array:
     targets = target_array(y)
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets.ravel()
+    if targets.ndim == 0:
+        raise DataError(f"y={shown(targets.item())} is a single value; give one target per row, such as table['label']")
     if targets.ndim not in (1, 2):
         raise DataError(f"y has {targets.ndim} dimensions; give one target per row, or one row of targets")
     if targets.dtype.kind in "biuf":

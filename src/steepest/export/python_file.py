@@ -21,6 +21,7 @@ LINE = 110
 PATTERNS = {
     "number": written_numbers.FORM.pattern,
     "date": dates.FORM.pattern,
+    "named": dates.NAMED_FORM.pattern,
     "compact": dates.COMPACT_FORM.pattern,
 }
 TAIL = """

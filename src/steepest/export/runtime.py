@@ -27,6 +27,7 @@ INVISIBLE = (0xAD, 0x200C, 0x200D, 0x2060, 0xFEFF)
 TRUTH_VALUES = ("true", "false", "TRUE", "FALSE")
 MARKS = (b"", b"?", b"-", b"na", b"n/a", b"nan", b"null", b"none", b"<na>", b"#n/a")  # of a missing category
 NO_NUMBER = (*(mark.decode() for mark in MARKS), "unknown")
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 LARGEST = 3.4028234663852886e38  # of 32 bits
 TINY = 1e-15  # the least share of a class
 FLOAT = struct.Struct("<f")
@@ -191,6 +192,10 @@ class Values:
         if isinstance(value, int | float):
             value = str(int(value)) if math.isfinite(value) else ""
         text = decoded(value) if isinstance(value, bytes) else str(value)
+        if order != "compact" and (named := self.patterns["named"].match(text)) is not None:
+            before, name, after, year = named.groups()
+            day = before or after or ("1" if len(year) == 4 else "")
+            text = f"{day}.{MONTHS.index(name.lower()) + 1}.{year}{text[named.end() :]}"
         found = self.patterns["compact" if order == "compact" else "date"].fullmatch(text)
         if found is None:
             return math.nan

@@ -1,9 +1,10 @@
 """Dates and times as people write them, and their parts as numbers.
 
 Read: 2024-03-01, 2024/3/1, 03/01/2024, 1.3.2024, each with or without a time (14:05, 14:05:10.5, 2:05 pm, with a T or a
-space before it and a zone behind it, which is ignored); 20240301; and seconds or milliseconds since 1970. A field of
-four digits is the year. Dots mean day before month; for slashes and dashes the survey decides by values above 12, and
-takes the month first where nothing shows. Left out: names of months.
+space before it and a zone behind it, which is ignored); 1 Mar 2024, March 1st, 2024, Fri 01-Mar-24 and Mar-2024, its
+first day; 20240301; and seconds or milliseconds since 1970. A field of four digits is the year. Dots mean day before
+month; for slashes and dashes the survey decides by values above 12, and takes the month first where nothing shows.
+Left out: names of months in other languages.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ FORM = re.compile(
     r"\s*(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})"
     r"(?:[T ]\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?\s*([AaPp]\.?[Mm]\.?)?\s*(?:Z|UTC|[+-]\d{2}:?\d{2})?)?\s*"
 )
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+NAMED_FORM = re.compile(
+    r"(?i)\s*(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?\s+)?(?:(\d{1,2})(?:st|nd|rd|th)?[-/\s]+)?"
+    rf"({'|'.join(MONTHS)})(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember)?\.?"
+    r"(?(1)|(?:[-/\s]+(\d{1,2})(?:st|nd|rd|th)?(?=[-/,\s]))?)[-/,\s]+(\d{4}|\d\d)(?!\d)"
+)
 COMPACT_FORM = re.compile(r"\s*(\d{4})(\d{2})(\d{2})(?:\.0)?\s*")
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _SAYS_TIME = re.compile(r"(?<![a-z])(date|time|timestamp|epoch|datetime|created|updated|day|dt|ts)(?![a-z])")
@@ -42,7 +49,7 @@ def seconds_of(text: str, order: str) -> float:
     if order == COMPACT:
         found = COMPACT_FORM.fullmatch(text)
         return _seconds(*map(int, found.groups())) if found else float("nan")
-    found = FORM.fullmatch(text)
+    found = FORM.fullmatch(_numbered(text))
     if found is None:
         return float("nan")
     first, separator, second, third, hour, minute, second_of_minute, half = found.groups()
@@ -58,6 +65,16 @@ def seconds_of(text: str, order: str) -> float:
     if half:
         clock = clock % 12 + 12 * (half[0] in "Pp")
     return _seconds(_full_year(year), int(month), int(day), clock, int(minute or 0), int(second_of_minute or 0))
+
+
+def _numbered(text: str) -> str:
+    """A date with the name of its month in numbers: day.month.year; a month of a year is its first day."""
+    found = NAMED_FORM.match(text)
+    if found is None:
+        return text
+    before, month, after, year = found.groups()
+    day = before or after or ("1" if len(year) == 4 else "")
+    return f"{day}.{MONTHS.index(month.lower()) + 1}.{year}{text[found.end() :]}"
 
 
 def _full_year(year: str) -> int:
@@ -102,14 +119,11 @@ def _any_seconds(value: Any, order: str) -> float:
 
 def order_of(values: list[str], name: str) -> str:
     """The order of fields (such as "dmy") that fits almost all of the written values; "" if they are no dates."""
-    orders = [COMPACT] if says_time(name) else []
-    for order in (MDY, DMY, *orders):
+    for order in (MDY, DMY, *([COMPACT] if says_time(name) else [])):
         seconds = parse(values, order)
-        good = float(np.mean(~np.isnan(seconds))) if len(seconds) else 0.0
-        if good >= 0.95:
-            return (
-                YMD if order == MDY and all(len(v.strip()) > 4 and v.strip()[:4].isdigit() for v in values) else order
-            )
+        if len(seconds) and np.mean(~np.isnan(seconds)) >= 0.95:
+            year_first = all(re.match(r"\s*\d{4}.*\S", value) for value in values)
+            return YMD if order == MDY and year_first else order
     return ""
 
 

@@ -950,6 +950,8 @@ class Hasher(Estimator):
 
     def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
         """(one hashed row, the names that are in it by bucket, the names known from training by bucket)."""
+        if isinstance(x, list):
+            raise DataError("x is a list; give one row: a text, or a dict of columns")
         reader = self._name_reader()
         indptr, indices, values = reader._hash(reader._read([x]), learn=True, only_names=True)
         row = Chunk(indptr, indices, values, self.n_features)

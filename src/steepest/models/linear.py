@@ -6,6 +6,7 @@ penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -144,6 +145,18 @@ class LinearModel(Model):
         settings = resolve_settings(self.task, params, n_rows)
         self._refuse_parallel(settings)
         return settings
+
+    def _check_settings(self) -> None:
+        """Refuses, before any row is read, parameters with which neither kind of solver could learn."""
+        self.plan_epochs()
+        try:
+            self.settings_for(1, "stochastic")
+        except ParameterError:
+            if self.solver == "auto":
+                with contextlib.suppress(ParameterError):
+                    self.settings_for(1, "lbfgs")
+                    return
+            raise
 
     def _resolve(self, source: Source, run: Run) -> LinearSettings:
         self._choice = self._strength = None
@@ -623,8 +636,9 @@ class LinearModel(Model):
             self.choose_encoding(hasher.survey(sample[0]), *sample)
 
     def _plan_for_stream(self, source: Source) -> None:
-        """Plans the memory if there is a budget; the source is read once for it."""
+        """Checks the parameters, and plans the memory if there is a budget; the source is read once for it."""
         self._memory = None
+        self._check_settings()
         if self.memory_budget is not None:
             parse_bytes(self.memory_budget)
             self._plan_memory(survey(source))

@@ -27,7 +27,7 @@ from steepest.models.calibration import (
     calibrate_many,
     calibrate_two,
 )
-from steepest.parameters import shown
+from steepest.parameters import did_you_mean, shown
 
 COVERAGE = 0.9  # of uncertainty=True
 
@@ -59,6 +59,12 @@ class Classifier(Model):
         super()._finish(learner, history, executor)
         if len(learner.book) < 2 and not learner.several_targets:
             raise one_class(learner.book.labels)
+        given, known = getattr(self, "class_weight", None), list(learner.book.labels)
+        if isinstance(given, dict) and (others := [label for label in given if label not in known]):
+            near = did_you_mean(others[0], known)
+            raise ParameterError(
+                f"class_weight names {others[0]!r}, which is not a class; {near}give one of {known[:10]}"
+            )
 
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory as a source, hashed if they are raw."""
@@ -366,7 +372,9 @@ class Classifier(Model):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on these rows."""
-        right = np.asarray(self.predict(X) == np.asarray(y))
+        found, truth = self.predict(X), np.asarray(y)
+        _check_lengths(found, truth)
+        right = np.asarray(found == truth)
         if right.ndim == 2:
             right = np.asarray(right.all(axis=1))
         return float(np.average(right, weights=sample_weight))
@@ -533,10 +541,11 @@ class Regressor(Model):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² on these rows."""
-        truth = np.asarray(y, np.float64)
+        found, truth = self.predict(X), np.asarray(y, np.float64)
+        _check_lengths(found, truth)
         weight = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight, np.float64)
         share = weight.reshape(-1, *([1] * (truth.ndim - 1)))
-        residual = (share * (truth - self.predict(X)) ** 2).sum(axis=0)
+        residual = (share * (truth - found) ** 2).sum(axis=0)
         spread = (share * (truth - np.average(truth, axis=0, weights=weight)) ** 2).sum(axis=0)
         return float(np.mean(1 - residual / np.where(spread > 0, spread, 1)))
 
@@ -631,3 +640,9 @@ def balanced(source: ArraySource, labels: Array) -> dict[Any, float]:
     assert y is not None
     weight = np.ones(len(y)) if source.block.weight is None else source.block.weight
     return balanced_weights({label: float(weight[y == label].sum()) for label in labels.tolist()})
+
+
+def _check_lengths(predicted: Array, truth: Array) -> None:
+    """Refuses targets that NumPy would stretch over the rows, or could not compare with them."""
+    if truth.shape[:1] != predicted.shape[:1]:
+        raise DataError(f"X has {len(predicted)} rows but y has shape {truth.shape}; give one target per row")

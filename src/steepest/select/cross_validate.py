@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from steepest.data.chunk import Array
+from steepest.data.files.blocks import map_ahead
 from steepest.data.folds import Folds, Rows, assign_folds, survey_rows, with_groups
 from steepest.data.raw import cache_of, is_raw
 from steepest.data.readers.raw_arrays import RawArrays
@@ -146,8 +146,7 @@ def cross_validate(
     def run(fold: int) -> dict[str, Any]:
         return _run_fold(copies[fold], source, folds_of_rows, fold, rows.labels)
 
-    with ThreadPoolExecutor(min(threads(n_jobs), n_folds)) as pool:
-        found = list(pool.map(run, range(n_folds)))
+    found = list(map_ahead(run, iter(range(n_folds)), threads=min(threads(n_jobs), n_folds)))
     names = choose_metrics(metrics, found[0])
     usual = metrics is None and estimator.kind == "classifier"
     more = tuple(name for name in PROBABILITIES if usual and all(name in fold for fold in found))
@@ -157,7 +156,7 @@ def cross_validate(
 
 def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Source:
     """The source itself, or the one that the estimator would make of these arrays; `groups` are a ranker's."""
-    if not (isinstance(estimator, Model) or hasattr(estimator, "evaluate_stream")):
+    if isinstance(estimator, type) or not (isinstance(estimator, Model) or hasattr(estimator, "evaluate_stream")):
         raise ParameterError(
             f"{estimator!r} is not an estimator of steepest that can be measured; give one that has fit_stream"
         )

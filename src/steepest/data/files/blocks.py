@@ -275,9 +275,8 @@ def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
 
     Files that were opened before (to read the head of a pipe, say) are taken as they are.
     """
-    listed: list[Any] = (
-        [paths] if isinstance(paths, str | os.PathLike | TextFile) or hasattr(paths, "read") else list(paths)
-    )
+    one = isinstance(paths, str | os.PathLike | TextFile) or hasattr(paths, "read") or not isinstance(paths, Iterable)
+    listed: list[Any] = [paths] if one else list(paths)  # type: ignore[arg-type]
     if listed and all(isinstance(item, TextFile) for item in listed):
         return listed
     found: list[tuple[str, Any]] = []

@@ -448,7 +448,7 @@ class CsvSyntax(Syntax):
             if named and first and not set(first) & set(named):
                 raise DataError(
                     f"{file.name}: the first line, {listed(first, 6)}, has none of the columns {listed(named, 6)}; "
-                    f"{self._way_out(lines[0])}"
+                    f"{self._way_out(lines[0], head)}"
                 )
             names = [name or f"unnamed {place}" for place, name in enumerate(first)]  # pandas writes an index so
             return _Header(names, sum(map(len, lines[: reader.line_num])))
@@ -464,8 +464,10 @@ class CsvSyntax(Syntax):
             )
         return _Header(names, 0)
 
-    def _way_out(self, line: bytes) -> str:
+    def _way_out(self, line: bytes, head: bytes) -> str:
         """What to do about a first line without a known column."""
+        if b"\0" in head:
+            return "it does not look like text, so check that it is the right file"
         used, other = self.options["delimiter"], _delimiter(line)
         if other != used and other.encode() in line:
             return (
