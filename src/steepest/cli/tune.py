@@ -15,14 +15,7 @@ import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import RATINGS, READING, check_writable, tell_skipped
 from steepest.cli.parser import LEARNING
-from steepest.cli.train import (
-    about_run,
-    add_model_arguments,
-    choose_task,
-    estimator_of,
-    new_estimator,
-    open_rows,
-)
+from steepest.cli.train import about_run, add_model_arguments, choose_task, estimator_of, new_estimator, open_rows
 from steepest.data.raw import is_raw
 from steepest.report.choosing import save_trials
 from steepest.select.tune import DEFAULT_TRIALS, Trial, default_space, shown
@@ -31,17 +24,7 @@ TUNED_TASKS = ("classify", "regress", "rank")
 UNSET = ("class_weight", "text", "categorical", "numeric")  # None if the flag was not given
 SEVERAL = ("alpha", "loss", "eta0", "penalty", "solver", "schedule", "epochs", "l1_ratio", "batch_size", "average")
 
-COMMON = (
-    "model",
-    "budget",
-    "trials",
-    "holdout",
-    "metric",
-    "json",
-    "quiet",
-    "report",
-    *LEARNING,
-)
+COMMON = ("model", "budget", "trials", "holdout", "metric", "json", "quiet", "report", *LEARNING)
 EXAMPLES = (
     "steepest tune reviews.csv --label stars --budget 60 -m best.steepest",
     "steepest tune reviews.csv --label stars --loss log,hinge",
@@ -67,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the table of trials and the best command."""
-    check_writable(options.report, options.data)
+    check_writable(options.report, options.data, options.model)
     choose_task(options)
     if options.task not in TUNED_TASKS:
         raise st.ParameterError(f"--task {options.task} cannot be tuned; choose one of {', '.join(TUNED_TASKS)}")
@@ -101,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     print(result)
     for note in result.notes:
         print(f"steepest: {note}", file=sys.stderr)
-    print(f"\nthe best, number {result.best.number}:\n{command}")
+    print(f"\nbest trial: {result.best.number}; to train it on all rows:\n{command}")
     return 0
 
 
@@ -130,13 +113,7 @@ def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
         del reading_flags["task"]
     given = {name: value for name, value in given.items() if value is not None or name not in UNSET}
     values = {**given, **reading_flags, **best}
-    words = [
-        "steepest",
-        "train",
-        *options.data,
-        "-m",
-        options.model or "MODEL",
-    ]
+    words = ["steepest", "train", *options.data, "-m", options.model or "MODEL"]
     for name, value in values.items():
         words += _flag(name, value)
     return shlex.join(words)

@@ -64,7 +64,7 @@ class Calibration:
         if known["kind"] not in ("none", "temperature", "platt") or not math.isfinite(known["slope"] + known["shift"]):
             raise ValueError("a calibration that is not one")
         if len(known["levels"]) not in (0, len(COVERAGES)) or not all(map(math.isfinite, known["levels"])):
-            raise ValueError("the levels of a calibration are not what they should be")
+            raise ValueError("the levels of a calibration are not valid")
         return cls(**known)
 
     def sigmoid(self, scores: Array) -> Array:
@@ -85,7 +85,7 @@ class Calibration:
         if not 0 < coverage < 1:
             raise ParameterError(f"coverage={coverage!r} must be between 0 and 1, 0.9 for example")
         if not self.residuals:
-            raise DataError("no held-out rows were seen, so nothing is known of errors; call calibrate_on(X, y) first")
+            raise DataError("no held-out rows were seen, so the errors are not known; call calibrate_on(X, y) first")
         if later and not self.later:
             raise DataError(
                 "no stretches of rows were held out (later=True needs alpha='auto' on at least 4,000 rows that are not "
@@ -152,10 +152,10 @@ class Recent:
         """Builds the object from the values that `as_dict` gave."""
         rows = np.array(values["rows"], np.float64).reshape(-1, int(values["width"]))
         if rows.shape[1] < 3 or len(rows) > RECENT or not np.isfinite(rows).all():
-            raise ValueError("the last rows of a stream are not what they should be")
+            raise ValueError("the stored rows of a stream are not valid")
         levels = tuple(map(float, values.get("levels", COVERAGES)))
         if len(levels) != len(COVERAGES) or not all(map(math.isfinite, levels)):
-            raise ValueError("the levels of a stream are not what they should be")
+            raise ValueError("the levels of a stream are not valid")
         return cls(rows.shape[1] - 2, rows, int(values["n_seen"]), levels)
 
 
