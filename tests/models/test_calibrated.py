@@ -72,7 +72,7 @@ def test_a_map_that_is_better_by_little_more_than_chance_is_not_used():
     gain = np.random.default_rng(0).standard_normal(1000)
     gain = (gain - gain.mean()) / gain.std()
     before, weight = np.full(1000, 5.0), np.ones(1000)
-    kinds = [calibration._choose(before, {"platt": before - gain - k / 1000**0.5}, weight)[0] for k in (1.5, 6.0)]
+    kinds = [calibration._choose(before, {"platt": before - gain - k / 1000**0.5}, weight) for k in (1.5, 6.0)]
     assert kinds == ["none", "platt"]
 
 
