@@ -111,6 +111,12 @@ def test_dates_with_names_of_months():
     assert np.isnan(seconds[4:]).all()  # a year or a day, no such day, a word like a month
 
 
+def test_numbers_that_become_words_in_the_middle_of_a_file_are_noted():
+    (column,) = survey([f"{i}.5" if i < N // 2 else ("low", "high")[i % 2] for i in range(N)])
+    assert (column.kind, column.note[:33]) == ("category", "50% of the values are numbers, th")
+    assert survey([f"A{i % 60}" for i in range(N)])[0].note == ""
+
+
 def test_a_date_gives_the_parts_that_vary():
     columns = survey([f"2024-01-{i % 28 + 1:02} {i % 24:02}:30" for i in range(N)], "d")
     assert [column.part for column in columns[1:]] == ["days", "day", "weekday", "hour"]

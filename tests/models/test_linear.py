@@ -449,3 +449,13 @@ def test_classes_that_a_caller_overwrites_are_shown_again_after_more_rows():
     model.classes_[:] = 0
     assert model.partial_fit(X, [3, 7, 3, 7]).classes_.tolist() == [3, 7]
     assert model.partial_fit(X, [5, 7, 3, 7]).classes_.tolist() == [3, 5, 7]
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_frames_of_numbers_are_learned_and_predicted_and_their_names_checked(library):
+    table = pytest.importorskip(library).DataFrame if library == "polars" else pytest.importorskip(library).table
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    model = st.LinearClassifier(random_state=0).fit(table({"a": X[:, 0], "b": X[:, 1]}), X[:, 0] > 0)
+    np.testing.assert_array_equal(model.predict(table({"a": X[:, 0], "b": X[:, 1]})), X[:, 0] > 0)
+    with pytest.raises(st.DataError, match="b"):
+        model.predict(table({"a": X[:, 0], "c": X[:, 1]}))

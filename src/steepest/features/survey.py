@@ -43,7 +43,7 @@ from steepest.features.columns import CONSTANT, DATE, ID, IGNORED, MARKED, Colum
 FEW_ROWS = 50  # with fewer, nothing shows that a column is constant or an id
 FEW_VALUES = 32  # a number with at most so many has a knot for each
 MOST_KNOTS = 16
-ALMOST_ALL = 0.95
+MANY, ALMOST_ALL = 0.25, 0.95
 LONG = 24  # characters, on average, of values that are texts even without spaces
 SHORT = 6  # ideographs of such
 FEW_SPACES = 3.0  # on average: few different values with fewer are categories, such as "Private room"
@@ -230,7 +230,17 @@ def _of_values(name: str, column: Any, kind: str) -> list[Column]:
         return _of_dates(base, rows(), order)
     if separator := _separator(there):
         return [_list_column(name, rows(), separator)]
-    return [_of_words(base, there, n_rows)]
+    found = _of_words(base, there, n_rows)
+    return [found if found.kind == TEXT else replace(found, note=_note_on_numbers(there))]
+
+
+def _note_on_numbers(there: Mapping[str, int]) -> str:
+    """A note if many values are numbers but too many are not, as in a column that changes in the middle of a file."""
+    some = list(there)[:: len(there) // 1000 + 1]
+    plain = sum(there[value] for value in some if value.lstrip("-").replace(".", "", 1).isdigit())
+    share = plain / max(sum(there[value] for value in some), 1)
+    mixed = len(there) > FEW_VALUES and MANY <= share < ALMOST_ALL
+    return f"{share:.0%} of the values are numbers, the others are not: all count as categories" if mixed else ""
 
 
 def coded(column: Any) -> tuple[list[str] | None, Any]:

@@ -660,8 +660,9 @@ class Model:
             chunk: Chunk = self.hasher_.to_chunk(X)
             return chunk
         names = getattr(self, "feature_names_in_", None)
-        if names is not None and hasattr(X, "columns"):
-            _check_names(names, list(X.columns))
+        given = getattr(X, "column_names", None) or getattr(X, "columns", None)
+        if names is not None and given is not None:
+            _check_names(names, list(given))
         rows = Chunk(*csr_arrays(X, columns=columns))
         self._check_width(rows)
         return rows
