@@ -12,15 +12,7 @@ from steepest.cli.train import about_run, add_model_arguments, choose_task, new_
 from steepest.data.folds import survey_rows
 from steepest.report.choosing import save_folds
 
-COMMON = (
-    "folds",
-    "groups",
-    "stratified",
-    "metrics",
-    "json",
-    "report",
-    *LEARNING,
-)
+COMMON = ("folds", "groups", "stratified", "metrics", "json", "report", *LEARNING)
 EXAMPLES = (
     "steepest cv reviews.csv --label stars",
     "steepest cv reviews.csv --label stars --folds 10 --alpha 1e-4",

@@ -16,17 +16,7 @@ from steepest.select.race import Point
 
 RACED_TASKS = ("classify", "regress")
 
-COMMON = (
-    "solvers",
-    "seconds",
-    "test",
-    "test_data",
-    "png",
-    "report",
-    "json",
-    "quiet",
-    *LEARNING,
-)
+COMMON = ("solvers", "seconds", "test", "test_data", "png", "report", "json", "quiet", *LEARNING)
 EXAMPLES = (
     "steepest race train.svm --alpha 1e-4",
     "steepest race train.svm --solvers sgd,lbfgs --seconds 5",

@@ -16,6 +16,7 @@ from steepest.cli import flags
 from steepest.cli.data import RATINGS, READING, check_writable, tell_skipped
 from steepest.cli.parser import LEARNING
 from steepest.cli.train import (
+    LINEAR_TASKS,
     about_run,
     add_model_arguments,
     choose_task,
@@ -27,21 +28,10 @@ from steepest.data.raw import is_raw
 from steepest.report.choosing import save_trials
 from steepest.select.tune import DEFAULT_TRIALS, Trial, default_space, shown
 
-TUNED_TASKS = ("classify", "regress", "rank")
 UNSET = ("class_weight", "text", "categorical", "numeric")  # None if the flag was not given
 SEVERAL = ("alpha", "loss", "eta0", "penalty", "solver", "schedule", "epochs", "l1_ratio", "batch_size", "average")
 
-COMMON = (
-    "model",
-    "budget",
-    "trials",
-    "holdout",
-    "metric",
-    "json",
-    "quiet",
-    "report",
-    *LEARNING,
-)
+COMMON = ("model", "budget", "trials", "holdout", "metric", "json", "quiet", "report", *LEARNING)
 EXAMPLES = (
     "steepest tune reviews.csv --label stars --budget 60 -m best.steepest",
     "steepest tune reviews.csv --label stars --loss log,hinge",
@@ -69,8 +59,8 @@ def run(options: argparse.Namespace) -> int:
     """Prints the table of trials and the best command."""
     check_writable(options.report, options.data)
     choose_task(options)
-    if options.task not in TUNED_TASKS:
-        raise st.ParameterError(f"--task {options.task} cannot be tuned; choose one of {', '.join(TUNED_TASKS)}")
+    if options.task not in LINEAR_TASKS:
+        raise st.ParameterError(f"--task {options.task} cannot be tuned; choose one of {', '.join(LINEAR_TASKS)}")
     several = {name: value for name in SEVERAL if isinstance(value := vars(options).get(name), tuple)}
     estimator = new_estimator(options, leave_out=several)
     check_writable(options.model, options.data)
@@ -130,20 +120,14 @@ def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
         del reading_flags["task"]
     given = {name: value for name, value in given.items() if value is not None or name not in UNSET}
     values = {**given, **reading_flags, **best}
-    words = [
-        "steepest",
-        "train",
-        *options.data,
-        "-m",
-        options.model or "MODEL",
-    ]
+    words = ["steepest", "train", *options.data, "-m", options.model or "MODEL"]
     for name, value in values.items():
         words += _flag(name, value)
     return shlex.join(words)
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    flag = flags.ALIASES.get(name, "--" + name.replace("_", "-"))
+    flag = flags.flag_of(name)
     if isinstance(value, bool):
         return [flag if value else "--no-" + flag[2:]]
     if name in flags.REPEATED:

@@ -25,44 +25,11 @@ from steepest.export.unicode import fold_ranges, word_edges
 PLANE = 0x10000
 WIDTH = 116  # of a line of numbers
 TYPES = {"float32": "float", "float16": "uint16_t", "int8": "int8_t"}
-KEYWORDS = frozenset(
-    [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-    ]
-)
+_OF_C = """
+    auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+"""
+KEYWORDS = frozenset(_OF_C.split())
 HALF = """
 static float half(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
