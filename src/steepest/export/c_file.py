@@ -19,7 +19,6 @@ from steepest.data.tables.columns import CATEGORY, LIST, NUMBER, TEXT
 from steepest.export import runtime
 from steepest.export.describe import Column, FactorPairs, Hashing, Scores
 from steepest.export.pack import EXACT_CODE, LARGEST, Packed, levels
-from steepest.export.python_file import PATTERNS
 from steepest.export.unicode import fold_ranges, word_edges
 
 PLANE = 0x10000
@@ -493,8 +492,7 @@ class _Scores:
         h = self.model.hashing
         assert h is not None
         row = given if isinstance(given, dict) else {h.columns[0].origin: given}
-        values = runtime.Values(PATTERNS)
-        read = ((column, values.read(asdict(column), row.get(column.origin))) for column in h.inputs)
+        read = ((column, runtime.read_value(asdict(column), row.get(column.origin))) for column in h.inputs)
         return ", ".join(literal(value, column.kind) for column, value in read)
 
 

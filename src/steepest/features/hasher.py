@@ -70,6 +70,7 @@ from steepest.features.columns import BAG, ID, IGNORED, KINDS, TIME, USED, Colum
 from steepest.features.hasher_check import check_buckets, check_columns, check_counts, check_misfits
 from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
+from steepest.features.written import EPOCH
 from steepest.parameters import MOST_THREADS, did_you_mean
 from steepest.protocol import (
     Estimator,
@@ -417,7 +418,7 @@ class Hasher(Estimator):
         values = None if column is None else table.columns.get(column.name)
         if column is None or values is None:
             return None
-        numbers = plain_numbers(values) if column.format == dates.EPOCH else None
+        numbers = plain_numbers(values) if column.format == EPOCH else None
         return dates.parse(python_values(values), column.format) if numbers is None else numbers
 
     def score_task(self, X: Any) -> tuple[kernels.HashRecipe, list[Any], Array | None, float, int]:
