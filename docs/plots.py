@@ -35,6 +35,15 @@ def save(figure: Any, name: str) -> None:
     figure.savefig(IMAGES / name, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
 
 
+def level_one(penalty: Penalty, angle: float) -> Any:
+    """The weights in one direction at which a penalty is 1, by bisection."""
+    direction, low, high = np.array([np.cos(angle), np.sin(angle)]), 0.0, 4.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if penalty.value(middle * direction) > 1 else (middle, high)
+    return low * direction
+
+
 def draw_penalties() -> None:
     """The weights (w_1, w_2) at which each penalty is 1."""
     figure, axes = plt.subplots(figsize=(4.2, 4.2))
@@ -45,8 +54,7 @@ def draw_penalties() -> None:
         "elasticnet, l1_ratio 0.5": Penalty("elasticnet", l1_ratio=0.5),
     }
     for (name, penalty), style in zip(shown.items(), LINES, strict=False):
-        points = penalty.contour(1.0, 120)
-        points = np.concatenate([points, points[:1]])
+        points = np.array([level_one(penalty, angle) for angle in np.linspace(0, 2 * np.pi, 121)])
         axes.plot(points[:, 0], points[:, 1], linestyle=style, label=name)
     axes.axhline(0, color="grey", linewidth=0.5)
     axes.axvline(0, color="grey", linewidth=0.5)

@@ -159,6 +159,20 @@ def starts_after(item):
     return not is_of_spark, item.get_closest_marker("build") is None
 
 
+def solver_pairs():
+    """Every batch solver, loss and penalty, with the reason where they cannot work together; lp with p = 3."""
+    from steepest.learners.batch.solvers import BATCH_SOLVERS, refusal
+    from steepest.learners.losses import LOSSES
+    from steepest.learners.penalties import PENALTIES
+
+    return [
+        {"solver": solver, "loss": loss, "penalty": penalty, "refused": refusal(solver, loss, penalty, 3.0)}
+        for solver in BATCH_SOLVERS
+        for loss in LOSSES
+        for penalty in PENALTIES
+    ]
+
+
 def sparse_problem(n_rows=600, n_features=200, n_classes=2, density=0.06, noise=0.05, seed=0):
     """Unit sparse rows, labels from a planted linear rule with some flipped."""
     rng = np.random.default_rng(seed)

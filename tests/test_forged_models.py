@@ -7,7 +7,7 @@ import pytest
 
 import steepest as st
 from forged import run
-from promises.estimators import CASES
+from promises.estimators import CASES, said
 from steepest import model_file
 
 
@@ -111,3 +111,19 @@ def test_a_forged_number_of_threads_is_not_taken_literally(tmp_path):
     plain = st.load(forged(tmp_path, name)).predict(probe)
     many = st.load(forged(tmp_path, name, {"hasher.params.n_jobs": 10**30})).predict(probe)
     np.testing.assert_array_equal(many, plain)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["linear/sgd-two", "linear/hashed-four", "network/adam-four", "fm/log-four", "radial/closed-form-RBFClassifier",
+     "k-means/minibatch-topics", "text/softmax", "factors/sgd", "factors/als"],
+)  # fmt: skip
+def test_a_loaded_model_does_not_depend_on_its_file_any_more(tmp_path, name):
+    path, data = forged(tmp_path, name), CASES[name].data
+    model, expected = st.load(path), said(st.load(path), data.X[:9])
+    with open(path, "r+b") as file:  # in place, as programs do that do not write safely
+        file.write(bytes(path.stat().st_size))
+    for method, found in said(model, data.X[:9]).items():
+        np.testing.assert_array_equal(found, expected[method])
+    model.partial_fit(*data.part(0, 20))
+    assert all(np.isfinite(found).all() for found in said(model, data.X[:9]).values() if found.dtype.kind == "f")

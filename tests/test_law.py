@@ -147,6 +147,6 @@ def test_the_walk_of_a_row_of_csv_text_is_the_one_that_the_page_shows(tmp_path, 
     for (module, function), n in many.items():
         if n - few[module, function] >= more_chunks:
             modules[module].add(function)
-    walk = set(NAME.findall(PAGE.read_text(encoding="utf-8").partition("## The walk")[2]))
+    walk = set(NAME.findall(PAGE.read_text(encoding="utf-8").partition("## The path of one row")[2]))
     assert set(modules) <= walk, {name: modules[name] for name in set(modules) - walk}
     assert len(walk) <= MOST_MODULES

@@ -29,7 +29,13 @@ def main() -> int:
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, interrupt)
 
-    return run(ready=ready)
+    status = run(ready=ready)
+    if status == 1:  # without the ends of libraries: that of Arrow crashes if memory ran out when it began
+        try:
+            sys.stdout.flush()
+        finally:
+            os._exit(status)
+    return status
 
 
 def interrupt(number: int, _: object) -> None:

@@ -104,18 +104,28 @@ def _unfinished(target: str, mode: int | None) -> Iterator[IO[bytes]]:
     """A new file beside the target, locked while its writer lives; removed unless it was renamed."""
     prefix = remove_leftovers(target)
     permissions = _NEW_FILE if mode is None else 0o600
-    path = f"{prefix}{os.urandom(8).hex()}.part"
-    file = open(path, "xb", opener=lambda path, flags: os.open(path, flags, permissions))  # noqa: SIM115
+    file = _locked(prefix, permissions)
+    path = file.name
     try:
-        if fcntl is not None:
-            with contextlib.suppress(OSError):  # some network disks have no locks
-                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield file
     finally:
         with contextlib.suppress(OSError):  # what a full disk did not take is still in a buffer
             file.close()
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def _locked(prefix: str, permissions: int) -> IO[bytes]:
+    """A new file of this writer. Another writer may have found it before it was locked, and removed it: then anew."""
+    while True:
+        path = f"{prefix}{os.urandom(8).hex()}.part"
+        file = open(path, "xb", opener=lambda path, flags: os.open(path, flags, permissions))  # noqa: SIM115
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # some network disks have no locks
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        if os.path.exists(path):
+            return file
+        file.close()
 
 
 def remove_leftovers(target: str | os.PathLike[str]) -> str:

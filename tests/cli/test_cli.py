@@ -48,7 +48,7 @@ def test_a_summary_follows_training(files):
     done = run("train", files / "train.svm", "-m", files / "told.steepest", "--holdout", "0.2")
     lines = dict(line.split(maxsplit=1) for line in done.stderr.splitlines())
     assert done.stdout == ""
-    assert re.fullmatch(r"[\d,]+ learned, [\d,]+ held out", lines["rows"])
+    assert re.fullmatch(r"[\d,]+ for training, [\d,]+ held out", lines["rows"])
     assert lines["classes"] == "2: -1, 1"
     assert re.match(r"\w+: .+", lines["solver"])
     assert "accuracy 0." in lines["held"]
@@ -147,7 +147,7 @@ def test_inspect_tells_what_the_model_is(files, capsys):
     assert main(["inspect", str(files / "model.steepest"), "--top", "2"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("LinearClassifier(random_state=0)")
-    assert "heaviest for 1:" in text
+    assert "top features for 1:" in text
     assert main(["inspect", str(files / "model.steepest"), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["features"] == 200
@@ -466,7 +466,7 @@ def test_numbers_taken_for_classes_lead_to_regression(tmp_path, capsys):
     (tmp_path / "rows.csv").write_text("\n".join(["words,price", *prices]))
     rows = ["train", tmp_path / "rows.csv", "-m", tmp_path / "m", "--text", "words", "--label", "price"]
     assert main(list(map(str, rows))) == 0
-    assert "so a regression is learned (--task classify: classes)" in capsys.readouterr().err
+    assert "so a regressor is trained (--task classify trains a classifier)" in capsys.readouterr().err
     assert isinstance(st.load(tmp_path / "m"), st.LinearRegressor)
     assert "not classes; give --task regress" in told(capsys, *rows, "--task", "classify", status=2)
 

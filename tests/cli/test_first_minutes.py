@@ -232,10 +232,10 @@ def test_many_classes_are_not_all_listed(tmp_path, capsys):
     trained(str(tmp_path / "rows.csv"), tmp_path / "m")
     assert main(["inspect", str(tmp_path / "m")]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("heaviest for ") == 20
+    assert shown.count("top features for ") == 20
     assert "... and 20 more classes (--class NAME shows one, --json all)" in shown
     assert main(["inspect", str(tmp_path / "m"), "--class", "c39"]) == 0
-    assert "heaviest for c39" in capsys.readouterr().out
+    assert "top features for c39" in capsys.readouterr().out
 
 
 def test_a_fault_of_ours_is_one_line_too(tmp_path, monkeypatch, capsys):

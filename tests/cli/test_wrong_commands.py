@@ -49,7 +49,7 @@ def place(tmp_path_factory):
 WRONG = [
     ("trian rows.csv -m m", "did you mean 'train'?"),
     ("eval rows.steepest rows.csv", "did you mean 'evaluate'?"),
-    ("--speed", "name a verb first"),
+    ("--speed", "name a command first"),
     ("--verison", "did you mean '--version'?"),
     ("version", "did you mean '--version'?"),
     ("train --hlep", "did you mean '--help'?"),

@@ -51,8 +51,8 @@ def main(library: str, most: int) -> int:
             pass
 
     def convert() -> None:
-        with contextlib.redirect_stderr(io.StringIO()) as said:
-            status = cli.main(["convert", str(data), str(place / "rows.parquet"), "--quiet"])
+        with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()):
+            status = cli.main(["convert", str(data), str(place / "rows.vw.gz"), "--quiet"])
         if status:
             assert (status in (1, 2), said.getvalue().count("\n")) == (True, 1), said.getvalue()
             raise OSError(said.getvalue())

@@ -242,7 +242,7 @@ def test_a_disk_that_cannot_be_read_is_a_failure_and_not_bad_input(tmp_path, mon
         raise OSError(5, "Input/output error")
 
     data = rows_file(tmp_path / "data.svm", 100)
-    monkeypatch.setattr(blocks, "open_bytes", broken)
+    monkeypatch.setattr(blocks.TextFile, "_bytes", broken)
     assert main(["train", str(data), "-m", str(tmp_path / "m"), "--quiet"]) == 1
     assert "data.svm cannot be read (Input/output error)" in capsys.readouterr().err
 
@@ -272,6 +272,17 @@ def test_a_fit_in_little_memory_ends_well_or_in_a_sentence(tmp_path):
         assert "Traceback" not in run.stderr or "site-packages" not in run.stderr, run.stderr
 
 
+def test_a_library_that_crashes_at_the_end_does_not_hide_that_memory_ran_out():
+    code = (
+        "import atexit, os, sys; atexit.register(os.abort); sys.argv[1:] = ['train', 'x', '-m', 'y']; "
+        "from steepest import __main__, cli; cli._run = lambda *_: bytes(1 << 62); "
+        "sys.exit(__main__.main())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr.count("\n")) == (1, 1)
+    assert run.stderr.startswith("steepest: out of memory")
+
+
 def test_bytes_behind_gzip_are_called_what_they_are(tmp_path):
     path = tmp_path / "rows.svm.gz"
     path.write_bytes(gzip.compress(b"1 1:1\n-1 2:1\n") + b"garbage")
@@ -292,7 +303,22 @@ def test_unfinished_files_of_killed_writers_are_swept_at_the_next_write_to_the_d
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["m", ".part", young.name])
 
 
-def test_two_threads_that_fit_one_estimator_are_told_apart():
+@linux
+def test_writers_of_one_file_do_not_remove_each_others_unfinished_files(tmp_path, monkeypatch):
+    lock, swept = atomic.fcntl.flock, []
+
+    def swept_before(descriptor, how):  # another writer comes between the creation of the file and its lock
+        if how & atomic.fcntl.LOCK_NB == 0 and not swept:
+            swept.append(atomic.remove_leftovers(tmp_path / "m"))
+        lock(descriptor, how)
+
+    monkeypatch.setattr(atomic.fcntl, "flock", swept_before)
+    atomic.write_text(tmp_path / "m", "new")
+    assert swept
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_two_threads_that_fit_one_estimator_are_told_apart(tmp_path):
     X, y = sparse_problem(n_rows=300, seed=3)
     model, entered, go_on, errors = st.LinearClassifier(epochs=2), threading.Event(), threading.Event(), []
 
@@ -307,6 +333,8 @@ def test_two_threads_that_fit_one_estimator_are_told_apart():
     for learn in (model.fit, model.partial_fit):
         with pytest.raises(st.ParameterError, match="another thread is fitting"):
             learn(X, y)
+    with pytest.raises(st.ParameterError, match="another thread is fitting"):
+        model.save(tmp_path / "m")  # half of one state and half of the next
     go_on.set()
     first.join()
     assert not errors

@@ -12,6 +12,7 @@ import scipy.optimize as so
 import scipy.sparse as sp
 
 import steepest as st
+from conftest import solver_pairs
 from steepest import kernels
 from steepest.data.source import from_arrays
 from steepest.errors import DataError, ParameterError
@@ -20,7 +21,7 @@ from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.closed_form import cholesky
 from steepest.learners.batch.kinks import SmoothOneNorm
 from steepest.learners.batch.objective import Objective
-from steepest.learners.batch.solvers import BATCH_SOLVERS, KINKED, REFUSED, pairs, refusal
+from steepest.learners.batch.solvers import BATCH_SOLVERS, KINKED, REFUSED, refusal
 from steepest.learners.losses import LOSSES
 from steepest.learners.penalties import NORMS
 
@@ -306,7 +307,9 @@ def minima():
 
 
 # Norms of all weights have a file of their own, test_norms.py.
-CAN = [(c["solver"], c["loss"], c["penalty"]) for c in pairs() if c["refused"] is None and c["penalty"] not in NORMS]
+CAN = [
+    (c["solver"], c["loss"], c["penalty"]) for c in solver_pairs() if c["refused"] is None and c["penalty"] not in NORMS
+]
 
 
 @pytest.mark.parametrize(("solver", "loss", "penalty"), CAN, ids=str)
@@ -327,7 +330,7 @@ def test_every_solver_reaches_the_minimum_of_every_loss_and_penalty_that_it_take
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in pairs() if c["refused"]], ids=lambda c: f"{c['solver']}-{c['loss']}-{c['penalty']}"
+    "case", [c for c in solver_pairs() if c["refused"]], ids=lambda c: f"{c['solver']}-{c['loss']}-{c['penalty']}"
 )
 def test_every_other_pair_is_refused_with_its_reason(case):
     X, y = problem(case["loss"]) if case["loss"] != "perceptron" else problem("hinge")

@@ -9,7 +9,7 @@ import pytest
 import steepest as st
 from steepest.data.source import from_arrays
 from steepest.learners.batch.batch_data import BatchData
-from steepest.learners.batch.blocks import MOST_CHANGE, Blocks, BlockStrengths, evidence
+from steepest.learners.batch.blocks import MOST_CHANGE, Blocks, BlockStrengths, most_probable_strengths
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.strength import solve
 from steepest.learners.linear.linear import LinearLearner
@@ -55,7 +55,7 @@ def test_strengths_of_a_regression_are_those_of_mackays_equations():
     X, y = numbers()
     block = np.arange(12) // 3
     objective, w = solved(X, y)
-    found = evidence(objective, w, Blocks(tuple("abcd"), block))
+    found = most_probable_strengths(objective, w, Blocks(tuple("abcd"), block))
     expected = by_mackay(X.astype(np.float64), y, block)
     assert np.abs(np.log(found.factors / expected)).max() <= np.log(2) + 1e-3  # rounded to a power of four
     assert found.factors[0] < 0.2
@@ -71,7 +71,7 @@ def test_blocks_that_say_nothing_get_the_strongest_penalty(kind):
     else:
         cuts = [0.0] if kind == "two classes" else [-1.0, 1.0]
         objective, w = solved(X, np.digitize(score, cuts).astype(float), "classify", "log")
-    factors = evidence(objective, w, Blocks(tuple("abcd"), np.arange(12) // 3)).factors
+    factors = most_probable_strengths(objective, w, Blocks(tuple("abcd"), np.arange(12) // 3)).factors
     assert factors[0] == factors.min() <= factors[1] < factors[2:].min()
 
 

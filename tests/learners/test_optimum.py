@@ -19,7 +19,8 @@ import scipy.optimize as so
 import scipy.sparse as sp
 
 import steepest as st
-from steepest.learners.batch.solvers import KINKED, pairs
+from conftest import solver_pairs
+from steepest.learners.batch.solvers import KINKED
 from steepest.learners.losses import LOSSES
 from steepest.learners.penalties import NORMS
 
@@ -192,7 +193,7 @@ def minima(shared_data):
 
 
 def cases():
-    for case in pairs():
+    for case in solver_pairs():
         if case["penalty"] in NORMS:
             continue  # test_norms.py has an optimum of its own for these
         solver, loss, penalty = case["solver"], case["loss"], case["penalty"]

@@ -1,4 +1,4 @@
-"""The penalties: values, gradients, proximal maps, contours, and the two numbers the kernels take."""
+"""The penalties: values, gradients, proximal maps, and the two numbers the kernels take."""
 
 from __future__ import annotations
 
@@ -131,24 +131,6 @@ def test_prox_of_elasticnet_is_the_two_after_each_other():
 def test_bad_step(step):
     with pytest.raises(ParameterError, match="step="):
         Penalty("l1").prox([1.0], step)
-
-
-@pytest.mark.parametrize("level", [0.3, 1.0, 5.0])
-@pytest.mark.parametrize("penalty", ALL[1:], ids=str)
-def test_contours_lie_on_the_level(penalty, level):
-    points = penalty.contour(level)
-    assert points.shape == (200, 2)
-    np.testing.assert_allclose([penalty.value(w) for w in points], level, rtol=1e-12)
-    # Once around, with a point on each half axis.
-    turns = np.unwrap(np.arctan2(points[:, 1], points[:, 0]))
-    assert np.all(np.diff(turns) > 0)
-    assert turns[-1] - turns[0] < 2 * np.pi
-    assert np.sum(np.min(np.abs(points), axis=1) < 1e-12) == 4
-
-
-def test_the_contour_of_no_penalty_is_empty():
-    assert Penalty("none").contour().shape == (0, 2)
-    assert Penalty("l1").contour(n=12).shape == (12, 2)
 
 
 def test_split():

@@ -270,6 +270,15 @@ def test_a_stream_calibrates_itself_by_rows_scored_before_they_were_learned(tmp_
     assert back.calibration_ == model.calibration_
 
 
+@pytest.mark.parametrize("model", [st.LinearClassifier("hinge", alpha=1e-4), st.LinearRegressor(alpha=1e-4)])
+def test_a_row_whose_score_overflows_is_not_remembered(tmp_path, model):
+    X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    y = np.where(X[:, 0] > 0, 9, -9)
+    model.fit(X, y).partial_fit(np.float32([[3e38, 0, 0], [1, 0, 0]]), [9, 9], calibrate=True)
+    model.save(tmp_path / "m")
+    assert len(st.load(tmp_path / "m")._recent.rows) == 1
+
+
 def test_the_last_rows_of_a_stream_do_not_depend_on_how_they_are_cut():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=8765), rng.integers(0, 2, 8765), np.ones(8765)

@@ -104,7 +104,7 @@ def test_the_command_line_from_raw_file_to_explanation(jsonl, tmp_path, capsys):
     assert shown.startswith("for ")
     assert "noon" in shown
     assert main(["inspect", model, "--top", "3"]) == 0
-    assert "heaviest for spam" in capsys.readouterr().out
+    assert "top features for spam" in capsys.readouterr().out
 
 
 def test_fasttext_files_with_several_labels(tmp_path, capsys):

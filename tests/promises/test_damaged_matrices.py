@@ -117,6 +117,16 @@ def test_cells_and_diagonals_are_checked_as_well():
         st.from_arrays(diagonals)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_values_that_are_not_a_row_of_numbers_are_refused_in_every_form(form):
+    for change in (lambda data: data.astype(object), lambda data: data.reshape(-1, 1)):
+        bad = matrix().asformat(form)
+        bad.data = change(bad.data)
+        for model in (st.LinearClassifier(), st.KMeans(2), st.MatrixFactorization(2)):
+            with pytest.raises(st.DataError, match=r"values of type object|2 dimensions"):
+                model.fit(bad, *(() if isinstance(model, st.MatrixFactorization) else (TARGETS,)))
+
+
 def test_sound_matrices_of_every_form_give_the_same_rows():
     expected = st.from_arrays(matrix()).block
     for form in ("csr", "csc", "coo", "lil", "dok", "bsr", "dia"):

@@ -249,3 +249,27 @@ def test_weights_and_groups_are_routed_through_a_search():
         np.testing.assert_array_equal(ranked.best_estimator_.coef_, by_hand.coef_)
     finally:
         set_config(enable_metadata_routing=False)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        st.LinearRegressor("poisson"),
+        st.LinearRegressor(),
+        st.FMRegressor(2),
+        st.NetworkRegressor((3,)),
+        st.RBFRegressor(3),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_a_refused_target_does_not_wait_among_the_rows_to_learn(model, calibrate):
+    """Rows wait until there are enough to choose a step; one that can never be learned would spoil all others."""
+    X = np.eye(3, dtype=np.float32)
+    taught = clone(model).set_params(random_state=0).partial_fit(X, [1.0, 2.0, 3.0])
+    expected = taught.predict(X)
+    bad = [[1.0, 1e200, 1.0], ["a", "b", "c"], *([[1.0, -1.0, 2.0]] if model.loss == "poisson" else [])]
+    for y in bad:
+        with pytest.raises(st.DataError, match=r"is too large|is not a number|is negative"):
+            taught.partial_fit(X, y, calibrate=calibrate)
+        np.testing.assert_array_equal(taught.predict(X), expected)

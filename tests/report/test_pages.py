@@ -156,5 +156,5 @@ def test_a_notebook_shows_parameters_losses_and_weights():
     assert "<svg" not in model._repr_html_()
     html = model.fit(["fine <b> day", "bad day"] * 20, ["good", "bad"] * 20)._repr_html_()
     assert "<svg" in html
-    assert "heaviest for good" in html
+    assert "top features for good" in html
     assert "fine <b>" not in html

@@ -54,6 +54,15 @@ def test_a_fold_is_what_fitting_on_the_others_gives(binary):
     assert result.sd("accuracy") == pytest.approx(np.std(result["accuracy"], ddof=1))
 
 
+def test_folds_of_a_classifier_also_measure_its_probabilities(binary):
+    result = st.cross_validate(st.LinearClassifier("log", alpha=1e-3), *binary, folds=3)
+    assert result.more == ("log_loss", "brier", "ece", "auc", "pr_auc")
+    assert str(result).splitlines()[-1] == "means: " + ", ".join(f"{n} {result.mean(n):.5f}" for n in result.more)
+    assert result.as_dict()["auc"]["mean"] == result.mean("auc") > 0.5
+    assert st.cross_validate(st.LinearClassifier("hinge", alpha=1e-3), *binary, folds=3).more == ("auc", "pr_auc")
+    assert st.cross_validate(st.LinearClassifier(alpha=1e-3), *binary, metrics=["ece"]).more == ()
+
+
 def test_the_estimator_stays_as_it_was(binary):
     model = st.LinearClassifier()
     st.cross_validate(model, *binary, folds=2)
@@ -115,7 +124,7 @@ def test_cv_prints_a_line_a_fold(table, capsys):
     assert main(["cv", str(table), "--text", "words", "--bits", "10", "--folds", "3", "--jobs", "2"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].split() == ["fold", "rows", "loss", "accuracy", "seconds"]
-    assert [line.split()[0] for line in out[1:]] == ["0", "1", "2", "mean", "sd"]
+    assert [line.split()[0] for line in out[1:]] == ["0", "1", "2", "mean", "sd", "means:"]
 
 
 def test_cv_gives_json_and_groups_by_a_column_that_is_no_feature(table, capsys):
@@ -123,7 +132,7 @@ def test_cv_gives_json_and_groups_by_a_column_that_is_no_feature(table, capsys):
     assert main(command) == 0
     found = json.loads(capsys.readouterr().out)
     assert [fold["rows"] for fold in found["folds"]] == [80, 80, 80]
-    assert set(found) == {"folds", "loss", "accuracy", "seconds"}
+    assert set(found) == {"folds", "loss", "accuracy", "log_loss", "brier", "ece", "auc", "pr_auc", "seconds"}
 
 
 def test_cv_through_a_cache_gives_the_folds_of_the_cache(table, tmp_path, capsys):

@@ -72,6 +72,16 @@ def test_a_regression_is_tuned_by_rmse(regression):
     assert result.best.measured["rmse"] == min(t.measured["rmse"] for t in result.trials)
 
 
+def test_probabilities_are_measured_and_may_decide(rows):
+    space = {"loss": ["log", "hinge"], "alpha": [1e-4, 1e-2]}
+    result = st.tune(st.LinearClassifier("log"), *rows, space=space, trials=6, metric="log_loss", refit=False)
+    best = result.best.measured
+    assert best.keys() == {"loss", "accuracy", "log_loss", "brier", "ece", "auc", "pr_auc"}
+    assert best["log_loss"] == min(t.measured.get("log_loss", 9.0) for t in result.trials if t.rows == result.best.rows)
+    assert "this model has no log_loss" in {t.note for t in result.trials if t.changes["loss"] == "hinge"}
+    assert str(result).splitlines()[-1].startswith(f"* brier {best['brier']:.5f}, ece ")
+
+
 def test_numbers_are_drawn_between_the_bounds():
     drawn = [Range(1e-4, 1e-2).draw(np.random.default_rng(k)) for k in range(200)]
     assert min(drawn) >= 1e-4

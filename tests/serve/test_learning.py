@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from servers import Server, fit_text, models, refused, start, table, texts  # noqa: F401
 
@@ -311,6 +312,20 @@ def test_labels_of_every_kind_are_learned(models, start, tmp_path, name):
     X = [[1.5, 0, 0, -1, 0]]
     assert list(found["probabilities"][0].values()) == expected.predict_proba(X)[0].tolist()
     server.kill()
+
+
+def test_several_targets_of_a_row_are_a_list(start, tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    st.LinearRegressor(random_state=0).fit(X, X[:, :2]).save(base := tmp_path / "two.steepest")
+    assert LabelReader(st.load(base)).read([[1, 2.5]]).tolist() == [[1.0, 2.5]]
+    server = start(base, "--learn", "--log", tmp_path / "log")
+    row = {"indices": [0, 2], "values": [1, 2]}
+    assert server.call("/openapi.json")[1]["components"]["schemas"]["Label"]["maxItems"] == 2
+    for label in (1.0, [1.0], [1.0, "x"]):
+        assert server.call("/learn", {"rows": [row], "labels": [label]})[0] == 400
+    assert server.call("/learn", {"rows": [row], "labels": [[3, 0]]}) == (200, {"learned": 1, "sequence": 1})
+    assert server.metric("steepest_progressive_loss{") > 0
+    assert server.stop() == 0
 
 
 def test_predictions_while_classes_are_learned_have_the_names_of_their_columns(models, start, tmp_path):

@@ -149,11 +149,11 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
     if verb is None:
         near = did_you_mean(arguments[0], [*HELP, "--version"])
         raise UsageError(
-            f"{arguments[0]} is not a flag of steepest itself; {near}name a verb first: steepest train --help"
+            f"{arguments[0]} is not a flag of steepest itself; {near}name a command first: steepest train --help"
         )
     if verb not in VERBS:
         near = did_you_mean(verb, [*VERBS, "--version"])
-        raise UsageError(f"{verb!r} is not a verb; {near}the verbs are {', '.join(VERBS)}")
+        raise UsageError(f"{verb!r} is not a command; {near}the commands are {', '.join(VERBS)}")
     rest = list(arguments)
     rest.remove(verb)
     parser = parser_of(verb, rest, every_flag=not HELP.isdisjoint(rest))
@@ -187,11 +187,11 @@ def parser_of(verb: str, arguments: Sequence[str] = (), *, every_flag: bool) -> 
 def overview() -> str:
     """Returns what `steepest` alone shows: the verbs in groups, and how to start."""
     width = max(map(len, VERBS)) + 2
-    lines = ["steepest: learn from tables, texts and big sparse data.", "", "usage: steepest VERB ..."]
+    lines = ["steepest: learn from tables, texts and big sparse data.", "", "usage: steepest COMMAND ..."]
     for title, verbs in GROUPS.items():
         lines += ["", f"{title}:", *(f"  {verb:<{width}}{VERBS[verb]}" for verb in verbs)]
     lines += ["", "examples:", *(f"  {example}" for example in EXAMPLES)]
-    lines += ["", "steepest VERB --help shows the common flags of a verb, --help-all every flag;"]
+    lines += ["", "steepest COMMAND --help shows the common flags of a command, --help-all every flag;"]
     return "\n".join([*lines, "steepest --version shows the version, the build and the processor path."])
 
 
@@ -248,8 +248,14 @@ def _reason(error: BaseException) -> str:
     """Why the system failed, in words."""
     said = _one_line(error)
     if isinstance(error, OSError) and error.errno != errno.ENOMEM:
-        written = error.filename is None and error.strerror
-        return f"the output cannot be written ({error.strerror})" if written else said
+        if error.filename is not None or not error.strerror:
+            return said
+        what = (
+            "a file or the output cannot be read or written"
+            if error.errno == errno.EIO
+            else "the output cannot be written"
+        )
+        return f"{what} ({error.strerror})"
     if isinstance(error, ImportError):
         return said
     why = "out of memory" if isinstance(error, MemoryError | OSError) else "out of threads or memory"

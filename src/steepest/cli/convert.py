@@ -63,12 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "out",
         metavar="OUT",
-        help="file to write; its ending sets the format, and .gz, .zst or .bz2 after it compresses it",
+        help="file to write; its extension sets the format, and a second extension .gz, .zst or .bz2 compresses it",
     )
-    parser.add_argument("--to", choices=FORMATS, help="format of OUT (default: by its ending)")
+    parser.add_argument("--to", choices=FORMATS, help="format of OUT (default: by its extension)")
     order = "labels in the order of their numbers 0, 1, ..."
     parser.add_argument("--labels", dest="label_order", type=several, metavar="A,B", help=order)
-    parser.add_argument("--no-labels", action="store_true", help="the data has no labels, or drop them")
+    parser.add_argument("--no-labels", action="store_true", help="do not write labels; also for data without labels")
     parser.add_argument("--quiet", action="store_true", help="print no summary")
     flags.add_estimator_flags(parser, [st.Hasher])
 

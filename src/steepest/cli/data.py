@@ -59,20 +59,18 @@ def add_data_arguments(
             flag, dest="data", nargs=nargs, metavar="DATA", help=f"rows: {FILES}" if help == FILES else help
         )
     reading = parser.add_argument_group("reading data")
-    help = "format of the data (default: auto: by the name or the first lines)"
+    help = "format of the data (default: auto: detected from the name or the first lines)"
     reading.add_argument("--format", default="auto", metavar="{auto," + ",".join(FORMATS) + "}", help=help)
     roles = parser.add_argument_group("columns of a table")
     roles.add_argument(
         "--label", metavar="COLUMN", help="column to predict (default: the one called label, target, y or class)"
     )
-    roles.add_argument(
-        "--weight", metavar="COLUMN", help="column with the weights of the rows (default: all weigh the same)"
-    )
+    roles.add_argument("--weight", metavar="COLUMN", help="column of row weights (default: all rows weigh the same)")
     for kind in KINDS:
-        help = f"{kind} columns, separated by commas (default: kinds are detected)"
+        help = f"{kind} columns, separated by commas (default: column types are detected)"
         roles.add_argument(f"--{kind}", metavar="COLUMNS", type=several, help=help)
     unset = argparse.SUPPRESS
-    help = "kind of one column: text, category, number, list or date; may be repeated"
+    help = "type of one column: text, category, number, list or date; may be repeated"
     roles.add_argument("--kind", dest="kinds", metavar="COLUMN=KIND", action=_Kinds, default=unset, help=help)
     help = "columns to leave out, separated by commas"
     roles.add_argument("--ignore", metavar="COLUMNS", type=several, default=unset, help=help)
@@ -99,8 +97,8 @@ def add_data_arguments(
             metavar="COLUMN",
             help=f"column of the {role}: name, or number from 0 (default: detected)",
         )
-    reading.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read the first rows only")
-    help = "stop at a line that cannot be read, or skip and count it (default: error)"
+    reading.add_argument("--limit", type=int, default=None, metavar="ROWS", help="read only the first rows")
+    help = "stop at a line that cannot be parsed, or skip and count it (default: error)"
     reading.add_argument("--on-bad-line", choices=("error", "skip"), help=help)
     reading.add_argument(
         "--cache",
@@ -110,7 +108,7 @@ def add_data_arguments(
     if labels:
         help = "all labels, for rows with several labels; saves a pass over the data"
         reading.add_argument("--labels", metavar="NAMES", type=several, help=help)
-    reading.add_argument("--zero-based", **switch, help="libsvm: indices count from 0 (default: detected)")
+    reading.add_argument("--zero-based", **switch, help="libsvm: indices start at 0 (default: detected)")
     help = "libsvm: number of columns (default: the largest index)"
     reading.add_argument("--n-features", type=int, default=None, metavar="N", help=help)
     for option, formats in other_options().items():

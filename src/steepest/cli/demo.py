@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         default="demo.steepest",
         metavar="FILE",
-        help="model file; two CSV files and a page are written beside it (default: demo.steepest)",
+        help="model file; two CSV files and a report are written next to it (default: demo.steepest)",
     )
 
 
@@ -73,12 +73,12 @@ def run(options: argparse.Namespace) -> int:
     rows = gather()
     parts = {train: [row for row in rows if not row.held_out], test: [row for row in rows if row.held_out]}
     if not parts[train] or not parts[test]:
-        raise st.DataError("this Python installation has no source files with docstrings; try the demo elsewhere")
+        raise st.DataError("this Python installation has no source files with docstrings; use another installation")
     counts = Counter(row.package for row in rows)
     _say(f"{len(rows):,} docstrings of {len(counts)} packages, read in {time.perf_counter() - started:.1f} s\n")
     for file, part in parts.items():
         write_rows(file, part)
-    _say(f"{train}: {len(parts[train]):,} rows to learn from; {test}: {len(parts[test]):,} rows of other modules\n\n")
+    _say(f"{train}: {len(parts[train]):,} rows to train on; {test}: {len(parts[test]):,} rows from other modules\n\n")
 
     _command("train", str(train), "-m", str(model), "--label", LABEL, "--holdout", "0.1", "--report", str(page))
     measures = json.loads(_command("evaluate", str(model), str(test), "--json", show=False))
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     _say(f"{always:<32}{majority[1] / len(parts[test]):6.1%}\n\n")
     _command("explain", str(model), QUESTION)
     _say(_table(st.load(model), counts))
-    _say(f"\nOpen {page} in a browser: the curves, the measures and the heaviest words on one page.\n")
+    _say(f"\nOpen {page} in a browser: it shows the learning curve, the metrics and the most important words.\n")
     _say(f"Next: steepest serve {model}     or train on a CSV of your own, as {train} was.\n")
     return 0
 

@@ -36,11 +36,11 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
-    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    parser.add_argument("model", metavar="MODEL", help="model file, or an address such as s3://bucket/m.steepest")
     add_data_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
-        "--report", metavar="FILE.html", help="write an offline page with the measures, curves and heaviest weights"
+        "--report", metavar="FILE.html", help="write an HTML report with the metrics, curves and largest weights"
     )
     parser.add_argument("--k", type=int, metavar="N", help="length of the ranked lists to measure (default: 10)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of threads (default: 1)")

@@ -27,7 +27,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
-    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    parser.add_argument("model", metavar="MODEL", help="model file, or an address such as s3://bucket/m.steepest")
     help = 'text, JSON object {"column": value}, file, or - for a row on standard input'
     parser.add_argument("example", metavar="ROW", nargs="?", help=help)
     parser.add_argument("--row", metavar="JSON", help='the row as {"column": value}, instead of ROW')
@@ -99,7 +99,7 @@ def _meaning(model: Any, rows: Any, label: Any) -> str:
     if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
         place = model.classes_.tolist().index(label)
         mapped = getattr(model, "calibration_", None)
-        how = " (calibrated on rows held out)" if mapped is not None and mapped.kind != "none" else ""
+        how = " (calibrated on held-out rows)" if mapped is not None and mapped.kind != "none" else ""
         return f", probability {float(model.predict_proba(rows)[0][place]):.4f}{how}"
     if _is_number(model):
         return f", predicted {float(np.ravel(model.predict(rows))[0]):,.6g}"

@@ -23,17 +23,17 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
-    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    parser.add_argument("model", metavar="MODEL", help="model file, or an address such as s3://bucket/m.steepest")
     parser.add_argument("--to", choices=TARGETS, required=True, help="format of the file")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="file to write (default: the name of the model with another ending)"
+        "-o", "--output", metavar="FILE", help="file to write (default: the name of the model with another extension)"
     )
     parser.add_argument(
         "--precision", choices=PRECISIONS, default="float32", help="type of the stored weights (default: float32)"
     )
     parser.add_argument("--keep", type=int, metavar="N", help="keep only the N features with the largest weights")
     parser.add_argument("--name", default="steepest", help="prefix of the names of C functions (default: steepest)")
-    add_data_arguments(parser, flag="--check", help="labelled rows on which the cost of smaller weights is measured")
+    add_data_arguments(parser, flag="--check", help="labelled rows on which to measure what smaller weights cost")
 
 
 def run(options: argparse.Namespace) -> int:

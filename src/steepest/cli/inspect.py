@@ -1,4 +1,4 @@
-"""steepest inspect MODEL: what a model is, how it was trained, and its heaviest weights."""
+"""steepest inspect MODEL: what a model is, how it was trained, and its largest weights."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
-    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    parser.add_argument("model", metavar="MODEL", help="model file, or an address such as s3://bucket/m.steepest")
     parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="number of weights of each sign to list (default: 10)"
     )
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--class", dest="only", metavar="CLASS", help=help)
     parser.add_argument("--column", metavar="NAME", help="list only the weights of this column (default: all)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    help = "show how many features share a bucket, counted on DATA or estimated without"
+    help = "show how many features share a bucket: counted on DATA, or estimated without DATA"
     add_data_arguments(parser, flag="--collisions", nargs="*", help=help)
 
 
@@ -187,23 +187,21 @@ def as_text(facts: dict[str, Any]) -> str:
     if facts["clusters"]:
         sizes = ", ".join(f"{size:,.0f}" for size in facts["clusters"][:20])
         more = " ..." if len(facts["clusters"]) > 20 else ""
-        lines.append(f"{len(facts['clusters'])} clusters, of the weight {sizes}{more}")
+        lines.append(f"{len(facts['clusters'])} clusters with the weights {sizes}{more}")
     lines += [describe(record) for record in facts["history"]]
     lines += facts["events"]
     shown = list(facts["top"].items())[:MOST_OUTPUTS] if any(facts["top"].values()) else []
     for output, pairs in shown:
         number = not facts["classes"] and not facts["clusters"]
-        lines.append("\nheaviest for a high value:" if number else f"\nheaviest for {output}:")
+        lines.append("\ntop features for a high value:" if number else f"\ntop features for {output}:")
         lines += _weight_lines(pairs)
         if facts["against"].get(output):
-            lines.append("\nheaviest for a low value:" if number else f"\nheaviest against {output}:")
+            lines.append("\ntop features for a low value:" if number else f"\ntop features against {output}:")
             lines += _weight_lines(facts["against"][output])
     if len(facts["top"]) > len(shown) > 0:
         lines.append(f"\n... and {len(facts['top']) - len(shown):,} more classes (--class NAME shows one, --json all)")
     for output, curves in list(facts["shapes"].items())[:MOST_OUTPUTS]:
-        lines.append(
-            "\nwhat numbers add to the value:" if not facts["classes"] else f"\nwhat numbers add for {output}:"
-        )
+        lines.append(f"\neffect of numeric columns on {output if facts['classes'] else 'the value'}:")
         width = max(map(len, curves))
         lines += [f"  {name:<{width}}  {spark(points)}" for name, points in curves.items()]
     return "\n".join(lines)
@@ -225,7 +223,7 @@ def spark(points: list[tuple[float, float]]) -> str:
 
 
 def describe_factors(model: st.MatrixFactorization, path: str, top: int) -> dict[str, Any]:
-    """Returns the description of a factor model; heaviest items have the largest biases, or are most popular."""
+    """Returns the description of a factor model; its top items have the largest biases, or are most popular."""
     nobody = model.recommend([_stranger(model)], top)
     return {
         "model": repr(model),
@@ -258,6 +256,6 @@ def factors_as_text(facts: dict[str, Any]) -> str:
     ]
     lines += [describe(record) for record in facts["history"]]
     lines += facts["events"]
-    lines.append("\nfavourites of all:")
+    lines.append("\nitems with the highest scores overall:")
     lines += [f"  {score:+.4f}  {item}" for item, score in facts["top"]]
     return "\n".join(lines)

@@ -30,14 +30,14 @@ PEERS = {
     **dict.fromkeys(("ngram", "wordngrams", "ngramrange"), "--ngrams 1,2"),
     **dict.fromkeys(("minn", "maxn"), "--char-ngrams LOW,HIGH"),
     **dict.fromkeys(("thread", "threads", "nthreads", "j"), "--jobs N"),
-    **dict.fromkeys(("t", "testonly", "test"), "a verb of its own: steepest evaluate MODEL DATA"),
-    **dict.fromkeys(("p", "predictions"), "a verb of its own: steepest predict MODEL DATA -o FILE"),
-    **dict.fromkeys(("invhash", "inverthash", "readablemodel"), "a verb of its own: steepest inspect MODEL"),
+    **dict.fromkeys(("t", "testonly", "test"), "a command of its own: steepest evaluate MODEL DATA"),
+    **dict.fromkeys(("p", "predictions"), "a command of its own: steepest predict MODEL DATA -o FILE"),
+    **dict.fromkeys(("invhash", "inverthash", "readablemodel"), "a command of its own: steepest inspect MODEL"),
     **dict.fromkeys(("sep", "delim"), "--delimiter LETTER"),
     **dict.fromkeys(("target", "labelcolumn", "targetcolumn"), "--label COLUMN"),
     **dict.fromkeys(("testsize", "validationsplit", "valid"), "--holdout SHARE"),
     **dict.fromkeys(("oaa", "ect", "csoaa"), "not needed: classes are found in the labels"),
-    **dict.fromkeys(("autotunevalidation", "autotune", "autotuneduration"), "a verb of its own: steepest tune DATA"),
+    **dict.fromkeys(("autotunevalidation", "autotune", "autotuneduration"), "a command of its own: steepest tune DATA"),
 }
 SHOWN_OFF = ("header",)  # switches of which people need the --no- form
 CLAUSES = re.compile(r"[;.] ")
@@ -84,7 +84,7 @@ class Parser(argparse.ArgumentParser):
         needed = [action for action in self._actions if action.option_strings and action.required]
         formatter = self._get_formatter()
         usage = [formatter.short(action) for action in (*positional, *needed)]
-        lines = [f"usage: {self.prog} {' '.join(usage)} [flags]", "", str(self.description)]
+        lines = [f"usage: {' '.join((self.prog, *usage, '[flags]'))}", "", str(self.description)]
         for group in self._action_groups:
             actions = group._group_actions  # noqa: SLF001, argparse has no other way to them
             shown = [a for a in actions if a.help != argparse.SUPPRESS and _is_shown(a, common)]

@@ -24,9 +24,9 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
-    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    parser.add_argument("model", metavar="MODEL", help="model file, or an address such as s3://bucket/m.steepest")
     add_data_arguments(parser, help='files, patterns, - for standard input, or one row: "some text" or {"column": 1}')
-    parser.add_argument("--proba", action="store_true", help="print the probability of each class, below a header")
+    parser.add_argument("--proba", action="store_true", help="print the probabilities of all classes, below a header")
     parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of stdout")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of threads (default: 1)")
 

@@ -31,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     help = "time limit of each solver (default: 10)"
     parser.add_argument("--seconds", type=float, default=10.0, metavar="SECONDS", help=help)
-    help = "share of the rows that the test error is measured on (default: 0.2)"
+    help = "share of the rows to measure the test error on (default: 0.2)"
     parser.add_argument("--test", type=float, default=0.2, metavar="SHARE", help=help)
-    parser.add_argument("--test-data", metavar="FILE", help="other rows to measure the test error on")
+    parser.add_argument("--test-data", metavar="FILE", help="other file to measure the test error on")
     parser.add_argument("--png", metavar="FILE", help="write the charts as a picture (also .svg or .pdf)")
-    help = "write an offline page with the charts and the table"
+    help = "write an HTML report with the charts and the table"
     parser.add_argument("--report", "--html", metavar="FILE.html", help=help)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quiet", action="store_true", help="print no progress")

@@ -17,7 +17,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
-    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    parser.add_argument("model", metavar="MODEL", help="model file, or an address such as s3://bucket/m.steepest")
     parser.add_argument("--user", action="append", default=[], metavar="ID", help="id of a user; may be repeated")
     parser.add_argument("--users", metavar="FILE", help="file of ids, one per line; - for standard input")
     parser.add_argument("--similar", metavar="ID", help="list items similar to this one")

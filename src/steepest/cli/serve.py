@@ -13,13 +13,13 @@ TOKEN = "STEEPEST_TOKEN"
 # Flags that are numbers: what stands for the value, and what it does; type and default are those of the option.
 LIMITS = {
     "workers": ("N", "number of processes (default: 1)"),
-    "max_body": ("BYTES", "largest request (default: 16 MiB)"),
-    "max_rows": ("N", "most rows in a request (default: 10,000)"),
+    "max_body": ("BYTES", "maximum size of a request (default: 16 MiB)"),
+    "max_rows": ("N", "maximum number of rows in a request (default: 10,000)"),
     "timeout": ("SECONDS", "time limit of a request (default: 30)"),
     "keep_alive": ("SECONDS", "time until an idle connection is closed (default: 75)"),
-    "max_connections": ("N", "most open connections (default: 1,000)"),
-    "max_jobs": ("N", "most batches and learning requests in the queue (default: 256)"),
-    "snapshot_rows": ("N", "learned rows between two snapshots (default: 100,000)"),
+    "max_connections": ("N", "maximum number of open connections (default: 1,000)"),
+    "max_jobs": ("N", "maximum number of batches and learning requests in the queue (default: 256)"),
+    "snapshot_rows": ("N", "number of learned rows between two snapshots (default: 100,000)"),
 }
 EXAMPLES = (
     "steepest serve reviews.steepest",
@@ -30,16 +30,17 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
-    parser.add_argument("model", metavar="MODEL", help="model file, or its address")
+    parser.add_argument("model", metavar="MODEL", help="model file, or an address such as s3://bucket/m.steepest")
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; any but loopback needs --token (default: 127.0.0.1)"
+        "--host", default="127.0.0.1", help="address to listen on; all but loopback need --token (default: 127.0.0.1)"
     )
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="port; 0 takes a free one (default: 8000)")
+    help = "port to listen on; 0 chooses a free one (default: 8000)"
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help=help)
     parser.add_argument(
-        "--token", help=f"requests need the header Authorization: Bearer TOKEN; also read from ${TOKEN}"
+        "--token", help=f"secret that requests must send as Authorization: Bearer TOKEN; also read from ${TOKEN}"
     )
-    parser.add_argument("--learn", action="store_true", help="allow POST /learn, by which the model learns")
-    parser.add_argument("--log", metavar="DIR", help="with --learn: directory of learned rows and snapshots")
+    parser.add_argument("--learn", action="store_true", help="enable POST /learn, from which the model learns")
+    parser.add_argument("--log", metavar="DIR", help="with --learn: directory for learned rows and snapshots")
     for name, (metavar, help) in LIMITS.items():
         usual = ServeOptions.__dataclass_fields__[name].default
         parser.add_argument(flag(name), type=type(usual), default=usual, metavar=metavar, help=help)

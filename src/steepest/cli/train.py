@@ -77,26 +77,26 @@ NUMBER_LOSSES = ("squared", "huber", "epsilon_insensitive", "quantile", "poisson
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
-    parser.add_argument("-m", "--model", required=True, metavar="FILE", help="where the model is saved")
-    help = "share of the rows that are measured on instead of learned, such as 0.1 (default: 0)"
+    parser.add_argument("-m", "--model", required=True, metavar="FILE", help="file to save the model in")
+    help = "share of the rows to set aside and measure the model on, such as 0.1 (default: 0)"
     parser.add_argument("--holdout", type=float, default=0.0, metavar="SHARE", help=help)
     help = "with --holdout: save the model of the best epoch or of the last one (default: best)"
     parser.add_argument("--keep", choices=("best", "last"), default="best", help=help)
-    help = "write an offline page with the data, losses, measures, curves and heaviest weights"
+    help = "write an HTML report with the data, learning curve, metrics and largest weights"
     parser.add_argument("--report", metavar="FILE.html", help=help)
-    help = "show the page in a browser while training runs; prints its address"
+    help = "serve the report while training runs, and print its address"
     parser.add_argument("--watch", action="store_true", help=help)
     parser.add_argument("--json", action="store_true", help="print one JSON object per epoch on stdout")
     parser.add_argument("--quiet", action="store_true", help="print neither progress nor summary")
     parser.add_argument(
-        "--checkpoint", metavar="DIR", help="directory in which the state is saved, so that --resume can continue"
+        "--checkpoint", metavar="DIR", help="save the state in this directory, so that --resume can continue"
     )
     parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint, if there is one")
     parser.add_argument(
         "--checkpoint-every",
         metavar="30s|100000-rows",
         default="60s",
-        help="how often the state is saved (default: 60s)",
+        help="how often to save the state (default: 60s)",
     )
     parser.add_argument(
         "--on-interrupt",
@@ -107,13 +107,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--spark", metavar="MASTER", help="train on Spark: local[*], spark://HOST:7077, sc://HOST, yarn"
     )
     parser.add_argument(
-        "--method", choices=METHODS, help="on Spark: how the shards are combined (default: by the task)"
+        "--method", choices=METHODS, help="on Spark: how the shards are combined (default: depends on the task)"
     )
     parser.add_argument("--barrier", action="store_true", help="on Spark: run all rounds inside one job")
     parser.add_argument(
-        "--quantize", action="store_true", help="with --task text: store vectors as 8-bit numbers, for a small file"
+        "--quantize", action="store_true", help="with --task text: store vectors as 8-bit numbers, for a smaller file"
     )
-    parser.add_argument("--size", metavar="BYTES", help="with --task text: largest size of the file, such as 5MB")
+    parser.add_argument("--size", metavar="BYTES", help="with --task text: maximum size of the file, such as 5MB")
     linear = (parser.get_default("task_of_help") or "classify") in LINEAR_TASKS
     add_model_arguments(parser, {**DEFAULTS, "n_jobs": "all"} if linear else DEFAULTS)
 
@@ -121,7 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_model_arguments(parser: argparse.ArgumentParser, defaults: Mapping[str, Any] = DEFAULTS) -> None:
     """Adds the data and the model: the flags that cv, tune and race share with train."""
     add_data_arguments(parser)
-    help = "what to learn (default: auto: text for fastText files, regress for fractions, else classify)"
+    help = "type of model (default: auto: text for fastText files, regress for labels with fractions, else classify)"
     parser.add_argument("--task", choices=("auto", *TASKS), default="auto", help=help)
     help = "balanced: give all classes the same weight, however rare (default: all rows weigh the same)"
     parser.add_argument("--class-weight", choices=("balanced",), default=None, help=help)
@@ -132,7 +132,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, defaults: Mapping[str, 
     others = [*map(estimator_of, TASKS), st.Hasher] if every_flag else []
     task = parser.get_default("task_of_help")
     if task in (None, "auto"):
-        parser.epilog = "The flags of the model are those of --task classify. Add another --task to see its flags."
+        parser.epilog = "The model flags are those of --task classify; add another --task to see its flags."
     flags.add_estimator_flags(parser, shown, others, defaults, with_help=every_flag)
 
 
@@ -231,7 +231,7 @@ def _other_task(options: argparse.Namespace) -> str:
         return (
             f"the label holds numbers, but {flags.flag_of(foreign[0])} is for classes (--task regress: predict numbers)"
         )
-    return f"the label holds {n:,} different numbers, so a regression is learned (--task classify: classes)"
+    return f"the label has {n:,} different numbers, so a regressor is trained (--task classify trains a classifier)"
 
 
 def _numbers_of(options: argparse.Namespace) -> tuple[int, bool]:
@@ -332,7 +332,7 @@ def _save(estimator: Model, options: argparse.Namespace, source: Source, validat
     measures = estimator.save(options.model, quantize=options.quantize, size=options.size, check=check)
     cost = "its cost in accuracy was not measured, since the data can be read only once; give --holdout 0.1"
     if not once:
-        rows = "rows learned" if validation is None else "rows held out"
+        rows = "the training rows" if validation is None else "held-out rows"
         cost = f"accuracy on {rows}: {measures['accuracy_before']:.4f} before, {measures['accuracy']:.4f} from the file"
     if not options.quiet and not options.json:
         print(f"{options.model}: {measures['bytes']:,} bytes with 8-bit rows; {cost}", file=sys.stderr)
@@ -515,7 +515,7 @@ def summary(
 ) -> dict[str, str]:
     """Returns what was learned from what, in a few lines; `label` is the column that a flag named."""
     records, events = estimator.history_.records, estimator.history_.events
-    lines = {"rows": f"{records[0]['rows']:,} learned" if records else ""}
+    lines = {"rows": f"{records[0]['rows']:,} for training" if records else ""}
     if measures.get("rows"):
         lines["rows"] += f", {measures['rows']:,} held out"
     if facts:

@@ -41,15 +41,15 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all flags of the verb."""
-    parser.add_argument("-m", "--model", metavar="FILE", help="file of the best model (default: not saved)")
+    parser.add_argument("-m", "--model", metavar="FILE", help="file to save the best model in (default: not saved)")
     parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="time limit (default: 60)")
     help = f"number of settings to try (default: {DEFAULT_TRIALS})"
     parser.add_argument("--trials", type=int, default=DEFAULT_TRIALS, metavar="N", help=help)
-    help = "share of the rows that trials are measured on (default: 0.2)"
+    help = "share of the rows to measure trials on (default: 0.2)"
     parser.add_argument("--holdout", type=float, default=0.2, metavar="SHARE", help=help)
-    help = "measure that trials are compared by (default: auto)"
-    parser.add_argument("--metric", default="auto", metavar="{auto,loss,accuracy,rmse,ndcg,map}", help=help)
-    parser.add_argument("--report", metavar="FILE.html", help="write an offline page with all trials and charts")
+    help = "metric by which trials are compared, such as loss, auc, ece or rmse (default: auto)"
+    parser.add_argument("--metric", default="auto", metavar="NAME", help=help)
+    parser.add_argument("--report", metavar="FILE.html", help="write an HTML report with all trials and charts")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quiet", action="store_true", help="print no progress")
     add_model_arguments(parser)

@@ -131,8 +131,15 @@ def _copied(arrays: Sequence[Array], starts: Array, ends: Array) -> list[Array]:
         lasts = ends[np.concatenate([breaks, [len(ends) - 1]])].tolist()
         runs = [slice(a, b) for a, b in zip(firsts, lasts, strict=True)]
         return [np.concatenate([array[run] for run in runs]) for array in arrays]
-    entries = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    entries = places_between(starts, ends)[1]
     return [array[entries] for array in arrays]
+
+
+def places_between(starts: Array, ends: Array) -> tuple[Array, Array]:
+    """(row pointers of these spans put one behind the other, the places in them)."""
+    indptr = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(ends - starts, out=indptr[1:])
+    return indptr, np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
 
 
 def concatenate(chunks: Sequence[AnyChunk]) -> AnyChunk:

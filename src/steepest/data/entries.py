@@ -125,8 +125,6 @@ def from_matrix(X: Any) -> RatingsInMemory:
     """The known cells of a matrix as ratings whose ids are the numbers of rows and columns."""
     if hasattr(X, "tocoo"):
         coo = checked_coo(X)
-        if np.asarray(coo.data).dtype.kind not in "biuf":
-            raise DataError(f"X holds values of type {coo.data.dtype}; give real numbers")
         return _cells(np.asarray(coo.row, np.int64), np.asarray(coo.col, np.int64), coo.data, coo.shape)
     matrix = np.asarray(X)
     if matrix.dtype.kind not in "biuf":

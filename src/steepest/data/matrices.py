@@ -2,8 +2,8 @@
 
 SciPy trusts `indptr` and indices and follows them out of bounds: a damaged matrix ends in a crash or in gigabytes of
 garbage. Every way by which a matrix enters comes through `checked_csr` or `checked_coo`. The check costs one pass over
-the indices, which rows that go straight into a kernel are spared: kernels check them while they are in cache. What the
-values are is not checked here.
+the indices, which rows that go straight into a kernel are spared: kernels check them while they are in cache. Of the
+values only the type is checked here.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ def check_sparse(X: Any, *, columns: bool = True) -> None:
     if len(X.shape) != 2:
         raise DataError(f"X has {len(X.shape)} dimensions; give a matrix, one row per example")
     kind = getattr(X, "format", "csr")
+    values = np.dtype(X.dtype if hasattr(X, "dtype") else X.data.dtype)  # those of a list of lists are lists
+    if values.kind == "c":
+        raise DataError("Complex data not supported: X holds complex numbers; give real ones")
+    if values.kind not in "biuf":
+        raise DataError(f"X holds values of type {values}; give numbers")
+    if kind in ("csr", "csc", "coo") and np.ndim(X.data) != 1:
+        raise DataError(f"X.data has {np.ndim(X.data)} dimensions; {REBUILD}")
     if kind in ("csr", "csc", "bsr"):
         _check_compressed(X, kind, columns)
     elif kind == "coo":

@@ -401,42 +401,50 @@ class ArraySource(Source):
 
     def fingerprint(self) -> dict[str, Any]:
         """The shape, and a checksum of the rows' lengths and numeric targets."""
-        block, rows = self.block, self._row_numbers()
+        block, rows = self.block, self.row_numbers
         targets = b"" if block.y is None or block.y.dtype.kind not in "biuf" else block.y.tobytes()
         checksum = zlib.crc32(targets, zlib.crc32(rows.tobytes(), zlib.crc32(block.indptr.tobytes())))
         return {"rows": self.n_rows, "features": self.n_features, "checksum": checksum}
 
-    def _pick(self, rows: Array) -> ArraySource:
+    def pick(self, rows: Array) -> ArraySource:
+        """The rows of these numbers."""
         source = self.copy()
         source.rows, source.n_rows = rows, len(rows)
         return source
 
-    def _row_numbers(self) -> Array:
+    @property
+    def row_numbers(self) -> Array:
+        """The numbers of the rows in the block."""
         return np.arange(self.block.n_rows) if self.rows is None else self.rows
+
+    def count_entries(self) -> int:
+        """The number of entries of all rows."""
+        numbers, indptr = self.row_numbers, self.block.indptr
+        return int((indptr[numbers + 1] - indptr[numbers]).sum())
 
     def limit(self, n_rows: int) -> Source:
         """The first n rows."""
-        return self._pick(self._row_numbers()[: whole("limit", n_rows, 0)])
+        return self.pick(self.row_numbers[: whole("limit", n_rows, 0)])
 
     def sample(self, n_rows: int, seed: int = 0) -> Source:
         """N rows from all over the data; a larger sample holds all rows of a smaller one."""
-        rows = self._row_numbers()
+        rows = self.row_numbers
         drawn = np.argsort(mix(rows, seed), kind="stable")[: whole("sample", n_rows, 1)]
-        return self._pick(rows[np.sort(drawn)])
+        return self.pick(rows[np.sort(drawn)])
 
     def select(self, keep: Callable[[Array], Array], rule: str) -> Source:
         """The rows whose numbers pass a test."""
-        rows = self._row_numbers()
-        return self._pick(rows[keep(rows)])
+        rows = self.row_numbers
+        return self.pick(rows[keep(rows)])
 
     def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
         """Two sources: most rows, and the given fraction of them, both never empty if there are two rows."""
         fraction = inside("holdout", fraction, 0.0, 1.0)
-        rows = self._row_numbers()
+        rows = self.row_numbers
         held = np.zeros(len(rows), bool)
         n_held = min(max(1, round(fraction * len(rows))), max(len(rows) - 1, 0))
         held[np.argsort(mix(rows, seed), kind="stable")[:n_held]] = True
-        return self._pick(rows[~held]), self._pick(rows[held])
+        return self.pick(rows[~held]), self.pick(rows[held])
 
 
 def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows: int = CHUNK_ROWS) -> ArraySource:
@@ -540,10 +548,6 @@ def _from_csr(matrix: Any) -> tuple[Array, Array, Array, int]:
     n_features = int(matrix.shape[1])
     if n_features > MOST_FEATURES:
         raise DataError(f"X has {n_features} columns; at most {MOST_FEATURES} are supported, hash them to fewer")
-    if matrix.data.dtype.kind not in "biuf":
-        if matrix.data.dtype.kind == "c":
-            raise DataError("Complex data not supported: X holds complex numbers; give real ones")
-        raise DataError(f"X holds values of type {matrix.data.dtype}; give numbers")
     if matrix.data.dtype == np.float32:
         values = np.ascontiguousarray(matrix.data)
     else:

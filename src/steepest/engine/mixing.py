@@ -92,13 +92,9 @@ def shards_of_rows(rows: Array, n_rows: int, n_shards: int) -> Array:
 
 def _runs(source: ArraySource, n: int) -> list[Source]:
     """Splits rows in memory into shards."""
-    assert source.n_rows is not None
-    owner = shards_of_rows(np.arange(source.n_rows), source.n_rows, n)
-
-    def part(shard: int) -> Source:
-        return source.select(lambda rows: owner == shard, f"shard {shard} of {n}")
-
-    return [part(shard) for shard in range(n)]
+    numbers = source.row_numbers
+    owner = shards_of_rows(np.arange(len(numbers)), len(numbers), n)
+    return [source.pick(numbers[owner == shard]) for shard in range(n)]
 
 
 def part_of_epoch(source: Source, epoch: int, start: int, stop: int, parts: int) -> Iterator[Chunk]:

@@ -34,13 +34,7 @@ SKLEARN = {
     "SGDRegressor": "squared",
     "LinearSVR": "epsilon_insensitive",
 }
-SKLEARN_LOSSES = {
-    "log_loss": "log",
-    "hinge": "hinge",
-    "squared_hinge": "squared_hinge",
-    "modified_huber": "modified_huber",
-    "perceptron": "perceptron",
-}
+SKLEARN_LOSSES = ("log_loss", "hinge", "squared_hinge", "modified_huber", "perceptron")
 SOLVERS = {
     "L2R_LR": "log",
     "L2R_LR_DUAL": "log",
@@ -84,8 +78,8 @@ def from_sklearn(estimator: Any) -> LinearClassifier | LinearRegressor:
         return linear_model(weights, bias, None, SKLEARN[name] or "squared")
     loss = SKLEARN[name]
     if name == "SGDClassifier":
-        loss = SKLEARN_LOSSES.get(estimator.loss)
-        if loss is None:
+        loss = estimator.loss.removesuffix("_loss")
+        if estimator.loss not in SKLEARN_LOSSES:
             raise DataError(
                 f"SGDClassifier(loss={estimator.loss!r}) has no counterpart here; use 'log_loss' or 'hinge'"
             )

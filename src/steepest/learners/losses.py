@@ -60,7 +60,8 @@ class Loss:
         return score if self.inverse_link is None else self.inverse_link(score)
 
 
-def _sigmoid(score: Array) -> Array:
+def sigmoid(score: Array) -> Array:
+    """1 / (1 + exp(-score)), stable at both ends."""
     e: Array = np.exp(-np.abs(score))
     return np.where(score < 0, e, 1.0) / (1.0 + e)
 
@@ -100,7 +101,7 @@ def _squared_hinge_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
 # The minimum is at z = 2 P - 1, but P = (1 + z) / 2 is 0 or 1 beyond the margins, where most rows end. This curve was
 # nearest to held-out rows of several data sets (decisions/0021).
 def _squared_hinge_probability(score: Array) -> Array:
-    return _sigmoid(5.0 * score)
+    return sigmoid(5.0 * score)
 
 
 # log(1 + exp(-m)), from an exponential that cannot overflow
@@ -110,7 +111,7 @@ def _log(score: Any, y: Any, _: float = 0.0) -> Array:
 
 
 def _log_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
-    return -np.asarray(y) * _sigmoid(-_margin(score, y))
+    return -np.asarray(y) * sigmoid(-_margin(score, y))
 
 
 # exp(-m)
@@ -123,7 +124,7 @@ def _exponential_gradient(score: Any, y: Any, _: float = 0.0) -> Array:
 
 
 def _exponential_probability(score: Array) -> Array:
-    return _sigmoid(2.0 * score)
+    return sigmoid(2.0 * score)
 
 
 # max(0, 1 - m)^2 for m >= -1, else -4m
@@ -225,7 +226,7 @@ LOSSES: dict[str, Loss] = {
             link=_squared_hinge_probability,
         ),
         Loss(
-            "log", 2, "binary", _log, _log_gradient, bounds_zero_one=1.0 / math.log(2.0), curvature=0.25, link=_sigmoid
+            "log", 2, "binary", _log, _log_gradient, bounds_zero_one=1.0 / math.log(2.0), curvature=0.25, link=sigmoid
         ),
         Loss(
             "exponential",

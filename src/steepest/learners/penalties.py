@@ -120,26 +120,6 @@ class Penalty:
         a, b = simple.mixture()
         return soft_threshold(w, step * a) / (1.0 + step * b)
 
-    def contour(self, level: float = 1.0, n: int = 200) -> Array:
-        """n points (w_1, w_2) with R(w) = level, once around; n x 2, and none at all if R is zero everywhere.
-
-        The corners on the axes are among them if n is a multiple of 4.
-        """
-        if self.name == "none":
-            return np.zeros((0, 2))
-        if self.name in NORMS:
-            return norm_contour(math.inf if self.name == "max" else 2.0, level, n)
-        direction = _directions(n)
-        size: Array = np.abs(direction)
-        radius: Array
-        if self.name == "lp":
-            radius = (level * self.p / np.sum(size**self.p, axis=1)) ** (1.0 / self.p)
-        else:  # a r |d|_1 + b r^2 / 2 = level, by the form of the quadratic formula that also holds for b = 0
-            a, b = self.mixture()
-            linear = a * np.sum(size, axis=1)
-            radius = 2.0 * level / (linear + np.sqrt(linear**2 + 2.0 * b * level))
-        return direction * radius[:, None]
-
     def split(self, alpha: float) -> tuple[float, float]:
         """(l1, l2) with alpha R(w) = l1 sum |w| + l2 (1/2) sum w^2.
 
@@ -168,9 +148,9 @@ class Penalty:
 
     def lengths(self, size: Array) -> Array:
         """The norm of every output's weights, given their absolute values."""
-        if self.name == "max":
-            return np.asarray(np.max(size, axis=0, initial=0.0))
         largest = np.asarray(np.max(size, axis=0, initial=0.0))
+        if self.name == "max":
+            return largest
         unit = np.where(largest > 0, largest, 1.0)  # against overflow of squares
         return np.asarray(unit * np.sqrt(np.sum((size / unit) ** 2, axis=0)))
 
@@ -189,18 +169,13 @@ def norm_contour(p: float, level: float = 1.0, n: int = 200) -> Array:
     """
     if not p > 0:
         raise ParameterError(f"p={p} is not an exponent of a norm; give a number above 0")
-    direction = _directions(n)
+    angle = np.linspace(0.0, 2.0 * np.pi, n, endpoint=False)
+    direction: Array = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     direction[np.abs(direction) < 1e-15] = 0.0  # on an axis: a small power would make much of what rounding leaves
     size: Array = np.abs(direction)
     largest: Array = np.max(size, axis=1)  # taken out, so that high powers do not vanish
     length = largest if math.isinf(p) else largest * np.sum((size / largest[:, None]) ** p, axis=1) ** (1.0 / p)
     return direction * (level / length)[:, None]
-
-
-def _directions(n: int) -> Array:
-    """n unit vectors once around; n x 2."""
-    angle = np.linspace(0.0, 2.0 * np.pi, n, endpoint=False)
-    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
 def _prox_norm(w: Array, step: float | Array, name: str) -> Array:

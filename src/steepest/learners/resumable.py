@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import ClassVar
@@ -10,15 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from steepest.data.chunk import Array
+from steepest.errors import DataError
 from steepest.learners.base import State
 
 COUNTERS = "counters"  # the name under which a state holds all numbers
-UNKNOWN = -1e308  # in a state, for None: what only more rows will show; NaN in files of older versions
-
-
-def is_unknown(number: float) -> bool:
-    """Whether a number of a state is the mark of an unknown value."""
-    return number == UNKNOWN or math.isnan(number)
+UNKNOWN = -1e308  # in a state, for None: what only more rows will show
 
 
 class Resumable:
@@ -52,8 +47,33 @@ class Resumable:
             owner, _, last = name.rpartition(".")
             holder = attrgetter(owner)(self) if owner else self
             kind = type(getattr(holder, last))
-            value = None if is_unknown(number) else number
+            value = None if number == UNKNOWN else number
             setattr(holder, last, kind(number) if kind in (bool, int) and number.is_integer() else value)
 
     def restored(self) -> None:
         """Hook: recomputes what follows from the restored state."""
+
+    def refuse_overflow(self) -> None:
+        """Raises if a number that was learned is not finite."""
+        refuse_overflow(self.state)
+
+
+def refuse_overflow(arrays: State) -> None:
+    """Raises if an array holds a number that is not finite; counters of a run that goes on may be infinite."""
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and name != COUNTERS and not all_finite(array):
+            raise overflow(f"numbers of {name!r} are", array.dtype)
+
+
+def overflow(what: str, dtype: object) -> DataError:
+    """The error for numbers that are no longer finite."""
+    return DataError(
+        f"learning overflowed: {what} beyond {dtype}; scale the features, targets and sample weights to about one, "
+        "or choose a smaller eta0"
+    )
+
+
+def all_finite(table: Array) -> bool:
+    """Whether all numbers are finite; their sum shows it in most cases without a mask array."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(table.sum()) or np.isfinite(table).all())

@@ -20,8 +20,8 @@ from steepest.parameters import unknown
 
 SCHEDULES = ("auto", "constant", "invsqrt", "bottou", "optimal", "adaptive")
 
-# Rows on which the first step size is tried out; Bottou's programs use as many. The kernels know the number too.
-CALIBRATION_ROWS = 1000
+# Rows that show what must be known first, and on which a first step is tried; as in Bottou's programs. Kernels know it.
+FIRST_ROWS = 1000
 UNIT_BITS = 40  # kUnitBits of the kernels
 LN2 = math.log(2.0)
 
@@ -50,7 +50,7 @@ def scheduled_step(code: int, t: float, eta0: float, alpha: float, power: float 
     if code == _CODES["bottou"]:
         return float(eta0 * (1.0 + eta0 * alpha * t) ** -power)
     if code == _CODES["auto"]:
-        return eta0 / max(1.0 + eta0 * alpha * t, math.sqrt(1.0 + t / CALIBRATION_ROWS))
+        return eta0 / max(1.0 + eta0 * alpha * t, math.sqrt(1.0 + t / FIRST_ROWS))
     return eta0
 
 

@@ -15,12 +15,10 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array
 from steepest.errors import DataError
-from steepest.learners.base import Progress, State
-from steepest.learners.resumable import COUNTERS
+from steepest.learners.base import Progress
 
 FIRST_SNAPSHOT_ROWS = 1 << 16
 MOST_ROLLBACKS = 60
-MAY_BE_UNKNOWN = (COUNTERS, "targets")  # arrays in which files of older versions have NaN for that
 PACKED_ELEMENTS = 1 << 20  # from which on a table is worth packing
 
 
@@ -138,24 +136,3 @@ class Packed:
 
 def _bits(table: Array) -> Array:
     return table.reshape(-1).view(f"u{table.itemsize}")
-
-
-def overflow(what: str, dtype: object) -> DataError:
-    """The error for numbers that are no longer finite."""
-    return DataError(
-        f"learning overflowed: {what} beyond {dtype}; scale the features, targets and sample weights to about one, "
-        "or choose a smaller eta0"
-    )
-
-
-def refuse_overflow(state: State) -> None:
-    """Raises if a number that was learned is not finite; counters of a run that goes on may have bounds of infinity."""
-    for name, array in state.items():
-        if array.dtype.kind == "f" and name not in MAY_BE_UNKNOWN and not all_finite(array):
-            raise overflow(f"numbers of {name!r} are", array.dtype)
-
-
-def all_finite(table: Array) -> bool:
-    """Whether all numbers are finite; their sum shows it in most cases without a mask array."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(table.sum()) or np.isfinite(table).all())

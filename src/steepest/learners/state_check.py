@@ -16,8 +16,7 @@ import numpy as np
 from steepest.data.chunk import Array
 from steepest.learners.base import State
 from steepest.learners.losses import LOSSES
-from steepest.learners.resumable import COUNTERS, is_unknown
-from steepest.learners.snapshot import MAY_BE_UNKNOWN, all_finite
+from steepest.learners.resumable import COUNTERS, UNKNOWN, all_finite
 from steepest.learners.waiting import MARK
 
 MOST_FEATURES = (1 << 31) - 1
@@ -46,7 +45,7 @@ class StateCheck:
         """
         check = cls(state)
         for name, values in state.items():
-            if values.dtype.kind in "fc" and name not in (array, *MAY_BE_UNKNOWN) and not all_finite(values):
+            if values.dtype.kind in "fc" and name != array and not all_finite(values):
                 raise ValueError(f"{name} holds numbers that are not finite")
         check.arrays({array: f"f8 {len(names)}"})
         own_names = (name.rpartition(".")[2] for name in names)
@@ -56,7 +55,7 @@ class StateCheck:
                 check.whole(name, number, 0, WHOLE[name])
                 continue
             least, most = (-math.inf, math.inf) if name in UNBOUNDED else (LEAST.get(name, 0.0), 1e300)
-            if not least <= number <= most and not (name in unknown and is_unknown(number)):
+            if not least <= number <= most and not (name in unknown and number == UNKNOWN):
                 raise ValueError(f"{name} is {number}")
         return check
 
@@ -108,7 +107,7 @@ class StateCheck:
         n_outputs, *flags, loss = self.state["targets"].tolist()
         for flag in flags:
             self.whole("a flag of the targets", flag, 0, 1)
-        if not is_unknown(loss) and loss not in LOSS_CODES:
+        if loss not in (UNKNOWN, *LOSS_CODES):
             raise ValueError(f"the loss has the number {loss}")
         k = self.whole("the number of outputs", n_outputs, 1, MOST_FEATURES)
         by_labels = max(2, n_labels) if column_per_class else n_labels if n_labels > 2 else 1

@@ -26,7 +26,7 @@ from steepest.data.chunk import Array, Chunk
 from steepest.errors import DataError, ParameterError
 from steepest.learners.base import Progress, State
 from steepest.learners.losses import LOSSES, loss_for
-from steepest.learners.resumable import UNKNOWN, Resumable, is_unknown
+from steepest.learners.resumable import UNKNOWN, Resumable
 from steepest.learners.snapshot import LastGoodState
 from steepest.learners.waiting import WaitingRows, finished
 from steepest.parameters import at_least, shown
@@ -178,7 +178,7 @@ class Targets:
         self.n_outputs, self.several = int(n_outputs), bool(several)
         self.has_bare_rows, self.started = bool(bare), bool(started)
         self.counts = np.array(state["class_counts"])
-        if not is_unknown(loss):
+        if loss != UNKNOWN:
             self._take_loss(int(loss))
 
     def decide_loss(self) -> None:
@@ -194,11 +194,13 @@ class Targets:
     # ------------------------------------------------------------------------------------------- what rows show
 
     def announce(self, rows: Chunk) -> None:
-        """Learns the shape of y and new classes from rows before they are learned."""
+        """Learns the shape of y and new classes from rows before they are learned, or wait; refuses bad targets."""
         y = _targets_of(rows)
         self._take_shape(y)
         if self.task == "classify" and y.ndim == 1:
             self._add_classes(label for label in by_appearance(rows.visited(y)) if label not in self.book)
+        else:
+            self._numbers(y)
 
     def _take_shape(self, y: Array) -> None:
         if y.ndim == 1 and self.several:
@@ -422,13 +424,6 @@ class Targets:
         if weight is not None:
             gradients *= weight[:, None]
         return self.losses(self.scores(output), coded), gradients.astype(output.dtype)
-
-    def losses_of_outputs(self, output: Array, coded: Array) -> Array:
-        """The loss of each row in the units of the outputs; `gradients` are its derivatives."""
-        if self.loss.kind != "real":
-            return self.losses(self.scores(output), coded)
-        values = self.loss.value(output, (coded - self.shift) / self.scale, self.parameter_of_outputs)
-        return np.asarray(np.asarray(values).sum(axis=1))
 
 
 def _targets_of(rows: Chunk) -> Array:

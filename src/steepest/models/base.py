@@ -44,7 +44,6 @@ from steepest.engine.stream_watch import StreamWatch
 from steepest.errors import DataError, ModelFileError, ParameterError
 from steepest.learners.base import State, join_words, split_words
 from steepest.learners.losses import LOSSES
-from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
 from steepest.models.calibration import LEAST_ROWS, Calibration, Recent
@@ -80,8 +79,8 @@ _learning: dict[int, int] = {}  # by the estimator that is being fitted, the thr
 
 
 def _guard(fit: Fit) -> Fit:
-    """Wraps `fit` or `partial_fit`: checks types of parameters; raises if another thread fits the same estimator."""
-    goes_on = fit.__name__ == "partial_fit"
+    """Wraps a method that learns or saves: raises if another thread does; types of parameters are checked to learn."""
+    goes_on, saves = fit.__name__ == "partial_fit", fit.__name__ == "save"
 
     @functools.wraps(fit)
     def guarded(self: Any, *args: Any, **options: Any) -> Any:
@@ -89,11 +88,12 @@ def _guard(fit: Fit) -> Fit:
         outermost = id(self) not in _learning
         if _learning.setdefault(id(self), own) != own:  # one step: of two threads one finds the other
             raise ParameterError(
-                f"another thread is fitting this {type(self).__name__}; give every thread an estimator of its own, "
-                "for example sklearn.base.clone(estimator)"
+                f"another thread is fitting or saving this {type(self).__name__}; give every thread an estimator of "
+                "its own, for example sklearn.base.clone(estimator), and save between two calls of fit"
             )
         try:
-            if outermost and not (goes_on and self.__sklearn_is_fitted__()):  # a row of a stream costs microseconds
+            # a row of a stream costs microseconds
+            if outermost and not saves and not (goes_on and self.__sklearn_is_fitted__()):
                 protocol.check_params(self)
             return fit(self, *args, **options)
         finally:
@@ -133,7 +133,7 @@ class Model:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name in ("fit", "partial_fit"):
+        for name in ("fit", "partial_fit", "save"):
             if name in vars(cls):
                 setattr(cls, name, _guard(vars(cls)[name]))
 
@@ -477,8 +477,12 @@ class Model:
     def _first_learner(self, settings: Any, source: Source) -> Any:
         """The learner that a fit starts with; linear models may continue from an earlier one."""
         learner = self.new_learner(settings, source)
-        learner.n_threads = self.n_threads
+        learner.n_threads = self._threads_for(learner)
         return learner
+
+    def _threads_for(self, learner: Any) -> int:
+        """Hook: the number of threads that may learn."""
+        return self.n_threads
 
     @classmethod
     def _restore(cls, settings: Any, state: State) -> Any:
@@ -512,21 +516,17 @@ class Model:
 
     def _refuse_overflow(self, learner: Any) -> None:
         """Raises if any number that would be shown or saved is not finite, after learning the pending rows."""
-        self._check_numbers(learner)
+        learner.refuse_overflow()
         if isinstance(learner, TargetLearner) and learner.waiting.rows is not None:
             shown: Any = learner
-            self._check_numbers(finished(shown))
-
-    def _check_numbers(self, learner: Any) -> None:
-        """Raises if a number that was learned is not finite."""
-        refuse_overflow(learner.state)
+            finished(shown).refuse_overflow()
 
     def _learn_more(self, source: Source, classes: Any = None) -> Self:
         """Learns one pass over the source in its given order; `partial_fit` of all models ends here."""
         if not hasattr(self, "learner_"):
             self.adopt(self.new_learner(self.settings_for(None), source, classes), History(), source)
         learner = self.learner_
-        before = learner.rows_learned
+        learner.n_threads, before = self._threads_for(learner), learner.rows_learned
         for chunk in source.epoch(0):
             self.history_.events += learner.step(chunk).events
         self._refresh()
@@ -700,6 +700,7 @@ class Model:
 
     # ------------------------------------------------------------------------------------------------------ files
 
+    @_guard
     def save(self, path: str | Path) -> Any:
         """Writes the model to one file, which contains no code. If writing fails, an old file stays as it was."""
         self._check_fitted()

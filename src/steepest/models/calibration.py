@@ -24,6 +24,7 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.errors import DataError, ParameterError
+from steepest.learners.losses import sigmoid
 
 FOLDS = 5
 STEPS = 50
@@ -67,7 +68,7 @@ class Calibration:
 
     def sigmoid(self, scores: Array) -> Array:
         """The calibrated probability of the second class."""
-        return _sigmoid(self.slope * np.asarray(scores, np.float64) + self.shift)
+        return sigmoid(self.slope * np.asarray(scores, np.float64) + self.shift)
 
     def powers(self, probabilities: Array) -> Array:
         """The calibrated probability of every class, from the model's own probabilities."""
@@ -179,7 +180,7 @@ def calibrate_two(scores: Array, positive: Array, own: Array | None, weight: Arr
         for fold in range(FOLDS):
             held = _folds(len(y)) == fold
             slope, shift = fit_sigmoid(scores[~held], y[~held], weight[~held], shifted)
-            found[held] = _two_losses(_sigmoid(slope * scores[held] + shift), y[held])
+            found[held] = _two_losses(sigmoid(slope * scores[held] + shift), y[held])
         return found
 
     kind, after = _choose(before, {name: losses(shifted) for name, shifted in maps.items()}, weight)
@@ -216,7 +217,7 @@ def fit_sigmoid(scores: Array, y: Array, weight: Array, shifted: bool) -> tuple[
 
     here = loss(w)
     for _ in range(STEPS):
-        p = _sigmoid(w[0] * z + w[1])
+        p = sigmoid(w[0] * z + w[1])
         g, h = weight * (p - target), weight * np.maximum(p * (1 - p), 1e-12)
         gradient = np.array([g @ z, g.sum() if shifted else 0.0])
         cross = float(h @ z) if shifted else 0.0
@@ -294,11 +295,6 @@ def _mean(losses: Array | None, weight: Array) -> float | None:
 def _two_losses(p: Array, y: Array) -> Array:
     right = np.where(y > 0, p, 1 - p)
     return np.asarray(-np.log(np.maximum(right, TINY)))
-
-
-def _sigmoid(z: Array) -> Array:
-    e = np.exp(-np.abs(z))
-    return np.asarray(np.where(z < 0, e, 1.0) / (1.0 + e))
 
 
 def _powers(logs: Array, slope: float) -> Array:

@@ -766,6 +766,7 @@ class MatrixFactorization(Model):
         estimator = cls(**{name: from_plain(value) for name, value in header["params"].items()})
         settings = FactorSettings.from_dict(header["settings"])
         FactorLearner.check_file(settings, arrays)
+        arrays = {name: np.array(array) for name, array in arrays.items()}  # from now on the file may change
         learner = FactorLearner(settings)
         learner.restore_numbers(arrays["numbers"].tolist())
         books = {}

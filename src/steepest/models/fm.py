@@ -95,9 +95,7 @@ class FMModel(Model):
                 f"fields=True needs columns, and {source.describe()} has numbered features; read a table, give the "
                 "field of each feature as fields=[...], or learn with fields=False"
             )
-        learner = FMLearner(settings, source.n_features or 0, labels, given)
-        learner.n_threads = self.n_threads
-        return learner
+        return FMLearner(settings, source.n_features or 0, labels, given)
 
     def _first_learner(self, settings: Any, source: Source) -> FMLearner:
         learner: FMLearner = super()._first_learner(settings, source)

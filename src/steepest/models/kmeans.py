@@ -139,8 +139,6 @@ class KMeans(Model):
         """
         source = self.source_of(X, None, sample_weight)
         self._check_width(source)
-        if hasattr(self, "learner_"):
-            self.learner_.n_threads = self.n_threads
         vars(self).pop("labels_", None)
         n_iter = getattr(self, "n_iter_", 0)
         self._learn_more(source)

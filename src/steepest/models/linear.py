@@ -218,7 +218,7 @@ class LinearModel(Model):
             multi_class = "softmax" if n_outputs > 1 and params["loss"] in ("auto", "log") else "ovr"
         if n_outputs > 1:
             n_outputs += 1
-        n_entries = None if rows is None else _count_entries(rows)
+        n_entries = None if rows is None else rows.count_entries()
         return Problem(
             loss="log" if multi_class == "softmax" else loss,
             penalty=kind,
@@ -298,7 +298,7 @@ class LinearModel(Model):
                 return None
             names, features, numbers, rest = self.hasher_.columns_of_features(self._sample)
             blocks = Blocks(names, numbers, features, rest)
-        elif 1 < n_features <= MOST_BLOCKS and self._is_table(rows, _count_entries(rows)):
+        elif 1 < n_features <= MOST_BLOCKS and self._is_table(rows, rows.count_entries()):
             shown = getattr(self, "feature_names_in_", [f"column {j}" for j in range(n_features)])
             blocks = Blocks(tuple(shown), np.arange(n_features))
         else:
@@ -370,10 +370,6 @@ class LinearModel(Model):
             return restore
         n_shards = self.flat_params()["n_shards"]
         return lambda state: MixedState.restored(restore(state), state, n_shards)
-
-    def _refuse_overflow(self, learner: LinearLearner) -> None:
-        super()._refuse_overflow(learner)
-        learner.refuse_overflow()
 
     def _finish(self, learner: LinearLearner, history: History, executor: Any) -> None:
         reason = self._parallel[1]
@@ -475,7 +471,6 @@ class LinearModel(Model):
             learner = self.new_learner(self._in_parallel(self.settings_for(None), kind), source, classes)
             self.adopt(learner, History(events=[self._memory.reason] if self._memory else []), source)
         learner = self.learner_
-        learner.n_threads = self.n_threads
         before = learner.rows_learned
         super()._learn_more(source, classes)
         learner.forget_rows()
@@ -833,11 +828,6 @@ def _in_memory(source: Source) -> ArraySource | None:
     if isinstance(source, StoredSource):
         return source.rows()
     return source if isinstance(source, ArraySource) else None
-
-
-def _count_entries(rows: ArraySource) -> int:
-    numbers = np.arange(rows.block.n_rows) if rows.rows is None else rows.rows
-    return int((rows.block.indptr[numbers + 1] - rows.block.indptr[numbers]).sum())
 
 
 def _independent_outputs(settings: LinearSettings, source: Source | None) -> int:

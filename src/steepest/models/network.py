@@ -21,7 +21,6 @@ from steepest.learners.network.graph import Graph
 from steepest.learners.network.network import NetworkLearner
 from steepest.learners.network.network_settings import INITS, SCHEDULES, SOLVERS, NetworkSettings
 from steepest.learners.penalties import NORMS, Penalty, check_alpha
-from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import checked_class_weight
 from steepest.models.base import Model, Run, to_plain
 from steepest.models.options import (
@@ -131,10 +130,6 @@ class NetworkModel(Model):
             return step_size("eta0", self.eta0)
         return TINY_ETA0 if solver == "adam" and self._is_tiny(n_rows) else ETA0[solver]
 
-    def _refuse_overflow(self, learner: Any) -> None:
-        super()._refuse_overflow(learner)
-        refuse_overflow(learner.parameters())
-
     def _finish(self, learner: Any, history: History, executor: Any) -> None:
         super()._finish(learner, history, executor)
         learner.keep_good_state()  # goes back if the very last step overflowed
@@ -220,9 +215,7 @@ class NetworkModel(Model):
         if isinstance(self._sizes(), str):
             size = _rule_of_thumb(source.n_rows, source.n_features)
             settings = replace(settings, graph=Graph.layered([size], self.link).as_dict())
-        learner = NetworkLearner(settings, source.n_features or 0, labels)
-        learner.n_threads = self.n_threads
-        return learner
+        return NetworkLearner(settings, source.n_features or 0, labels)
 
     # --------------------------------------------------------------------------------------------- inspection
 

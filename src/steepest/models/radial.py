@@ -12,17 +12,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.data.source import Source, mix
 from steepest.errors import DataError, ParameterError
 from steepest.learners.base import State
 from steepest.learners.network.graph import Graph
 from steepest.learners.network.network import NetworkLearner
+from steepest.learners.network.network_input import finite_rows
 from steepest.learners.network.network_settings import SCHEDULES, SOLVERS, NetworkSettings
 from steepest.learners.network.radial import RadialLearner, RadialSettings, median_distance
 from steepest.learners.penalties import check_alpha
-from steepest.learners.snapshot import refuse_overflow
 from steepest.learners.targets import checked_class_weight
 from steepest.models.base import Model, Run
 from steepest.models.options import EarlyStopping
@@ -136,7 +135,9 @@ class RBFModel(Model):
             raise DataError("the data holds no rows; nothing can be learned from it")
         width = max(part.n_features for part in rows)
         _refuse_huge(sum(part.n_rows for part in rows) * width * 8, "the centres")
-        return np.concatenate([_dense(part, width) for part in rows]), np.concatenate([_targets(part) for part in rows])
+        return np.concatenate([finite_rows(part, width) for part in rows]), np.concatenate(
+            [_targets(part) for part in rows]
+        )
 
     def _count_units(self, source: Source) -> int:
         """The number of units: at most that of rows; "auto" depends on the rows, or is 32 where centres are trained."""
@@ -165,11 +166,6 @@ class RBFModel(Model):
         return restored
 
     # --------------------------------------------------------------------------------------------- inspection
-
-    def _refuse_overflow(self, learner: Any) -> None:
-        super()._refuse_overflow(learner)
-        if isinstance(learner, NetworkLearner):
-            refuse_overflow(learner.parameters())
 
     @property
     def centers_(self) -> Array:
@@ -336,16 +332,6 @@ def _sample(source: Source, size: int, seed: int) -> list[Chunk]:
             kept.append((int(keys[visit]), int(ids[visit]), chunk.span(int(visit), int(visit) + 1).packed()))
         kept = sorted(kept, key=lambda row: row[:2])[:size]
     return [row for _, _, row in kept]
-
-
-def _dense(rows: Chunk, width: int) -> Array:
-    dense, used = np.zeros((rows.n_rows, width)), np.zeros(width, np.uint8)
-    done = kernels.network_densify(rows.as_rows(), dense, used)
-    if done < rows.n_rows or not np.isfinite(dense).all():
-        bad = done if done < rows.n_rows else int(np.argmin(np.isfinite(dense).all(axis=1)))
-        kind = "a column out of range" if done < rows.n_rows else "NaN or infinity"
-        raise DataError(f"Input X contains {kind}: row {int(rows.row_ids[bad])}; drop the row or fill the value")
-    return dense
 
 
 def _targets(rows: Chunk) -> Array:

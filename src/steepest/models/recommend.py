@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array
+from steepest.data.chunk import Array, places_between
 from steepest.data.entries import Entries
 from steepest.data.ids import IdBook, as_ids
 from steepest.errors import DataError, ParameterError
@@ -128,16 +128,10 @@ def unit_rows(factors: Array) -> Array:
 
 
 def seen_rows(indptr: Array, indices: Array, rows: Array) -> tuple[Array, Array]:
-    """The CSR rows of these users (-1: none)."""
-    inside = (rows >= 0) & (rows < len(indptr) - 1)
-    known = np.where(inside, rows, 0)
-    lengths = (
-        np.where(inside, indptr[known + 1] - indptr[known], 0) if len(indptr) > 1 else np.zeros(len(rows), np.int64)
-    )
-    starts = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    first = indptr[known] if len(indptr) > 1 else np.zeros(len(rows), np.int64)
-    at = np.arange(starts[-1]) + np.repeat(first - starts[:-1], lengths)
+    """The CSR rows of these users; empty for those that have none, such as -1."""
+    empty = len(indptr) - 1
+    known, ends = np.where((rows >= 0) & (rows < empty), rows, empty), np.append(indptr[1:], indptr[-1])
+    starts, at = places_between(indptr[known], ends[known])
     return starts, np.ascontiguousarray(indices[at], np.int32)
 
 

@@ -109,7 +109,7 @@ class Classifier(Model):
         return self._learn_more(source, classes)
 
     def _add_recent(self, source: ArraySource) -> None:
-        """Scores rows before they are learned and updates the calibration; rows of unknown classes are skipped."""
+        """Scores rows before they are learned and calibrates by them; skips unknown classes and infinite scores."""
         chunk = source.block
         if self.learner_.several_targets or len(self.classes_) < 2 or chunk.y is None or chunk.y.ndim > 1:
             return
@@ -118,7 +118,8 @@ class Classifier(Model):
             return
         rows = chunk if known.all() else chunk.visit(np.flatnonzero(known))
         decisions = self._decisions(self._scores(rows))
-        true, weight = self._truth(rows)
+        finite = np.isfinite(decisions.reshape(len(decisions), -1)).all(axis=1)
+        decisions, (true, weight) = decisions[finite], (values[finite] for values in self._truth(rows))
         self._watch_rows(chunk, decisions, true)
         self._recent = self._recent or Recent(1 if decisions.ndim == 1 else decisions.shape[1])
         if self._has_link() or self._is_mapped():
@@ -496,13 +497,16 @@ class Regressor(Model):
         chunk = source.block
         if self.learner_.several_targets or chunk.y is None or chunk.y.ndim > 1:
             return
+        self.learner_.targets.announce(chunk)  # which refuses bad ones
         self._recent = self._recent or Recent(1)
         means, y = self._means(self._scores(chunk)), chunk.visited(chunk.y)
+        finite = np.isfinite(means)
+        means, y = means[finite], y[finite]
         watch = self._stream_watch()
         losses = watch.bounded(np.abs(means - y).tolist())
         self.history_.events += watch.add(losses, unseen=self._unseen_share(chunk))
         self._recent.adapt(self.calibration_, np.abs(means - y))
-        held = self._recent.add(means, y, np.ones(chunk.n_rows))
+        held = self._recent.add(means, y, np.ones(len(y)))
         if held is not None:
             self._store_residuals(np.abs(held[:, 0] - held[:, 1]))
         self._use_levels()

@@ -244,7 +244,6 @@ class TextClassifier(Classifier):
         elif calibrate:
             self._add_recent(source)
         self.learner_.go_on()
-        self.learner_.n_threads = self.n_threads if self.parallel == "hogwild" else 1
         return self._learn_more(source)
 
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
@@ -340,11 +339,9 @@ class TextClassifier(Classifier):
         self._use_pretrained(learner)
         return learner
 
-    def _first_learner(self, settings: EmbeddingSettings, source: Source) -> EmbeddingLearner:
-        learner: EmbeddingLearner = super()._first_learner(settings, source)
-        if settings.n_replicas == 1 and self.parallel != "hogwild":
-            learner.n_threads = 1
-        return learner
+    def _threads_for(self, learner: EmbeddingLearner) -> int:
+        most = super()._threads_for(learner)
+        return 1 if learner.settings.n_replicas == 1 and self.parallel != "hogwild" else most
 
     def settings_for(self, n_rows: int | None) -> EmbeddingSettings:
         """The constructor's arguments, checked."""
@@ -411,9 +408,6 @@ class TextClassifier(Classifier):
         if not self.learner_.several_targets:
             parts = [self._doubts(chunk, scores) for chunk, scores in self._known_rows(rows)]
             self._store_residuals(np.concatenate(parts) if parts else np.zeros(0))
-
-    def _check_numbers(self, learner: EmbeddingLearner) -> None:
-        learner.refuse_overflow()
 
     def _add_recent(self, source: ArraySource) -> None:
         """Scores texts before they are learned and stores 1 - P of their labels."""

@@ -1,4 +1,4 @@
-"""An estimator as a notebook shows it: its parameters and, once it is fitted, its losses and heaviest weights."""
+"""An estimator as a notebook shows it: its parameters and, once it is fitted, its losses and largest weights."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def _weights(model: Any) -> list[str]:
             f'<tr><td style="{CELL}">{escape(name)}</td><td style="{CELL}">{weight:+,.4g}</td></tr>'
             for name, weight in pairs
         )
-        title = f"heaviest for {escape(str(label))}" if hasattr(model, "classes_") else "heaviest weights"
+        title = f"top features for {escape(str(label))}" if hasattr(model, "classes_") else "top features"
         found.append(f"<details open><summary>{title}</summary><table>{rows}</table></details>")
     return found

@@ -26,6 +26,7 @@ from steepest.parameters import choice, whole
 
 USUAL = ("loss", "accuracy", "rmse")
 RANKING = ("ndcg", "map", "ndcg@10", "auc")  # shown where there is neither accuracy nor rmse
+PROBABILITIES = ("log_loss", "brier", "ece", "auc", "pr_auc")  # of classifiers, as far as they have them
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,14 @@ class CrossValidation:
     metrics : tuple of str
     models : list
         The model of every fold, if they were to be kept.
+    more : tuple of str
+        Measures of probabilities, which are printed as means only.
     """
 
     folds: list[dict[str, Any]]
     metrics: tuple[str, ...]
     models: list[Any] = field(default_factory=list, repr=False)
+    more: tuple[str, ...] = ()
 
     def __getitem__(self, metric: str) -> Array:
         """The values of one metric, fold by fold."""
@@ -59,8 +63,8 @@ class CrossValidation:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        summary = {name: {"mean": self.mean(name), "sd": self.sd(name)} for name in (*self.metrics, "seconds")}
-        return {"folds": self.folds, **summary}
+        names = (*self.metrics, *self.more, "seconds")
+        return {"folds": self.folds, **{name: {"mean": self.mean(name), "sd": self.sd(name)} for name in names}}
 
     def __str__(self) -> str:
         names = ("rows", *self.metrics, "seconds")
@@ -71,6 +75,8 @@ class CrossValidation:
         for name, summary in (("mean", self.mean), ("sd", self.sd)):
             cells = (_cell(summary(metric)) for metric in self.metrics)
             lines.append(f"{name:<6}{'':>12}" + "".join(cells) + f"{summary('seconds'):>12.2f}")
+        if self.more:
+            lines.append("means: " + ", ".join(f"{name} {self.mean(name):.5f}" for name in self.more))
         return "\n".join(lines)
 
 
@@ -109,7 +115,8 @@ def cross_validate(
         Groups whose rows are all learned or all measured on. An array has one group per row, in the order of reading. A
         ranker needs groups beside X and y; the rows of a source have them already.
     metrics : names, optional
-        Measures of `evaluate_stream`; by default loss, and accuracy, rmse, or measures of ranked lists.
+        Measures of `evaluate_stream`; by default loss, and accuracy (with those of probabilities in `more`), rmse, or
+        measures of ranked lists.
     n_jobs : int
         Number of folds that run at the same time; -1 uses all cores. Results do not depend on it.
     random_state : int
@@ -141,8 +148,10 @@ def cross_validate(
     with ThreadPoolExecutor(min(threads(n_jobs), n_folds)) as pool:
         found = list(pool.map(run, range(n_folds)))
     names = choose_metrics(metrics, found[0])
-    kept = [{name: fold[name] for name in ("fold", "rows", *names, "seconds")} for fold in found]
-    return CrossValidation(kept, names, copies if keep_models else [])
+    usual = metrics is None and estimator.kind == "classifier"
+    more = tuple(name for name in PROBABILITIES if usual and all(name in fold for fold in found))
+    kept = [{name: fold[name] for name in ("fold", "rows", *names, *more, "seconds")} for fold in found]
+    return CrossValidation(kept, names, copies if keep_models else [], more)
 
 
 def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Source:

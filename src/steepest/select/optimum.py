@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk
+from steepest import kernels
+from steepest.data.chunk import Chunk
 from steepest.data.source import ArraySource
 from steepest.engine.loop import mean_loss
 from steepest.errors import DataError, NotConverged, ParameterError
@@ -107,16 +108,10 @@ def lower_bound(learner: LinearLearner, rows: Chunk) -> float:
         least = min(up, down)
         shrink = np.where(g > 0, least / max(up, 1e-300), least / max(down, 1e-300))
         g, conjugate = g * shrink, conjugate * shrink
-    pulls = _pulls(rows, share * g)
+    pulls = np.zeros(rows.n_features)
+    kernels.add_rows(rows.as_rows(), share * g, pulls)
     if settings.l2 > 0:
         beyond = np.maximum(np.abs(pulls) - settings.l1, 0)
         return float(-(share * conjugate).sum() - (beyond**2).sum() / (2 * settings.l2))
     shrink_all = min(1.0, settings.l1 / max(float(np.abs(pulls).max(initial=0.0)), 1e-300))
     return float(-(share * shrink_all * conjugate).sum())
-
-
-def _pulls(rows: Chunk, per_row: Array) -> Array:
-    """The sum over rows of a number times the row."""
-    packed = rows.packed()
-    weights = np.repeat(per_row, np.diff(packed.indptr)) * packed.values.astype(np.float64)
-    return np.bincount(packed.indices, weights, minlength=rows.n_features)

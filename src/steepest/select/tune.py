@@ -26,7 +26,7 @@ from steepest.errors import DataError, ParameterError
 from steepest.learners.batch.solvers import BATCH_SOLVERS
 from steepest.models.linear import LinearModel
 from steepest.parameters import choice, inside, more_than, whole
-from steepest.select.cross_validate import as_source, copy_of
+from steepest.select.cross_validate import PROBABILITIES, as_source, copy_of
 
 KEEP = 3  # one setting in so many goes on, to a sample so many times as large
 LEAST_ROWS = 500  # of the smallest sample
@@ -36,8 +36,8 @@ LOSSES = {
     "regressor": ("squared", "huber", "epsilon_insensitive"),
     "ranker": ("log", "hinge", "squared_hinge"),
 }
-QUALITIES = {"classifier": ("accuracy",), "regressor": ("rmse",), "ranker": ("ndcg", "map")}
-HIGHER_IS_BETTER = ("accuracy", "ndcg", "map")
+QUALITIES = {"classifier": ("accuracy", *PROBABILITIES), "regressor": ("rmse",), "ranker": ("ndcg", "map")}
+HIGHER_IS_BETTER = ("accuracy", "auc", "pr_auc", "ndcg", "map")
 HASHING = {"n_bits": (18, 20, 22), "ngrams": ((1, 1), (1, 2), (1, 3))}
 DEFAULT_TRIALS = 27
 
@@ -110,7 +110,8 @@ class Tuning:
 
     def __str__(self) -> str:
         names = list(dict.fromkeys(name for trial in self.trials for name in trial.changes))
-        measures = list(dict.fromkeys(name for trial in self.trials for name in trial.measured))
+        measured = dict.fromkeys(name for trial in self.trials for name in trial.measured)
+        measures = [name for name in measured if name not in PROBABILITIES or name == self.metric]
         head = f"{'trial':>5}{'rows':>12}" + "".join(f"{name:>16}" for name in names)
         lines = [head + "".join(f"{name:>12}" for name in measures) + f"{'seconds':>10}"]
         for trial in self.trials:
@@ -118,7 +119,8 @@ class Tuning:
             numbers = "".join(f"{trial.measured.get(name, math.nan):>12.5g}" for name in measures)
             mark = " *" if trial is self.best else ""
             lines.append(f"{trial.number:>5}{trial.rows:>12,}{cells}{numbers}{trial.seconds:>10.2f}{mark}")
-        return "\n".join(lines)
+        rest = [f"{name} {value:.5f}" for name, value in self.best.measured.items() if name not in measures]
+        return "\n".join([*lines, *(["* " + ", ".join(rest)] if rest else [])])
 
 
 def shown(value: Any) -> str:
@@ -162,7 +164,7 @@ def tune(
         Settings that are tried on the smallest sample.
     holdout : float
         Share of the rows to measure on.
-    metric : "auto", "loss", "accuracy", "rmse", "ndcg" or "map"
+    metric : "auto", "loss", "accuracy", "log_loss", "brier", "ece", "auc", "pr_auc", "rmse", "ndcg" or "map"
         "auto" is the loss if only one is tried, else accuracy, rmse, or NDCG of a ranker.
     groups : array, optional
         For a ranker, the group of each row of X. Samples and held-out rows are whole groups.
@@ -334,10 +336,11 @@ class _Search:
         except ParameterError as error:  # parameters that do not go together: a bad trial, but no reason to stop
             return Trial(number, changes, n_rows, {}, time.perf_counter() - started, math.inf, str(error))
         seconds = time.perf_counter() - started
-        measured = {name: float(found[name]) for name in ("loss", *self.qualities)}
-        value = measured[self.metric]
+        measured = {name: float(found[name]) for name in ("loss", *self.qualities) if name in found}
+        value = measured.get(self.metric, math.nan)
         score = -value if self.metric in HIGHER_IS_BETTER else value
-        return Trial(number, changes, n_rows, measured, seconds, score if math.isfinite(score) else math.inf)
+        note = "" if self.metric in measured else f"this model has no {self.metric}"
+        return Trial(number, changes, n_rows, measured, seconds, score if math.isfinite(score) else math.inf, note)
 
 
 def default_space(estimator: Any, raw: bool) -> dict[str, Any]:

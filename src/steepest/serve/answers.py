@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import orjson
 
-REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-    507: "Insufficient Storage",
-}
+STATUSES = (200, 400, 401, 403, 404, 405, 408, 413, 429, 431, 500, 503, 507)
+REASONS = {status: HTTPStatus(status).phrase for status in STATUSES}
 JSON = b"application/json"
 HTML = b"text/html; charset=utf-8"
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"  # as Prometheus names its text format

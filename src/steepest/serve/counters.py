@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from steepest.data.chunk import Array
-from steepest.serve.answers import REASONS
+from steepest.serve.answers import STATUSES
 
 ROUTES = ("predict", "explain", "recommend", "learn", "model", "metrics", "health", "page", "openapi", "infer", "other")
-STATUSES = tuple(REASONS)
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper ends of the latency histogram
 LABELS = 64  # labels that are counted by name; the last place is for all others
 OTHER = "(other)"

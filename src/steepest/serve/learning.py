@@ -419,8 +419,8 @@ def row_loss(predictor: Predictor, truth: Any, guess: Any, probabilities: Any) -
         wrong = [predictor.classes[k] for k, has in enumerate(truth) if has] != guess
         return float(wrong), wrong
     if not predictor.classes:
-        error = float(truth) - float(guess)
-        return min(error * error, 1e300), False  # a power would raise where a product overflows
+        errors = np.subtract(truth, guess, dtype=np.float64)
+        return min(float(np.vdot(errors, errors)), 1e300), False
     wrong = truth != guess
     if probabilities is None:
         return float(wrong), wrong

@@ -8,7 +8,7 @@ from typing import Any
 from steepest.serve import inference
 from steepest.serve.options import ServeOptions
 from steepest.serve.predictor import Predictor
-from steepest.serve.rows import BAG, COLUMNS, PAIRS, TEXT
+from steepest.serve.rows import BAG, COLUMNS, PAIRS, TEXT, LabelReader
 
 Schema = dict[str, Any]
 ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
@@ -157,7 +157,8 @@ def _label_schema(predictor: Predictor) -> Schema:
     if predictor.several:
         return _list({"enum": predictor.classes[:1000]})
     if not predictor.classes:
-        return {"type": "number", "minimum": -1e30, "maximum": 1e30}
+        number, n = {"type": "number", "minimum": -1e30, "maximum": 1e30}, LabelReader(predictor.model).n_targets
+        return {**_list(number), "minItems": n, "maxItems": n} if n else number
     return ID if isinstance(predictor.classes[0], str) else {"type": "integer"}
 
 

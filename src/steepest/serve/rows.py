@@ -255,6 +255,8 @@ class LabelReader:
         self._texts = self._is_classifier and model.classes_.dtype.kind not in "biuf"
         self._classes = model.classes_.tolist() if self._several else []
         self._whole = self._is_classifier and model.classes_.dtype.kind in "biu"
+        several = not self._is_classifier and getattr(model.learner_, "several_targets", False)
+        self.n_targets = int(model.learner_.targets.n_outputs) if several else 0
 
     def read(self, labels: list[Any]) -> Any:
         """Targets for `partial_fit`."""
@@ -262,6 +264,8 @@ class LabelReader:
             return np.array([self._set(number, label) for number, label in enumerate(labels)], np.int64)
         if self._texts:
             return np.array([self._text(number, label) for number, label in enumerate(labels)])
+        if self.n_targets:
+            return np.array([self._numbers(number, label) for number, label in enumerate(labels)])
         numbers = [self._number(number, label) for number, label in enumerate(labels)]
         return np.array(numbers, np.int64 if self._whole else np.float64)
 
@@ -280,6 +284,12 @@ class LabelReader:
         if self._whole and abs(label) > 2**53:
             raise DataError(f"label {number} is {label!r}; whole numbers beyond 2^53 are not exact")
         return int(label) if self._whole else float(label)
+
+    def _numbers(self, number: int, label: Any) -> list[float]:
+        """The targets of a row that has several."""
+        if type(label) is not list or len(label) != self.n_targets:
+            raise DataError(f"label {number} is {label!r}; give a list of {self.n_targets} numbers, one per target")
+        return [self._number(number, part) for part in label]
 
     def _set(self, number: int, label: Any) -> list[int]:
         """A 0/1 column for each class, from a list of class names."""

@@ -174,7 +174,7 @@ class Worker:
             if not predictor.learns:
                 way_out = "serve a classifier, a regressor or a matrix factorization, or leave --learn out"
                 if predictor.kind in LEARNING_KINDS:
-                    way_out = "train one whose solver is stochastic, for example --solver sgd"
+                    way_out = "train one whose solver is stochastic, for example --solver sgd, and without --vote"
                 raise ParameterError(f"--learn: this {type(loaded.model).__name__} cannot learn row by row; {way_out}")
             lock = threading.RLock()
             loaded.model.n_jobs = 1

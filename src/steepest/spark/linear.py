@@ -36,10 +36,10 @@ from steepest.learners.base import Progress
 from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.solvers import BATCH_SOLVERS, KINKED, SolverOptions
-from steepest.learners.linear.calibration import CALIBRATION_ROWS
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_mixing import gather_evidence
 from steepest.learners.linear.linear_settings import LinearSettings
+from steepest.learners.schedules import FIRST_ROWS
 from steepest.learners.targets import balanced_weights
 from steepest.models.linear import DEFAULT_TOL
 from steepest.models.options import Mixing
@@ -152,7 +152,7 @@ def survey_shard(shard: Shard, given: tuple[int, Order, bool]) -> Answer:
         answer |= moved("evidence", gather_evidence([shard.chunk], n_features), np.zeros(n_features))
     if shard.number == 0:
         first = next(iter(in_own_order(shard, chunk_of(shard.arrays), order).epoch(0)))
-        sample = first.span(0, min(first.n_rows, CALIBRATION_ROWS)).packed()
+        sample = first.span(0, min(first.n_rows, FIRST_ROWS)).packed()
         answer["sample"] = np.frombuffer(to_bytes(chunk_arrays(sample)), np.uint8)
     return answer
 

@@ -381,14 +381,17 @@ class CsvSyntax(Syntax):
                 guessed = self._guess_decimal(head, file, used, guessed)
         self.schema.types = {name: self.fixed_type(name, guessed.get(name, "string")) for name in used}
 
-    def _guess(self, head: bytes, file: TextFile, used: list[str]) -> dict[str, str]:
+    def _first_rows(self, head: bytes, file: TextFile) -> bytes:
+        """The whole records behind the header."""
         body = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
         body = body[self._header_of(file).n_bytes :].decode("utf-8", "replace").encode()
-        if not body.strip():
-            return {}
         if self._ends_open(body):
             *_, (start, _, _) = self._records(body)
             body = body[:start]
+        return body
+
+    def _guess(self, head: bytes, file: TextFile, used: list[str]) -> dict[str, str]:
+        body = self._first_rows(head, file)
         if not body.strip():
             return {}
         try:
@@ -403,9 +406,10 @@ class CsvSyntax(Syntax):
     def _guess_decimal(self, head: bytes, file: TextFile, used: list[str], guessed: dict[str, str]) -> dict[str, str]:
         """The types, with decimals behind a comma if almost all values of a column are so, not all thousands."""
         texts = [name for name, kind in guessed.items() if kind == "string"]
-        body = head[self._header_of(file).n_bytes : len(head) if len(head) < HEAD_BYTES else head.rfind(b"\n") + 1]
-        body = body.decode("utf-8", "replace").encode()
-        table = self._arrow_table(body, file, texts, dict.fromkeys(texts, arrow().string()), lambda row: "skip")
+        if not texts:
+            return guessed
+        body, types = self._first_rows(head, file), dict.fromkeys(texts, arrow().string())
+        table = self._arrow_table(body, file, texts, types, lambda row: "skip")
         for name in texts:
             values = [value for value in table.column(name).unique().to_pylist() if value]
             numbers = sum(_WITH_COMMA.fullmatch(value) is not None for value in values)

@@ -13,21 +13,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-MASK = (1 << 64) - 1
+from steepest.kernels.reference.factors import Array, splitmix64
+
 Box = tuple[float, float, float, float]  # low, high, quadratic term, width
 
 
 def shuffled(n: int, seed: int) -> list[int]:
     """Returns 0..n-1 shuffled by Fisher and Yates, with the numbers of splitmix64."""
-    order, state = list(range(n)), seed
+    order = list(range(n))
     for k in range(n - 1, 0, -1):
-        state = (state + 0x9E3779B97F4A7C15) & MASK
-        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-        other = (((z ^ (z >> 31)) >> 32) * (k + 1)) >> 32
+        other = ((splitmix64(seed + (n - 1 - k) * 0x9E3779B97F4A7C15) >> 32) * (k + 1)) >> 32
         order[k], order[other] = order[other], order[k]
     return order
 

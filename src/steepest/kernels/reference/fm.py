@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from steepest.kernels.reference.factors import Array, splitmix64
+
 Machine = Mapping[str, Array]
-MASK = (1 << 64) - 1
 MOST_REPEATS = 128
 
 
@@ -84,12 +82,5 @@ def _fields_facing(field: Array, indices: Array, i: int) -> set[int]:
 
 def first_factor(seed: int, feature: int, field: int, output: int, place: int, size: float) -> float:
     """Returns a first factor, between -size and size: splitmix64 of the seed and of what the factor belongs to."""
-    where = _splitmix(_splitmix(_splitmix(seed + feature) + field) + output)
-    return size * (2 * (_splitmix(where + place) >> 11) * 2.0**-53 - 1)
-
-
-def _splitmix(z: int) -> int:
-    z = (z + 0x9E3779B97F4A7C15) & MASK
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
-    return z ^ (z >> 31)
+    where = splitmix64(splitmix64(splitmix64(seed + feature) + field) + output)
+    return size * (2 * (splitmix64(where + place) >> 11) * 2.0**-53 - 1)

@@ -80,7 +80,7 @@ class BlockStrengths:
         return "; ".join(said)
 
 
-def evidence(objective: Objective, w: Array, blocks: Blocks) -> BlockStrengths:
+def most_probable_strengths(objective: Objective, w: Array, blocks: Blocks) -> BlockStrengths:
     """The strengths under which the rows are most probable, close to the minimum w under one strength for all."""
     numbers, n_blocks, alpha = blocks.of(objective.data.seen), len(blocks.names), objective.l2
     objective.evaluate(w, curvature=True)

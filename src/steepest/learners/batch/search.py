@@ -9,7 +9,6 @@ holds such a step, then narrowed by cubic interpolation (Nocedal and Wright, "Nu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -69,24 +68,16 @@ def search_along(
     flatten: float = 0.9,
     strong: bool = False,
 ) -> Point | None:
-    """Searches a step of the objective along a direction, with t as the first guess."""
+    """The point of an acceptable step along a direction, with t as the first guess.
 
-    def trial(t: float) -> Point:
-        w = here.w + t * direction
-        value, gradient = objective.evaluate(w, curvature=curvature)
-        return Point(t, value, dot(gradient, direction), w, gradient)
-
-    return search(trial, here, t, flatten=flatten, strong=strong)
-
-
-def search(
-    trial: Callable[[float], Point], here: Point, t: float, *, flatten: float = 0.9, strong: bool = False
-) -> Point | None:
-    """The point of an acceptable step, or None if there is no descent left that rounding lets one see."""
+    None if there is no descent left that rounding lets one see.
+    """
     low, high = here, None
     best = None
     for _ in range(MOST_TRIALS):
-        point = trial(t)
+        w = here.w + t * direction
+        value, gradient = objective.evaluate(w, curvature=curvature)
+        point = Point(t, value, dot(gradient, direction), w, gradient)
         if math.isfinite(point.value) and point.value < here.value and (best is None or point.value < best.value):
             best = point
         if not _descends(point, here):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from steepest.data.chunk import Array
 from steepest.learners.losses import LOSSES
-from steepest.learners.penalties import NORMS, PENALTIES
+from steepest.learners.penalties import NORMS
 
 if TYPE_CHECKING:
     from steepest.learners.batch.objective import Objective
@@ -207,13 +207,3 @@ def refusal(solver: str, loss: str, penalty: str, p: float = 0.0) -> str | None:
         ):
             return f"solver={solver!r} cannot use loss={loss!r} with penalty={penalty!r}: {line.reason}"
     return None
-
-
-def pairs() -> list[dict[str, Any]]:
-    """Every solver, loss and penalty, with the reason where they cannot work together; lp with p = 3."""
-    return [
-        {"solver": solver, "loss": loss, "penalty": penalty, "refused": refusal(solver, loss, penalty, 3.0)}
-        for solver in BATCH_SOLVERS
-        for loss in LOSSES
-        for penalty in PENALTIES
-    ]

@@ -28,7 +28,7 @@ import numpy as np
 from steepest.data.chunk import Array
 from steepest.data.source import ArraySource
 from steepest.learners.batch.batch_data import BatchData
-from steepest.learners.batch.blocks import LIKELIHOODS, Blocks, BlockStrengths, evidence
+from steepest.learners.batch.blocks import LIKELIHOODS, Blocks, BlockStrengths, most_probable_strengths
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.solvers import BATCH_SOLVERS, SolverOptions
 from steepest.learners.linear.linear import LinearLearner
@@ -146,6 +146,70 @@ def _scattered(n_rows: int, eighths: int) -> Array:
     return np.asarray(np.arange(1, n_rows + 1) * GOLDEN % 1.0 * HELD_OF < eighths)
 
 
+@dataclass(frozen=True, slots=True)
+class _Trials:
+    """How the minimum under each strength is found."""
+
+    solver: str
+    new_learner: NewLearner
+    n_threads: int
+
+    def path(
+        self,
+        learn: ArraySource,
+        score: ArraySource,
+        strengths: Sequence[float] = STRENGTHS,
+        *,
+        by_block: BlockStrengths | None = None,
+        start: Array | None = None,
+    ) -> Iterator[Solved]:
+        """The minimum under each strength, from strong to weak penalties; all have one learner, which goes on."""
+        learner = self._learner(learn)
+        data = BatchData(learn, learner, roots=None if by_block is None else by_block.roots)
+        code = learner.code_for_scoring if learner.targets.class_weight is None else learner.code  # as rows are learned
+        warm = start
+        best, rises = math.inf, 0
+        for alpha in strengths:
+            learner.settings = with_strength(learner.settings, alpha)
+            objective = Objective(data, self.n_threads)
+            objective.warm = warm
+            exact = len(strengths) > 1 or learner.settings.loss == "squared"
+            warm = solve(objective, self.solver, TOL if exact else ROUGH_TOL)
+            data.take_weights(warm)
+            held = []
+            for rows in score:
+                coded = code(rows)
+                z = learner.scores(coded)
+                assert rows.y is not None
+                weight = np.ones(len(z)) if rows.weight is None else np.asarray(rows.visited(rows.weight), np.float64)
+                held.append(HeldBack(z, rows.visited(rows.y), weight, *learner.losses(coded, z)))
+            joined = HeldBack.joined(held)
+            yield Solved(joined, learner, warm)
+            loss = joined.mean_loss()
+            rises = 0 if loss < best else rises + 1
+            best = min(best, loss)
+            if rises >= RISES:
+                return
+
+    def by_block(
+        self, learn: ArraySource, score: ArraySource, alpha: float, w: Array, blocks: Blocks
+    ) -> tuple[BlockStrengths, Solved]:
+        """Strengths of blocks, from the minimum w under one strength, and the minimum under them."""
+        learner = self._learner(learn)
+        learner.settings = with_strength(learner.settings, alpha)
+        data = BatchData(learn, learner)
+        strengths = most_probable_strengths(Objective(data, self.n_threads), w, blocks)
+        start = w.copy()
+        start[:-1] /= strengths.roots(data.seen)[:, None]
+        (solved,) = self.path(learn, score, (alpha,), by_block=strengths, start=start)
+        return strengths, solved
+
+    def _learner(self, learn: ArraySource) -> LinearLearner:
+        learner = self.new_learner(learn)
+        learner.measure_sizes(learn)
+        return learner
+
+
 def choose_strength(
     source: ArraySource,
     solver: str,
@@ -161,14 +225,15 @@ def choose_strength(
     n_rows = source.n_rows or 0
     sums = np.zeros(len(STRENGTHS))
     n_held, n_learned, tried = 0, 0, len(STRENGTHS)
+    trials = _Trials(solver, new_learner, n_threads)
     folds: list[tuple[ArraySource, ArraySource, list[Solved]]] = []
-    numbers = np.arange(n_rows) if source.rows is None else source.rows
+    numbers = source.row_numbers
     y, weight = (None if values is None else values[numbers] for values in (source.block.y, source.block.weight))
     for rows in held_out_parts(n_rows, y, weight, mixed=mixed):
         learn, score = _apart(source, rows)
         if not learn.n_rows or not score.n_rows:
             continue
-        path = list(_path(learn, score, solver, new_learner, n_threads))
+        path = list(trials.path(learn, score))
         losses = [solved.held.mean_loss() for solved in path]
         folds.append((learn, score, path))
         tried = min(tried, len(losses))
@@ -185,10 +250,7 @@ def choose_strength(
     alpha, held = STRENGTHS[best] * share, HeldBack.joined([path[best].held for _, _, path in folds])
     by_block, block_loss = None, math.nan
     if blocks is not None and folds[0][2][best].learner.loss.name in LIKELIHOODS:
-        apart = [
-            _solve_by_blocks(learn, score, solver, new_learner, n_threads, STRENGTHS[best], path[best].w, blocks)
-            for learn, score, path in folds
-        ]
+        apart = [trials.by_block(learn, score, STRENGTHS[best], path[best].w, blocks) for learn, score, path in folds]
         held_by_block = HeldBack.joined([solved.held for _, solved in apart])
         if held_by_block.is_better_than(held):
             held, by_block = held_by_block, BlockStrengths.mean(strengths for strengths, _ in apart)
@@ -198,7 +260,7 @@ def choose_strength(
     later = held.only(~_scattered(n_rows, 2)[rows]) if len(folds) == 1 else None
     learn, score = _apart(whole, _scattered(all_rows, 1))
     strength = alpha * all_rows / (learn.n_rows or 1)
-    (solved,) = _path(learn, score, solver, new_learner, n_threads, (strength,), by_block=by_block)
+    (solved,) = trials.path(learn, score, (strength,), by_block=by_block)
     return Strength(alpha, tuple(pairs), solved.held, later, solved.learner, by_block, block_loss)
 
 
@@ -207,89 +269,18 @@ def may_differ_by_block(settings: LinearSettings) -> bool:
     return settings.l2 > 0 and not (settings.l1 or settings.p or settings.norm or settings.class_weight)
 
 
-def _solve_by_blocks(
-    learn: ArraySource,
-    score: ArraySource,
-    solver: str,
-    new_learner: NewLearner,
-    n_threads: int,
-    alpha: float,
-    w: Array,
-    blocks: Blocks,
-) -> tuple[BlockStrengths, Solved]:
-    """Strengths of blocks, from the minimum w under one strength, and the minimum under them."""
-    learner = new_learner(learn)
-    learner.measure_sizes(learn)
-    learner.settings = with_strength(learner.settings, alpha)
-    data = BatchData(learn, learner)
-    strengths = evidence(Objective(data, n_threads), w, blocks)
-    start = w.copy()
-    start[:-1] /= strengths.roots(data.seen)[:, None]
-    (solved,) = _path(learn, score, solver, new_learner, n_threads, (alpha,), by_block=strengths, start=start)
-    return strengths, solved
-
-
 def _apart(source: ArraySource, held: Array) -> tuple[ArraySource, ArraySource]:
     """(rows to learn, rows held out)."""
-    numbers = np.arange(source.block.n_rows) if source.rows is None else source.rows
-    learn, score = source.copy(), source.copy()
-    learn.rows, score.rows = numbers[~held], numbers[held]
-    learn.n_rows, score.n_rows = len(learn.rows), len(score.rows)
-    return learn, score
+    numbers = source.row_numbers
+    return source.pick(numbers[~held]), source.pick(numbers[held])
 
 
 def _some_stretches(source: ArraySource) -> ArraySource:
     """The source, or a contiguous part of it that is small enough to try on."""
-    numbers = np.arange(source.block.n_rows) if source.rows is None else source.rows
-    lengths = source.block.indptr[numbers + 1] - source.block.indptr[numbers]
-    every = math.ceil(int(lengths.sum()) / MOST_ENTRIES)
+    every, numbers = math.ceil(source.count_entries() / MOST_ENTRIES), source.row_numbers
     if every <= 1:
         return source
-    part = source.copy()
-    part.rows = numbers[np.arange(len(numbers)) * STRETCHES * HELD_OF * every // len(numbers) % every == 0]
-    part.n_rows = len(part.rows)
-    return part
-
-
-def _path(
-    learn: ArraySource,
-    score: ArraySource,
-    solver: str,
-    new_learner: NewLearner,
-    n_threads: int,
-    strengths: Sequence[float] = STRENGTHS,
-    *,
-    by_block: BlockStrengths | None = None,
-    start: Array | None = None,
-) -> Iterator[Solved]:
-    """The minimum under each strength, from strong to weak penalties; all have one learner, which goes on."""
-    learner = new_learner(learn)
-    learner.measure_sizes(learn)
-    data = BatchData(learn, learner, roots=None if by_block is None else by_block.roots)
-    code = learner.code_for_scoring if learner.targets.class_weight is None else learner.code  # as rows are learned
-    warm = start
-    best, rises = math.inf, 0
-    for alpha in strengths:
-        learner.settings = with_strength(learner.settings, alpha)
-        objective = Objective(data, n_threads)
-        objective.warm = warm
-        exact = len(strengths) > 1 or learner.settings.loss == "squared"
-        warm = solve(objective, solver, TOL if exact else ROUGH_TOL)
-        data.take_weights(warm)
-        held = []
-        for rows in score:
-            coded = code(rows)
-            z = learner.scores(coded)
-            assert rows.y is not None
-            weight = np.ones(len(z)) if rows.weight is None else np.asarray(rows.visited(rows.weight), np.float64)
-            held.append(HeldBack(z, rows.visited(rows.y), weight, *learner.losses(coded, z)))
-        joined = HeldBack.joined(held)
-        yield Solved(joined, learner, warm)
-        loss = joined.mean_loss()
-        rises = 0 if loss < best else rises + 1
-        best = min(best, loss)
-        if rises >= RISES:
-            return
+    return source.pick(numbers[np.arange(len(numbers)) * STRETCHES * HELD_OF * every // len(numbers) % every == 0])
 
 
 def with_strength(settings: LinearSettings, alpha: float) -> LinearSettings:

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, Chunk
+from steepest.data.chunk import Array, Chunk, places_between
 from steepest.data.source import mix
 from steepest.errors import DataError
 from steepest.learners.base import Progress, State
 from steepest.learners.embedding.label_tree import LabelTree, check_tree
-from steepest.learners.resumable import Resumable
+from steepest.learners.resumable import Resumable, refuse_overflow
 from steepest.learners.settings import PlainSettings
-from steepest.learners.snapshot import LastGoodState, refuse_overflow
+from steepest.learners.snapshot import LastGoodState
 from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import LabelBook, refuse_bad_row
 from steepest.learners.waiting import WaitingRows
@@ -474,10 +474,8 @@ def _gathered(starts: Array, labels: Array, chunk: Chunk) -> tuple[Array, Array]
     """(starts, labels) of the rows that a chunk visits."""
     if chunk.order is None:
         return starts, labels
-    lengths = starts[chunk.order + 1] - starts[chunk.order]
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    entries = np.arange(ends[-1]) + np.repeat(starts[chunk.order] - ends[:-1], lengths)
-    return ends, labels[entries]
+    pointers, entries = places_between(starts[chunk.order], starts[chunk.order + 1])
+    return pointers, labels[entries]
 
 
 def _random_rows(n: int, settings: EmbeddingSettings) -> Array:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, Chunk
+from steepest.data.chunk import Array, Chunk, places_between
 from steepest.data.entries import Entries
 from steepest.errors import DataError
 from steepest.learners.base import Progress
@@ -63,10 +63,7 @@ class Side:
 
     def only(self, rows: Array) -> Side:
         """The side reduced to these rows, in this order."""
-        lengths = np.diff(self.indptr)[rows]
-        indptr = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths, out=indptr[1:])
-        at = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
+        indptr, at = places_between(self.indptr[rows], self.indptr[rows + 1])
         weights = None if self.weights is None else self.weights[at]
         return Side(indptr, self.indices[at], self.values[at], weights)
 

@@ -32,9 +32,10 @@ from steepest.learners.fm.factor_table import MOST_FIELDS, FactorTable, stride
 from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import LOSSES
-from steepest.learners.schedules import CALIBRATION_ROWS
+from steepest.learners.resumable import all_finite
+from steepest.learners.schedules import FIRST_ROWS
 from steepest.learners.settings import PlainSettings
-from steepest.learners.snapshot import LastGoodState, all_finite
+from steepest.learners.snapshot import LastGoodState
 from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import Outcome, TargetLearner, Targets, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows
@@ -160,8 +161,8 @@ class FMLearner(TargetLearner):
         self._finished = None
         for rows in self.waiting.ready(chunk, self._rows_needed, self._announce):
             if not self.unit:
-                self._learn(rows.span(0, CALIBRATION_ROWS), progress)
-                rows = rows.span(CALIBRATION_ROWS, rows.n_rows)
+                self._learn(rows.span(0, FIRST_ROWS), progress)
+                rows = rows.span(FIRST_ROWS, rows.n_rows)
             self._learn(rows, progress)
         return progress
 
@@ -276,7 +277,7 @@ class FMLearner(TargetLearner):
     # ---------------------------------------------------------------------------------------------------- the step
 
     def _rows_needed(self) -> int:
-        return 1 if self.unit else CALIBRATION_ROWS
+        return 1 if self.unit else FIRST_ROWS
 
     def _announce(self, rows: Chunk) -> None:
         self.targets.announce(rows)

@@ -23,7 +23,7 @@ from steepest import kernels
 from steepest.data.chunk import Array, Chunk, concatenate
 from steepest.errors import DataError
 from steepest.learners.base import Delta, Progress, Residual, State
-from steepest.learners.linear.calibration import CALIBRATION_ROWS, calibrate
+from steepest.learners.linear.first_step import find_first_step
 from steepest.learners.linear.linear_mixing import (
     Share,
     change_since,
@@ -39,8 +39,9 @@ from steepest.learners.linear.sizes import Sizes
 from steepest.learners.linear.slots import Slots
 from steepest.learners.losses import Loss
 from steepest.learners.penalties import Penalty
-from steepest.learners.schedules import growth, rows_in_effect, schedule_code, scheduled_step
-from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState, all_finite, overflow
+from steepest.learners.resumable import all_finite, overflow
+from steepest.learners.schedules import FIRST_ROWS, growth, rows_in_effect, schedule_code, scheduled_step
+from steepest.learners.snapshot import FIRST_SNAPSHOT_ROWS, LastGoodState
 from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import Outcome, TargetLearner, Targets, only_known, refuse_bad_row, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows, finished
@@ -206,7 +207,7 @@ class LinearLearner(TargetLearner):
         self._forget_shown()
         for rows in self.waiting.ready(chunk, self._rows_needed, self._announce_targets):
             if self.is_open:
-                self.resolve(rows.span(0, CALIBRATION_ROWS).packed())
+                self.resolve(rows.span(0, FIRST_ROWS).packed())
             whole = rows.n_rows - rows.n_rows % self.unit
             self._learn(rows.span(0, whole), progress)
             if whole < rows.n_rows:
@@ -304,6 +305,7 @@ class LinearLearner(TargetLearner):
 
     def refuse_overflow(self) -> None:
         """Raises if a weight is not finite: some solvers compute weights as quotients of the finite state."""
+        super().refuse_overflow()
         if not math.isfinite(self._table_norms()[0]):
             raise overflow("the weights are", self.settings.dtype)
 
@@ -402,7 +404,7 @@ class LinearLearner(TargetLearner):
             self.targets.decide_loss()
         self.measure_sizes([rows])
         if self.eta0 is None:
-            calibrate(self, self.sized(rows))
+            find_first_step(self, self.sized(rows))
 
     def measure_sizes(self, chunks: Iterable[Chunk]) -> None:
         """Measures the scales of the features on these rows, unless they are known."""
@@ -444,7 +446,7 @@ class LinearLearner(TargetLearner):
         return math.ceil(self.settings.sync_every / batch) * batch
 
     def _rows_needed(self) -> int:
-        return CALIBRATION_ROWS if self.is_open else self.unit
+        return FIRST_ROWS if self.is_open else self.unit
 
     def _learn(self, rows: Chunk, progress: Progress) -> None:
         """Learns rows now; tables grow where a new class or feature appears."""
@@ -574,9 +576,9 @@ class LinearLearner(TargetLearner):
             first: list[Chunk] = []
             n_rows = 0
             for chunk in sample:
-                first.append(chunk.span(0, min(chunk.n_rows, CALIBRATION_ROWS - n_rows)))
+                first.append(chunk.span(0, min(chunk.n_rows, FIRST_ROWS - n_rows)))
                 n_rows += first[-1].n_rows
-                if n_rows >= CALIBRATION_ROWS:
+                if n_rows >= FIRST_ROWS:
                     break
             if first:
                 self.resolve(concatenate(first))

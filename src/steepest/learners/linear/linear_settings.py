@@ -115,7 +115,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
     schedule = str(params["schedule"])
     if schedule == "auto" and loss == "perceptron":
         schedule = "constant"  # its step only scales the weights
-    truncated = solver == "truncated"
+    truncated, below = solver == "truncated", params["truncate_below"]
     return LinearSettings(
         task=task,
         loss=loss,
@@ -126,7 +126,7 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         alpha=alpha,
         l1=l1,
         l2=l2,
-        truncate_below=more_than_zero_or_infinite(params["truncate_below"]) if truncated else math.inf,
+        truncate_below=more_than("truncate_below", below, 0.0) if truncated and below != math.inf else math.inf,
         truncate_every=whole("truncate_every", params["truncate_every"], 1) if truncated else 1,
         average=average,
         batch_size=whole("batch_size", params["batch_size"], 1),
@@ -142,11 +142,6 @@ def resolve_settings(task: str, params: Mapping[str, Any], n_rows: int | None) -
         half_life=half_life,
         in_time=in_time,
     )
-
-
-def more_than_zero_or_infinite(value: Any) -> float:
-    """Checks `truncate_below`: the largest weight that solver="truncated" shrinks."""
-    return math.inf if value == math.inf else more_than("truncate_below", value, 0.0)
 
 
 def _alpha(params: Mapping[str, Any], n_rows: int | None) -> float:

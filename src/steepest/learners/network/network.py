@@ -26,12 +26,13 @@ from steepest.learners.network.network_input import DENSE_SHARE, MOST_DENSE_NUMB
 from steepest.learners.network.network_settings import SOLVERS, NetworkSettings
 from steepest.learners.network.network_start import Start
 from steepest.learners.network.network_updates import MOMENTS, PATH, STEPS, paid_weights, pay_penalty, shrink, update
-from steepest.learners.snapshot import LastGoodState, all_finite
+from steepest.learners.resumable import all_finite, refuse_overflow
+from steepest.learners.schedules import FIRST_ROWS
+from steepest.learners.snapshot import LastGoodState
 from steepest.learners.state_check import StateCheck
 from steepest.learners.targets import TargetLearner, Targets, refuse_bad_rows
 from steepest.learners.waiting import WaitingRows
 
-FIRST_ROWS = 1000  # whose spread sets the first weights
 SCORED_ROWS = 1024  # at once, so that memory stays small
 LEAST_STEP = 0.05  # what schedule="linear" keeps of the first step for rows beyond those planned
 INVSQRT_ROWS = 1000.0
@@ -209,6 +210,11 @@ class NetworkLearner(TargetLearner):
             if not name.startswith(moments)
         }
 
+    def refuse_overflow(self) -> None:
+        """Raises if a number that was learned is not finite, with the rows that wait and with penalties applied."""
+        super().refuse_overflow()
+        refuse_overflow(self.parameters())
+
     def weights(self) -> tuple[Array, Array]:
         """(all weights, all biases), each in one row."""
         parameters = self.parameters()
@@ -321,19 +327,6 @@ class NetworkLearner(TargetLearner):
         n_weight = float(rows.n_rows) if weight is None else float(weight.sum())
         progress.add(Progress(rows.n_rows, n_weight, total))
         return rows.n_rows
-
-    def loss_and_gradients(self, rows: Chunk) -> tuple[float, dict[str, Array]]:
-        """Mean loss of some rows, in the units of learning, and its gradient by every parameter; nothing changes."""
-        t, n, layer = self.targets, max(1, rows.n_rows), self.input
-        coded, dense = t.code(rows), layer.densify(self.arrays, rows)[0]
-        carried = {target: layer.dense_products(self.arrays, dense, target) for target in layer.targets}
-        passed = forward(self.stations, self.arrays, carried)
-        gradient = t.gradients(passed.h[OUTPUT], coded) / n
-        of_nodes = backward(self.stations, self.arrays, passed, gradient.astype(self.settings.dtype))
-        gradients = self._gradients(passed, of_nodes)
-        for target in layer.targets:
-            gradients[f"{INPUT}>{target}"] = layer.dense_gradient(self.arrays, dense, target, of_nodes[target])
-        return float(t.losses_of_outputs(passed.h[OUTPUT], coded).sum()) / n, gradients
 
     def _descend(self, dense: Array, used: Array, passed: Passed, gradient: Array) -> None:
         s, layer, eta = self.settings, self.input, self.step_size

@@ -45,10 +45,7 @@ class InputLayer:
 
     def densify(self, arrays: Arrays, rows: Chunk) -> tuple[Array, Array]:
         """(rows as a matrix, the features that occur)."""
-        room = self.room(arrays)
-        dense, used = np.zeros((rows.n_rows, room), self.settings.dtype), np.zeros(room, np.uint8)
-        done = kernels.network_densify(rows.as_rows(), dense, used)
-        refuse_bad_index(rows, done, room)
+        dense, used = dense_rows(rows, self.room(arrays), self.settings.dtype)
         return dense, np.flatnonzero(used).astype(np.int32)
 
     # ---------------------------------------------------------------------------------------------------- forward
@@ -103,6 +100,21 @@ class InputLayer:
         if target not in self.distances:
             return products
         return np.asarray(2 * (arrays[f"{INPUT}>{target}"] * gradients.sum(axis=0) - products))
+
+
+def dense_rows(rows: Chunk, width: int, dtype: str = "float64") -> tuple[Array, Array]:
+    """(the rows visited as a matrix, whether each column occurs)."""
+    dense, used = np.zeros((rows.n_rows, width), dtype), np.zeros(width, np.uint8)
+    refuse_bad_index(rows, kernels.network_densify(rows.as_rows(), dense, used), width)
+    return dense, used
+
+
+def finite_rows(rows: Chunk, width: int) -> Array:
+    """The rows visited as a matrix of finite numbers; raises for another one."""
+    dense, _ = dense_rows(rows, width)
+    if not np.isfinite(dense).all():
+        refuse_bad_row(rows, int(np.argmin(np.isfinite(dense).all(axis=1))))
+    return dense
 
 
 def refuse_bad_index(rows: Chunk, done: int, room: int) -> None:

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from steepest import kernels
 from steepest.data.chunk import Array, Chunk
 from steepest.learners.base import Progress, State
 from steepest.learners.network.graph import product
+from steepest.learners.network.network_input import finite_rows
 from steepest.learners.settings import PlainSettings
 from steepest.learners.state_check import StateCheck
-from steepest.learners.targets import TargetLearner, Targets, refuse_bad_row
+from steepest.learners.targets import TargetLearner, Targets
 from steepest.learners.waiting import WaitingRows
 
 BLOCK_ROWS = 256  # summed at once, from the first row on, so that chunks do not matter
@@ -221,10 +221,7 @@ class RadialLearner(TargetLearner):
 
     def distances_of(self, rows: Chunk) -> Array:
         """|x - w_k|^2, shape (rows, units)."""
-        dense, used = np.zeros((rows.n_rows, rows.n_features)), np.zeros(rows.n_features, np.uint8)
-        done = kernels.network_densify(rows.as_rows(), dense, used)
-        if done < rows.n_rows or not np.isfinite(dense).all():
-            refuse_bad_row(rows, done if done < rows.n_rows else int(np.argmin(np.isfinite(dense).all(axis=1))))
+        dense = finite_rows(rows, rows.n_features)
         own = np.einsum("ij,ij->i", dense, dense)[:, None] + np.einsum("kj,kj->k", self.centres, self.centres)
         known = np.ascontiguousarray(dense[:, : self.n_features])
         if known.shape[1] < self.n_features:

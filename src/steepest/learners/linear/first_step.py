@@ -18,9 +18,6 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Chunk
 from steepest.learners.linear.linear_settings import ADAPTIVE
-from steepest.learners.schedules import CALIBRATION_ROWS
-
-__all__ = ["CALIBRATION_ROWS", "calibrate"]
 
 if TYPE_CHECKING:
     from steepest.learners.linear.linear import LinearLearner
@@ -30,7 +27,7 @@ MOST_TRIALS = 30
 LEAST_GAIN = 1e-4
 
 
-def calibrate(learner: LinearLearner, rows: Chunk) -> None:
+def find_first_step(learner: LinearLearner, rows: Chunk) -> None:
     """Tries step sizes on a sample, doubling or halving while the loss falls, and keeps the best."""
     settings = learner.settings
     coded = learner.code_sample(rows)
