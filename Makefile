@@ -39,17 +39,13 @@ format: $(VENV)/.lint
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(NATIVE)
 
-# In an environment of its own, whose native module counts the lines that run; TESTS=tests/kernels measures a part.
+# With a native module that counts the lines that run; TESTS=tests/kernels measures a part.
 TESTS ?= tests
-COUNTED := --coverage -fprofile-update=atomic
-coverage:
-	$(PYTHON) -m venv build/coverage/venv
-	build/coverage/venv/bin/python -m pip install --quiet -e '.[coverage]' -C cmake.build-type=Debug \
-	  -C build-dir=build/coverage/native -C 'cmake.define.CMAKE_CXX_FLAGS=$(COUNTED)'
+coverage: build/coverage/.installed | $(VENV)/.coverage
 	find build/coverage/native -name '*.gcda' -delete
-	COVERAGE_FILE=build/coverage/data build/coverage/venv/bin/python -m pytest -n auto --dist loadgroup -m 'not build' $(TESTS) \
-	  --cov steepest --cov-report term:skip-covered --cov-report html:build/coverage/python
-	build/coverage/venv/bin/gcovr --root . --filter native/ build/coverage/native --merge-mode-functions separate \
+	OPENBLAS_NUM_THREADS=1 COVERAGE_FILE=build/coverage/data build/coverage/venv/bin/python -m pytest -n auto --dist loadgroup \
+	  -m 'not build' $(TESTS) --cov steepest --cov-report term:skip-covered --cov-report html:build/coverage/python
+	$(BIN)/gcovr --root . --filter native/ build/coverage/native --merge-mode-functions separate \
 	  --gcov-ignore-errors source_not_found --html-nested build/coverage/native.html --print-summary
 
 docs: $(VENV)/.docs
@@ -82,8 +78,8 @@ $(VENV)/.%: $(VENV)/.installed
 	@$(BIN)/python tools/install.py $*
 	@touch $@
 
-# The native module under a sanitizer (address also checks undefined behaviour), in an environment that borrows all other
-# packages from .venv, and the tests that reach native code, with both instruction sets. TESTS=tests/kernels runs a part.
+# The native module under a sanitizer (address also checks undefined behaviour), and the tests that reach native code,
+# with both instruction sets. TESTS=tests/kernels runs a part.
 SANITIZED ?= tests/kernels tests/data tests/features tests/learners tests/models tests/promises tests/test_model_file.py
 THREADED := threads or jobs or parallel or replicas or mixing or blocks or seed or threaded
 SANITIZER = -fsanitize=$(1) -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
@@ -125,12 +121,15 @@ build/short/.installed: FLAGS = -fsanitize=address,undefined -fno-sanitize=null,
 build/short/.installed: OPTIMISE = -O0
 build/short/.installed: MORE = -C cmake.define.STEEPEST_BASELINE=ON
 build/thread/.installed: FLAGS = $(call SANITIZER,thread)
+build/coverage/.installed: FLAGS = --coverage -fprofile-update=atomic
+build/coverage/.installed: MORE = -C cmake.define.STEEPEST_BASELINE=ON
 COMMA := ,
 OPTIMISE := -O1
+# The module compiled in another way, in an environment that borrows all other packages from .venv.
 build/%/.installed: $(SOURCES) | $(VENV)/.test
 	$(BIN)/python -m venv --without-pip build/$*/venv
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
 	  $$(build/$*/venv/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/borrowed.pth
-	$(BIN)/python -m pip --python build/$*/venv/bin/python install --quiet --no-deps -e . -C build-dir=build/$*/native \
-	  -C 'cmake.define.CMAKE_CXX_FLAGS=$(FLAGS)' -C cmake.define.STEEPEST_OPTIMISE=$(OPTIMISE) $(MORE)
+	$(BIN)/python -m pip --python build/$*/venv/bin/python install --quiet --no-deps --no-build-isolation -e . \
+	  -C build-dir=build/$*/native -C 'cmake.define.CMAKE_CXX_FLAGS=$(FLAGS)' -C cmake.define.STEEPEST_OPTIMISE=$(OPTIMISE) $(MORE)
 	touch $@

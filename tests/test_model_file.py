@@ -587,11 +587,11 @@ def test_any_cut_or_longer_file_is_refused(tmp_path, small):
 def test_damage_is_told_with_the_way_out(tmp_path, small):
     data, _ = small
     (tmp_path / "m").write_bytes(data[:-1] + b"\xff")
-    with pytest.raises(DataError, match=r"m is damaged \(.*\): take a fresh copy$"):
+    with pytest.raises(DataError, match=r"m is damaged \(.*\): get a fresh copy$"):
         read(tmp_path / "m")
     (tmp_path / "m").write_bytes(data[:40])
     with pytest.raises(
-        ModelFileError, match=r"m is damaged \(cut short, 40 bytes of at least \d+\): take a fresh copy$"
+        ModelFileError, match=r"m is damaged \(cut short, 40 bytes of at least \d+\): get a fresh copy$"
     ):
         read(tmp_path / "m")
 

@@ -20,6 +20,7 @@
 #include "linear/parallel.h"
 #include "python/linear_tables.h"
 #include "text/hash.h"
+#include "text/json_texts.h"
 #include "text/names.h"
 #include "text/text.h"
 #include "text/text_numbers.h"
@@ -359,6 +360,19 @@ bool is_utf8_text(nb::bytes text) {
   return is_utf8(bytes, size);
 }
 
+// (data, offsets) of a request's texts; None for a body of another form.
+std::optional<nb::tuple> json_texts(nb::bytes body) {
+  if (body.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) return std::nullopt;
+  JsonTexts texts(static_cast<const uint8_t*>(body.data()), body.size());
+  bool good;
+  {
+    nb::gil_scoped_release release;
+    good = texts.read();
+  }
+  if (!good) return std::nullopt;
+  return nb::make_tuple(to_numpy(texts.data, texts.n_bytes()), to_numpy(texts.offsets, texts.n_offsets));
+}
+
 // The words of one document, folded, as the kernel sees them.
 nb::list split_words(nb::object document, bool lowercase, int min_letters) {
   require(min_letters >= 1, "min_letters must be at least 1");
@@ -557,6 +571,7 @@ void bind_text(nb::module_& module) {
   module.def("mix_hashes", mix_hashes, "a"_a, "b"_a);
   module.def("hash_key", field_key, "name"_a, "seed"_a);
   module.def("is_utf8", is_utf8_text, "text"_a);
+  module.def("json_texts", json_texts, "body"_a);
   module.def("split_words", split_words, "document"_a, "lowercase"_a, "min_letters"_a);
   module.def("first_no_text", first_no_text, "texts"_a);
   module.def("first_too_large", first_too_large, "numbers"_a);

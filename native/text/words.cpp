@@ -94,17 +94,6 @@ uint32_t decode(const uint8_t* text, const uint8_t* end, int length) {
   return overlong || code >= kCodePoints || (code >= 0xD800 && code < 0xE000) ? kInvalid : code;
 }
 
-int encode(uint32_t code, uint8_t* out) {
-  if (code < 0x80) {
-    out[0] = static_cast<uint8_t>(code);
-    return 1;
-  }
-  const int length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-  for (int k = length - 1; k > 0; --k, code >>= 6) out[k] = static_cast<uint8_t>(0x80 | (code & 0x3F));
-  out[0] = static_cast<uint8_t>((0xF00 >> length & 0xFF) | code);
-  return length;
-}
-
 // Of 1 to 8 bytes; 8 can be read.
 bool is_short_ascii(const uint8_t* text, uint32_t size) {
   return (load_word(text) << (64 - 8 * size) & 0x8080808080808080) == 0;
@@ -151,6 +140,17 @@ uint64_t copy_block(const uint8_t* block, bool lowercase, uint8_t* out) {
 #endif
 
 }  // namespace
+
+int encode(uint32_t code, uint8_t* out) {
+  if (code < 0x80) {
+    out[0] = static_cast<uint8_t>(code);
+    return 1;
+  }
+  const int length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+  for (int k = length - 1; k > 0; --k, code >>= 6) out[k] = static_cast<uint8_t>(0x80 | (code & 0x3F));
+  out[0] = static_cast<uint8_t>((0xF00 >> length & 0xFF) | code);
+  return length;
+}
 
 bool is_utf8(const uint8_t* text, size_t size) {
   const uint8_t* const end = text + size;

@@ -23,6 +23,9 @@ constexpr int64_t kLongestDocument = int64_t{1} << 30;
 // Whether the bytes are UTF-8, of nothing but characters of Unicode.
 bool is_utf8(const uint8_t* text, size_t size);
 
+// Writes a character as UTF-8; returns how many bytes that takes.
+int encode(uint32_t code, uint8_t* out);
+
 class Words {
  public:
   // Words of fewer than min_letters characters are dropped, except ideographs.

@@ -7,6 +7,8 @@ They are listed in `registry`, and below for type checkers and editors, to which
 
 from __future__ import annotations
 
+import sys
+
 from steepest import registry
 
 TYPE_CHECKING = False  # that of `typing`, whose import would be the longest of a command that fails at once
@@ -92,7 +94,7 @@ def __getattr__(name: str) -> Any:
         except PackageNotFoundError:  # run from a source tree that was never installed
             return "0+unknown"
     if name not in registry.PUBLIC:
-        raise AttributeError(f"module 'steepest' has no attribute {name!r}")
+        raise AttributeError(f"module 'steepest' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     value = globals()[name] = registry.find(name)
     return value
 

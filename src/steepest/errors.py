@@ -40,7 +40,7 @@ class ModelFileError(DataError):
 
 
 class ParameterError(ValueError):
-    """A parameter has a value that cannot work; the message names it and the choices.
+    """A parameter has an invalid value; the message names the parameter and the choices.
 
     Examples
     --------
@@ -52,13 +52,13 @@ class ParameterError(ValueError):
 
 
 class NotConverged(UserWarning):
-    """A solver stopped before its tolerance was reached; the message says how far it came and what to change.
+    """A solver stopped before it reached its tolerance; the message says how close it came and what to change.
 
     Examples
     --------
     >>> import warnings, steepest as st
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", st.NotConverged)  # who stops short fails
+    ...     warnings.simplefilter("error", st.NotConverged)  # turns the warning into an error
     ...     model = st.LinearRegressor(solver="cg", tol=1e-6).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
     >>> model.predict([[3.0]]).round(3).tolist()
     [7.0]
@@ -82,4 +82,5 @@ class ColumnWarning(UserWarning):
 def is_of_the_system(error: BaseException | None) -> bool:
     """Whether the system failed, and not the data: no memory, no threads, or a disk that is full or broken."""
     plain = type(error).__name__ == "ArrowException"  # not a subclass: what Arrow itself did not foresee
+    plain |= isinstance(error, RuntimeError) and "start new thread" in str(error)
     return plain or isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _FAILURES)

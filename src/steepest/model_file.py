@@ -179,7 +179,7 @@ def _storable(name: str, value: Array) -> Array:
         raise _RefusedError(f"array {name!r} has {array.ndim} dimensions: use at most {_DIMENSIONS}")
     array = np.asarray(array, dtype=letters)
     if _has_broken_bools(array):
-        raise _RefusedError(f"array {name!r} holds truth values other than 0 and 1: compute it anew with astype(bool)")
+        raise _RefusedError(f"array {name!r} holds truth values other than 0 and 1: convert it with astype(bool)")
     return array
 
 
@@ -267,7 +267,7 @@ def _layout(tensors: dict[str, Array], metadata: dict[str, str]) -> tuple[bytes,
 
 
 def _damaged(what: str) -> NoReturn:
-    raise _RefusedError(f"is damaged ({what}): take a fresh copy")
+    raise _RefusedError(f"is damaged ({what}): get a fresh copy")
 
 
 def _map(name: str) -> mmap.mmap | bytes:

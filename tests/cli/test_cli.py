@@ -282,12 +282,12 @@ def test_a_report_shows_losses_measures_and_weights(files, tmp_path, holdout):
     assert done.returncode == 0
     text = page.read_text()
     assert "Training of &lt;b&gt;" in text
-    assert ("macro_f1" in text) == holdout
+    assert ("macro F1" in text) == holdout
     assert ("--holdout 0.1" in text) != holdout
     assert (
         text.count("<polyline") == 2 + 6 * holdout
     )  # losses; then one more, ROC, its chance, PR, reliability, its ideal
-    assert "Heaviest for" in text
+    assert "Top features for" in text
 
 
 def test_a_report_on_ratings_names_the_favourites(tmp_path):
@@ -295,7 +295,7 @@ def test_a_report_on_ratings_names_the_favourites(tmp_path):
     ratings.write_text("user,item,rating\n" + "".join(f"u{i % 7},i{i % 5},{i % 5}\n" for i in range(70)))
     page = tmp_path / "page.html"
     assert run("train", ratings, "-m", tmp_path / "m", "--task", "rate", "--report", page).returncode == 0
-    assert "Favourites of all" in page.read_text()
+    assert "Most recommended items" in page.read_text()
 
 
 def test_a_report_that_cannot_be_written_is_told_before_training(files, tmp_path):

@@ -99,7 +99,7 @@ def test_vw_keeps_labels_weights_and_values(svm, tmp_path):
 def test_weights_that_libsvm_cannot_hold_are_told(tmp_path, capsys):
     (tmp_path / "a.vw").write_text("1 2.5 | a\n")
     convert(tmp_path / "a.vw", tmp_path / "a.svm")
-    assert "libsvm has no place for the weights of rows: they were left out" in capsys.readouterr().err
+    assert "libsvm files cannot store row weights, so they were left out" in capsys.readouterr().err
 
 
 @given(rows=some.lists(some.tuples(FLOATS, some.dictionaries(some.integers(0, 2**30), FLOATS, max_size=5)), max_size=8))

@@ -244,7 +244,7 @@ def test_a_fault_of_ours_is_one_line_too(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(inspect, "run", lambda options: {}["gone"])
     assert main(["inspect", str(tmp_path / "m")]) == 1
     assert capsys.readouterr().err == (
-        "steepest: KeyError: 'gone'; this is a fault of steepest: report it with what --debug shows\n"
+        "steepest: KeyError: 'gone'; this is a bug in steepest: report it with the output of --debug\n"
     )
     with pytest.raises(KeyError):
         main(["inspect", str(tmp_path / "m"), "--debug"])

@@ -22,6 +22,7 @@ def place(tmp_path_factory):
     (folder / "rows.csv").write_text(ROWS)
     (folder / "headerless.csv").write_text(ROWS.partition("\n")[2])
     lines = "".join(f"a\tfine day {i}\nb\tbad day {i}\n" for i in range(30))
+    (folder / "texts.fasttext").write_text("".join(f"__label__{'ab'[k % 2]} day {k}\n" for k in range(30)))
     (folder / "texts.tsv").write_text("label\ttext\n" + lines)
     (folder / "measured.csv").write_text("colour,label\n" + "".join(f"red,{i + 0.5}\n" for i in range(150)))
     (folder / "unlabelled.csv").write_text("colour,size\nred,1.5\n")
@@ -48,6 +49,25 @@ def place(tmp_path_factory):
 
 WRONG = [
     ("trian rows.csv -m m", "did you mean 'train'?"),
+    ("fit rows.csv -m m", "did you mean 'train'?"),
+    ("supervised rows.csv", "did you mean 'train'?"),
+    ("test rows.steepest rows.csv", "did you mean 'evaluate'?"),
+    ("-V", "did you mean '--version'?"),
+    ("train rows.csv -m", "-m/--model needs a value: -m FILE"),
+    ("train rows.csv -m m --epochs", "--epochs needs a value"),
+    ("train rows.csv -m ''", "the name of the output is empty; give the name of a file"),
+    ("train rows.csv -m m --verbose", "a terminal shows progress"),
+    ("tune rows.csv --seconds 5", "here it is --budget SECONDS"),
+    ("train rows.csv -m m --holdout 1e-6", "hold out a larger share, such as 0.1"),
+    ("train rows.csv -m m --report m", "m is the model itself; choose another name"),
+    ("predict rows.steepest rows.csv -o rows.steepest", "rows.steepest is the model itself; choose another name"),
+    ("predict rows.steepest rows.csv -o ./rows.steepest", "is the model itself; choose another name"),
+    ("evaluate rows.steepest rows.csv --report rows.steepest", "rows.steepest is the model itself"),
+    ("tune rows.csv -m m --report m", "m is the model itself; choose another name"),
+    ("predict rows.steepest picture", "does not look like text, so check that it is the right file"),
+    ("train texts.fasttext -m m --no-header --task classify", "--no-header has no meaning for the format txt"),
+    ("explain rows.steepest --row '{\"color\": 1}'", "did you mean 'colour'?"),
+    ("predict svm.steepest 'hello there'", "the row, line 1: the label 'hello' is not a number"),
     ("eval rows.steepest rows.csv", "did you mean 'evaluate'?"),
     ("--speed", "name a command first"),
     ("--verison", "did you mean '--version'?"),
@@ -93,7 +113,7 @@ WRONG = [
     ("train *.xyz -m m", "check the pattern"),
     ("train . -m m", "is a directory; name its files"),
     ("train empty.csv -m m", "give a file with data"),
-    ("train header.csv -m m", "there is no row in it"),
+    ("train header.csv -m m", "it has no rows"),
     ("train picture -m m", "--format"),
     ("train notes -m m", "--format"),
     ("train headerless.csv -m m", "give --no-header"),

@@ -247,8 +247,8 @@ def test_no_rows(place):
 @pytest.mark.parametrize(
     ("chunks", "message"),
     [
-        ([block(2, y=np.ones(2)), block(2, y=np.array(["a", "b"]))], "targets change their kind behind row 2"),
-        ([block(2, y=np.ones(2)), block(2)], "targets change their kind behind row 2"),
+        ([block(2, y=np.ones(2)), block(2, y=np.array(["a", "b"]))], "targets change their type after row 2"),
+        ([block(2, y=np.ones(2)), block(2)], "targets change their type after row 2"),
         ([block(2, y=np.array([1, None], object))], "the target 1 is neither a number nor a text"),
         ([block(2, y=np.ones((2, 2))), block(2, y=np.ones((2, 3)))], "keep their number"),
     ],

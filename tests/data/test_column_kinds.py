@@ -58,7 +58,7 @@ def test_a_column_that_changes_its_kind_in_mid_file_does_not_stop_training(tmp_p
     monkeypatch.setattr("steepest.data.tables.json_lines.HEAD_BYTES", 4096)
     rows = [{"x": "broken" if i % 100 == 7 and i > 2000 else i % 50, "z": i % 3, "label": i % 2} for i in range(4000)]
     source = st.scan(written(tmp_path / f"mid.{format}", rows, format))
-    with pytest.warns(st.ColumnWarning, match="20 values do not fit the kind of column 'x' and count as missing"):
+    with pytest.warns(st.ColumnWarning, match="20 values do not fit the type of column 'x' and count as missing"):
         model = st.LinearClassifier(random_state=0).fit_stream(source)
     assert misfits_of(source) == {"x": 20}
     assert model.hasher_.bucket("x=<missing>") in model.hasher_.transform([{"x": None, "z": 1}]).indices

@@ -267,7 +267,7 @@ def test_lines_not_reached_are_not_counted(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"\n\n# nothing\n", "there is no row in it; give a file with data"),
+        (b"\n\n# nothing\n", "it has no rows; give a file with data"),
         (b"x\ny\n", "none of the 2 lines can be read, the first because: .*, line 1: the label 'x' is not a number"),
     ],
 )
@@ -277,7 +277,7 @@ def test_a_file_without_rows_is_an_error(tmp_path, text, message):
 
 
 def test_an_empty_packed_file_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="there is no row in it"):
+    with pytest.raises(DataError, match="it has no rows"):
         labels(scan_libsvm(write(tmp_path / "none.gz", gzip.compress(b""))))
 
 

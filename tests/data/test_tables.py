@@ -387,7 +387,7 @@ def test_delimiters_headers_and_names(tmp_path):
 
 def test_nothing_but_a_header(tmp_path):
     for header in (b"x,y\n", b"y,price,5,6"):  # a comma between digits might be that of decimals
-        with pytest.raises(DataError, match="there is no row in it"):
+        with pytest.raises(DataError, match="it has no rows"):
             targets(scan_csv(write(tmp_path / "a.csv", header)))
     with pytest.raises(DataError, match="is one JSON array; write one object per line"):
         targets(scan(write(tmp_path / "a.json", b'[{"x": 1}]')))

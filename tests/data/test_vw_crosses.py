@@ -104,7 +104,7 @@ def test_namespaces_are_meant_by_name_or_by_a_first_letter_that_is_theirs_alone(
 
     assert crosses(("user", "item"), ("u", "i")) == (("user", "item"), ("user", "i"))
     path.write_text("1 |user x |item y |italy z\n")
-    with pytest.raises(ParameterError, match="several namespaces begin so: 'italy', 'item'"):
+    with pytest.raises(ParameterError, match="several start with it: 'italy', 'item'"):
         crosses(("u", "i"))
     with pytest.warns(ColumnWarning, match="'elsewhere', but the first lines have 'italy'"):
         assert crosses(("user", "elsewhere")) == (("user", "elsewhere"),)

@@ -250,7 +250,7 @@ def test_shards_vote_also_from_a_file(vote, n_classes, tmp_path):
     model.save(tmp_path / "m.steepest")
     np.testing.assert_array_equal(model.decision_function(X), st.load(tmp_path / "m.steepest").decision_function(X))
     assert model.score(X, y) > 0.6
-    with pytest.raises(ValueError, match="fit anew"):
+    with pytest.raises(ValueError, match="fit again"):
         model.partial_fit(X, y)
 
 

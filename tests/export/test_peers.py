@@ -183,7 +183,7 @@ def test_bad_files_are_refused_in_one_sentence(tmp_path):
             st.from_fasttext(bad)
     with pytest.raises(st.DataError, match="not fitted"):
         st.from_sklearn(sk.Ridge())
-    with pytest.raises(st.DataError, match="cannot be taken over"):
+    with pytest.raises(st.DataError, match="cannot be converted"):
         st.from_sklearn(object())
 
 

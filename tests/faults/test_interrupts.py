@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import ClassVar
@@ -20,6 +21,7 @@ from conftest import sparse_problem
 from steepest import atomic
 from steepest.data.files import blocks
 from steepest.data.files.blocks import map_ahead
+from steepest.data.store import row_file
 from steepest.engine.checkpoint import EARLIER_NAME, FILE_NAME, parse_every
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -235,6 +237,27 @@ def test_a_full_disk_is_a_failure_and_not_bad_input(tmp_path, monkeypatch, capsy
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.svm", "m"]
 
 
+def test_a_full_disk_does_not_lose_what_was_learned(tmp_path, monkeypatch, capsys):
+    from steepest.cli import main
+
+    data, replace = rows_file(tmp_path / "data.svm", 100), os.replace
+
+    def full(source, target):
+        if str(target).startswith(str(tmp_path / "full")):
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    (tmp_path / "full").mkdir()
+    (tmp_path / "spare").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spare"))
+    monkeypatch.setattr(atomic.os, "replace", full)
+    assert main(["train", str(data), "-m", str(tmp_path / "full" / "m"), "--quiet"]) == 1
+    (spare,) = (tmp_path / "spare").iterdir()
+    assert f"what was learned is in {spare}" in capsys.readouterr().err
+    assert st.load(spare).predict([[0.0] * 99]).shape == (1,)
+    assert not list((tmp_path / "full").iterdir())
+
+
 def test_a_disk_that_cannot_be_read_is_a_failure_and_not_bad_input(tmp_path, monkeypatch, capsys):
     from steepest.cli import main
 
@@ -260,6 +283,28 @@ def test_fewer_threads_read_ahead_if_the_system_has_no_more(monkeypatch, left):
 
     monkeypatch.setattr(threading.Thread, "start", limited)
     assert list(map_ahead(lambda x: x * x, iter(range(50)), threads=3)) == [x * x for x in range(50)]
+
+
+def test_caches_mixtures_and_folds_need_no_threads_of_their_own(tmp_path, monkeypatch):
+    X, y = sparse_problem(n_rows=300, seed=3)
+    st.scan(rows_file(tmp_path / "data.svm", 300)).cache(cache := tmp_path / "rows.cache").open()
+    row_file._verified.clear()
+
+    def fit():
+        st.LinearClassifier(epochs=1).fit_stream(st.scan(cache))
+        mixed = st.LinearClassifier(parallel=st.Mixing(n_shards=3), n_jobs=2, epochs=2, random_state=0).fit(X, y)
+        folds = st.cross_validate(st.LinearClassifier(epochs=1), X, y, folds=2, n_jobs=2)
+        return mixed.coef_, folds.mean("loss")
+
+    expected = fit()
+    row_file._verified.clear()
+
+    def refused(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    for found, should_be in zip(fit(), expected, strict=True):
+        np.testing.assert_array_equal(found, should_be)
 
 
 @linux

@@ -100,6 +100,17 @@ def test_dates_in_three_formats_in_one_column():
     assert dates.part_of(seconds, "day").tolist() == [1, 15, 31]
 
 
+def test_dates_with_names_of_months():
+    values = [("1 Mar 2024", "December 31st, 2023 11:05 pm", "Sat 02-Mar-24")[i % 3] for i in range(N)]
+    columns = survey(values, "d")
+    assert columns[0].kind == "date"
+    seconds = dates.parse([*values[:3], "Mar-2024", "Mar-24", "Mar 32, 2024", "Market 2024"], columns[0].format)
+    assert dates.part_of(seconds, "month")[:4].tolist() == [3, 12, 3, 3]
+    assert dates.part_of(seconds, "day")[:4].tolist() == [1, 31, 2, 1]
+    assert dates.part_of(seconds, "hour")[:3].tolist() == [0, 23, 0]
+    assert np.isnan(seconds[4:]).all()  # a year or a day, no such day, a word like a month
+
+
 def test_a_date_gives_the_parts_that_vary():
     columns = survey([f"2024-01-{i % 28 + 1:02} {i % 24:02}:30" for i in range(N)], "d")
     assert [column.part for column in columns[1:]] == ["days", "day", "weekday", "hour"]
@@ -127,6 +138,12 @@ def test_parts_of_a_date_are_those_of_the_calendar():
         (20240301.0, written.COMPACT, "2024-03-01"),
         (b"20240301", written.COMPACT, "2024-03-01"),
         (1.7e12, written.EPOCH_MS, "2023-11-14T22:13:20"),
+        ("Fri, 1 Mar 2024 10:30:00 UTC", written.MDY, "2024-03-01T10:30"),
+        ("March 1st, 2024", written.MDY, "2024-03-01"),
+        ("01-mar-24", written.MDY, "2024-03-01"),
+        ("Mar-2024", written.DMY, "2024-03-01"),
+        ("Mar-24", written.MDY, "NaT"),
+        ("1 Mar 5 2024", written.MDY, "NaT"),
         ("31.2.2024", written.DMY, "NaT"),
         ("2024-03-01 24:00", written.YMD, "NaT"),
         ("1/2/345", written.MDY, "NaT"),

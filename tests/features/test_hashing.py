@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import pickle
@@ -239,6 +240,32 @@ def test_words(text, words):
 
 PIECES = ["plain text here ", "é", "漢字", "\U0001f600", "\0", "\uffff", "\U0010ffff"]
 BROKEN = [b"\xff", b"\xc3", b"\xe2\x82", b"\xc0\xaf", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x80"]
+
+
+def read_json(body):
+    found = kernels.json_texts(body)
+    if found is None:
+        return None
+    data, offsets = found
+    return [data[a:b].tobytes() for a, b in pairwise(offsets.tolist())]
+
+
+JSON_PIECES = ['"', "\\", "\n", "\t", "\x01", "\x7f", "/", "\ud83d", "\ude00", "\u2028", *PIECES]
+
+
+@given(st.lists(st.lists(st.sampled_from(JSON_PIECES)).map("".join)), st.booleans(), st.sampled_from([None, 1]))
+def test_texts_of_a_request_are_those_of_json(texts, as_codes, indent):
+    body = json.dumps({"rows": texts}, ensure_ascii=as_codes, indent=indent).encode("utf-8", "surrogatepass")
+    assert read_json(body) == reference.json_texts(body)
+
+
+@given(
+    st.integers(0, 60), st.sampled_from([b"", *(bytes([byte]) for byte in b'"\\,[]{}:u0d \n\x80\xff')]), st.booleans()
+)
+def test_a_broken_request_is_left_to_a_general_reader(place, byte, replaces):
+    body = b' {"rows": ["a \\"b\\"", "\\u00e9\\ud83d\\ude00", "\xc3\xa9"]}\n'
+    changed = body[:place] + byte + body[place + replaces :]
+    assert read_json(changed) in (None, reference.json_texts(changed))
 
 
 @given(st.lists(st.sampled_from([piece.encode() for piece in PIECES] + BROKEN) | st.binary(max_size=3), max_size=8))

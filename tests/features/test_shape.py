@@ -140,6 +140,18 @@ def test_a_number_that_starts_anew_once_stays_a_line():
     assert "month" in found.bends
 
 
+def test_a_number_with_a_value_for_each_day_of_a_file_in_the_order_of_days_stays_a_line():
+    """The price level of a day: its bends would learn the days, which do not come again."""
+    frame = table()
+    day = np.arange(N) // 20
+    frame["level"] = np.random.default_rng(3).uniform(-2, 2, N // 20)[day]
+    y = frame["level"].to_numpy() ** 2 + frame["x"].to_numpy()
+    assert "level" in shape_of(frame, y).bends  # groups of rows, such as those of one shop
+    found = shape_of(frame.assign(day=day), y)
+    assert "level" not in found.bends
+    assert not any("level" in pair for pair in found.pairs)
+
+
 def test_rows_that_are_held_out_do_not_decide(tmp_path):
     frame = table().assign(y=0.0)
     path = tmp_path / "rows.csv"

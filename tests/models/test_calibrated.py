@@ -8,6 +8,7 @@ from sklearn import metrics as sk
 
 import steepest as st
 from steepest.metrics import ProbabilityMetrics, RocMetrics
+from steepest.models import calibration
 from steepest.models.calibration import (
     COVERAGES,
     GAIN,
@@ -65,6 +66,14 @@ def test_a_model_that_is_right_already_keeps_its_own_probabilities():
         kinds.append(model.calibration_.kind)
         assert measured(model, *noisy(5000, 50))["log_loss"] < 0.51
     assert kinds.count("none") >= 3
+
+
+def test_a_map_that_is_better_by_little_more_than_chance_is_not_used():
+    gain = np.random.default_rng(0).standard_normal(1000)
+    gain = (gain - gain.mean()) / gain.std()
+    before, weight = np.full(1000, 5.0), np.ones(1000)
+    kinds = [calibration._choose(before, {"platt": before - gain - k / 1000**0.5}, weight)[0] for k in (1.5, 6.0)]
+    assert kinds == ["none", "platt"]
 
 
 def test_rows_held_out_by_early_stopping_calibrate_and_cover():

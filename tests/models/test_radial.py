@@ -82,7 +82,7 @@ def test_training_error_falls_with_gamma_while_the_chosen_width_does_not_over_fi
 
 def test_learning_every_width_of_every_row_needs_held_out_rows():
     X, y = moons()
-    with pytest.raises(st.ParameterError, match="learned by heart; set early_stopping=True"):
+    with pytest.raises(st.ParameterError, match="memorised; set early_stopping=True"):
         st.RBFClassifier(init="all", votes="backprop").fit(X, y)
     model = st.RBFClassifier(init="all", votes="backprop", early_stopping=True, epochs=30, random_state=0).fit(X, y)
     assert "holdout_loss" in model.history_[0]

@@ -113,5 +113,5 @@ def test_what_is_not_a_watch_is_refused():
         {**good, "errors": [0, float("inf")]},
         {**good, "drifts": {"loss": [[], 0, 0, 99]}},
     ):
-        with pytest.raises(ValueError, match="not what it should be"):
+        with pytest.raises(ValueError, match="not valid"):
             StreamWatch.from_dict(broken)

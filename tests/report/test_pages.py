@@ -74,10 +74,10 @@ def browser():
 
 
 PARTS = {
-    "train": ("Losses", "On held-out rows", "Confusion", "ROC", "Reliability", "Thresholds", "Heaviest", "Data"),
-    "evaluate": ("Measures", "Confusion", "ROC", "Precision and recall", "Reliability", "Columns of numbers"),
+    "train": ("Losses", "On held-out rows", "Confusion", "ROC", "Reliability", "Thresholds", "Top features", "Data"),
+    "evaluate": ("Metrics", "Confusion", "ROC", "Precision and recall", "Reliability", "Numeric columns"),
     "cv": ("Folds", "mean accuracy"),
-    "tune": ("Measures by parameter", "Trials", "is the best: steepest train"),
+    "tune": ("Metrics by parameter", "Trials", "is the best: steepest train"),
     "race": ("By time", "Solvers", "first within 1 % of the optimum"),
 }
 
@@ -147,7 +147,7 @@ def test_the_page_of_a_running_training_follows_it(capsys):
 def test_watch_prints_the_address(tmp_path, capsys):
     (tmp_path / "rows.svm").write_text("1 1:1\n-1 2:1\n" * 30)
     assert main(["train", str(tmp_path / "rows.svm"), "-m", str(tmp_path / "m"), "--watch"]) == 0
-    assert "steepest: watch the training at http://127.0.0.1:" in capsys.readouterr().err
+    assert "steepest: live report at http://127.0.0.1:" in capsys.readouterr().err
 
 
 def test_a_notebook_shows_parameters_losses_and_weights():

@@ -128,7 +128,7 @@ def test_race_prints_a_table_and_writes_a_page(file, tmp_path, capsys):
         (["--solvers", "closed_form"], "only the squared loss"),
         (["--seconds", "0"], "--seconds 0.0 must be more than 0"),
         (["--task", "cluster"], "has no solvers to race"),
-        (["--png", "race.txt"], "no ending of a picture"),
+        (["--png", "race.txt"], "no extension of a picture"),
         (["--png", "nowhere/race.png"], "does not exist"),
         (["--test", "1"], "--test 1.0 must lie between"),
     ],

@@ -220,6 +220,7 @@ def test_learning_without_a_token_is_local_and_warned_about(models, start, tmp_p
         (["--max-rows", "0"], "--max-rows 0"),
         (["--host", "no.such.host.invalid"], "a token is required"),
         (["--host", "no.such.host.invalid", "--token", "T"], "is not an address of this machine"),
+        (["--host", "192.0.2.1", "--token", "T"], "--host 192.0.2.1 is not an address of this machine"),
         (["--token", "two words"], "--token"),
     ],
 )

@@ -34,6 +34,19 @@ def test_predictions_and_probabilities_are_those_of_the_model(text_server, model
         assert row == dict(zip(["neg", "pos"], p, strict=True))
 
 
+@pytest.mark.parametrize("name", ["text", "embedding"])
+def test_long_requests_of_texts_are_answered_as_their_texts(models, start, name):
+    model, rows = st.load(models[name]), [f'{row} "é" 漢 \U0001f600' for row in texts(1200, seed=6)[0]]
+    server = start(models[name])
+    status, found = server.call("/predict", {"rows": rows})
+    assert (status, found["predictions"]) == (200, model.predict(rows).tolist())
+    np.testing.assert_allclose([list(p.values()) for p in found["probabilities"]], model.predict_proba(rows), rtol=1e-6)
+    status, said = server.call("/predict", {"rows": [*rows, 5]})
+    assert (status, "row 1200 is a number" in said["error"]) == (400, True)
+    status, said = server.call("/predict", {"rows": rows * 9})
+    assert (status, "10800 rows are more than 10000" in said["error"]) == (413, True)
+
+
 def test_a_text_may_also_be_an_object_of_its_column(text_server):
     as_text = text_server.call("/predict", {"rows": ["great film"]})
     assert as_text == text_server.call("/predict", {"rows": [{"review": "great film"}]})
@@ -156,7 +169,7 @@ def test_lines_are_answered_as_they_come(text_server):
     found = [json.loads(line) for line in answer.read().splitlines()]
     assert len(found) == len(rows)
     assert "line 4 is not JSON" in found[3]["error"]
-    assert "this model takes a text" in found[5]["error"]
+    assert "line 6 is a number; this model takes a text" in found[5]["error"]
     expected = text_server.call("/predict", {"rows": rows})[1]
     for n in set(range(len(rows))) - {3, 5}:
         assert found[n]["prediction"] == expected["predictions"][n]
@@ -197,7 +210,7 @@ def test_lines_behind_another_request_are_answered_as_lines(text_server):
     assert data.count(b"HTTP/1.1 200") == 2
     lines = [json.loads(line) for line in data.rpartition(b"\r\n\r\n")[2].splitlines()]
     assert [line.get("prediction") for line in lines] == ["pos", None, "neg"]
-    assert "row 0 is a number" in lines[1]["error"]
+    assert "line 3 is a number" in lines[1]["error"]
 
 
 def test_an_address_may_be_absolute(text_server):

@@ -466,7 +466,7 @@ def test_a_bad_line_is_shown_with_its_file(spark, tmp_path):
         st.fit_spark(st.LinearClassifier(), str(tmp_path / "bad.svm"), n_shards=1)
     with pytest.raises(st.DataError, match="does not exist; check the path"):
         st.fit_spark(st.LinearClassifier(), str(tmp_path / "none.parquet"), n_shards=1)
-    with pytest.raises(st.DataError, match="is not of a kind that is read on Spark"):
+    with pytest.raises(st.DataError, match="is not in a format that Spark reads here"):
         st.fit_spark(st.LinearClassifier(), str(tmp_path / "rows.csv"), n_shards=1)
 
 

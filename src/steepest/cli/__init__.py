@@ -22,26 +22,33 @@ from steepest.cli.parser import Parser, UsageError
 from steepest.errors import NotConverged, is_of_the_system
 
 VERBS = {
-    "train": "learn a model from data and save it",
-    "evaluate": "measure a model on labelled data",
+    "train": "train a model on data and save it",
+    "evaluate": "measure the quality of a model on labelled data",
     "predict": "predict the rows of a file, or one text",
     "explain": "show what each feature of a row adds to its score",
     "inspect": "show what a model has learned",
     "recommend": "list the best items for users of a matrix factorization",
-    "cv": "measure parameters by cross-validation",
-    "tune": "find good parameters within a number of seconds",
-    "race": "compare solvers on your data: objective and test error against seconds",
-    "serve": "answer HTTP requests with a model, and learn from them",
-    "export": "write a model as C, Python or ONNX, to predict without steepest",
+    "cv": "measure a model by cross-validation",
+    "tune": "search for good parameters within a time limit",
+    "race": "compare solvers on your data: objective and test error over time",
+    "serve": "answer HTTP requests with a model, and optionally learn from them",
+    "export": "write a model as C, Python or ONNX, which predicts without steepest",
     "convert": "write data in another format",
-    "demo": "train on the docstrings of this Python installation",
-    "completion": "print the completion script of a shell",
+    "demo": "try the commands on the docstrings of this Python installation",
+    "completion": "print a completion script for your shell",
 }
 GROUPS = {
     "start here": ("train", "evaluate", "predict", "explain", "inspect", "recommend"),
     "choose parameters": ("cv", "tune", "race"),
-    "put to use": ("serve", "export", "convert"),
+    "deploy and convert": ("serve", "export", "convert"),
     "more": ("demo", "completion"),
+}
+ALSO_CALLED = {
+    **dict.fromkeys(("fit", "learn", "supervised"), "train"),
+    **dict.fromkeys(("test", "score", "eval", "validate"), "evaluate"),
+    **dict.fromkeys(("infer", "classify", "predict-prob"), "predict"),
+    **dict.fromkeys(("show", "info", "describe", "dump"), "inspect"),
+    **dict.fromkeys(("-v", "-V", "version"), "--version"),
 }
 EXAMPLES = (
     "steepest train reviews.csv -m reviews.steepest --label stars --holdout 0.1",
@@ -63,8 +70,10 @@ IN_THE_SHELL = {
     "give groups to fit, or a libsvm": "give a libsvm",
     "the hasher was made for": "the model was trained on",
     "but X has": "but these rows have",
-    "give X the same form as at first": "give rows with the columns that the model was trained on",
+    "give X in the same form as before": "give rows with the columns that the model was trained on",
     "give a file that steepest saved": "give a file that steepest saved; MODEL comes before DATA",
+    "(kinds= in Python, --kind ": "(--kind ",
+    "=category in the shell)": "=category)",
     ", or with_labels=False": "",
     ", or pass with_labels=False": "",
     "as in cross=[('text', 'user')]": "as in --cross text,user",
@@ -103,7 +112,7 @@ def main(arguments: Sequence[str] | None = None, ready: Callable[[], object] = l
             _drop_output()
             return 1
         what = f"{type(error).__name__}: {_one_line(error)}"
-        print(f"steepest: {what}; this is a fault of steepest: report it with what --debug shows", file=sys.stderr)
+        print(f"steepest: {what}; this is a bug in steepest: report it with the output of --debug", file=sys.stderr)
         return 1
 
 
@@ -147,12 +156,14 @@ def parse(arguments: Sequence[str], verb: str | None) -> argparse.Namespace:
     from steepest.parameters import did_you_mean
 
     if verb is None:
-        near = did_you_mean(arguments[0], [*HELP, "--version"])
+        other = ALSO_CALLED.get(arguments[0])
+        near = f"did you mean {other!r}? " if other else did_you_mean(arguments[0], [*HELP, "--version"])
         raise UsageError(
             f"{arguments[0]} is not a flag of steepest itself; {near}name a command first: steepest train --help"
         )
     if verb not in VERBS:
-        near = did_you_mean(verb, [*VERBS, "--version"])
+        other = ALSO_CALLED.get(verb)
+        near = f"did you mean {other!r}? " if other else did_you_mean(verb, VERBS)
         raise UsageError(f"{verb!r} is not a command; {near}the commands are {', '.join(VERBS)}")
     rest = list(arguments)
     rest.remove(verb)
@@ -187,7 +198,7 @@ def parser_of(verb: str, arguments: Sequence[str] = (), *, every_flag: bool) -> 
 def overview() -> str:
     """Returns what `steepest` alone shows: the verbs in groups, and how to start."""
     width = max(map(len, VERBS)) + 2
-    lines = ["steepest: learn from tables, texts and big sparse data.", "", "usage: steepest COMMAND ..."]
+    lines = ["steepest: machine learning on tables, texts and large sparse data.", "", "usage: steepest COMMAND ..."]
     for title, verbs in GROUPS.items():
         lines += ["", f"{title}:", *(f"  {verb:<{width}}{VERBS[verb]}" for verb in verbs)]
     lines += ["", "examples:", *(f"  {example}" for example in EXAMPLES)]

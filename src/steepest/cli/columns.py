@@ -105,5 +105,5 @@ def _note(fact: Mapping[str, Any]) -> str:
     if fact.get("note"):
         notes.append(fact["note"])
     if fact.get("misfits"):
-        notes.append(f"{fact['misfits']:,} values were not of this kind and count as missing")
+        notes.append(f"{fact['misfits']:,} values did not fit this type and count as missing")
     return "; ".join(notes)

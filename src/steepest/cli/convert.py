@@ -165,6 +165,6 @@ def _summarise(done: write.Written, out: str, seconds: float, notes: list[str]) 
     entries = f", {done.entries:,} entries" if done.entries else ""
     print(f"{out}: {done.rows:,} rows{entries}{size}, {seconds:.2f} s", file=sys.stderr)
     if done.weights_left_out:
-        notes.append("libsvm has no place for the weights of rows: they were left out")
+        notes.append("libsvm files cannot store row weights, so they were left out")
     for note in notes:
         print(f"steepest: {note}", file=sys.stderr)

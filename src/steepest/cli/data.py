@@ -75,7 +75,7 @@ def add_data_arguments(
     help = "columns to leave out, separated by commas"
     roles.add_argument("--ignore", metavar="COLUMNS", type=several, default=unset, help=help)
     switch: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": None}
-    roles.add_argument("--header", **switch, help="CSV: the first line is a row, not the names of the columns")
+    roles.add_argument("--header", **switch, help="CSV: the first line is data, not a header")
     roles.add_argument(
         "--columns", metavar="NAMES", type=several, help="CSV without a header: names of its columns (default: 0,1,...)"
     )
@@ -213,12 +213,14 @@ def rows_from(model: Any, row: str | dict[str, Any]) -> Source:
     if hasher is None:
         if isinstance(row, dict):
             raise st.DataError(
-                f"this {type(model).__name__} was trained without columns; give a row as its file has it"
+                f"this {type(model).__name__} was trained without columns; write the row as in its training file"
             )
         recipe = {**model.recipe_, "with_labels": False}
-        return st.scan(io.StringIO(row + "\n"), **recipe)
+        line = io.StringIO(row + "\n")
+        line.name = "the row"
+        return st.scan(line, **recipe)
     if isinstance(row, str) and _only_text(model) is None:
-        names = [column.origin for column in hasher.used_columns]
+        names = list(dict.fromkeys(column.origin for column in hasher.used_columns))
         example = json.dumps(dict.fromkeys(names[:3], "..."))
         raise st.DataError(f"the model reads the columns {', '.join(names[:20])}; write the row as JSON: '{example}'")
     if isinstance(row, dict):
@@ -270,18 +272,21 @@ def refuse_hasher_flags(source: Source, given: Iterable[str]) -> None:
             raise st.ParameterError(f"{flags.flag_of(name)} has no meaning for {form} rows, {why}; leave it out")
 
 
-def check_writable(file: str | None, data: Iterable[str]) -> None:
-    """Refuses, before hours of training and not after, a file that cannot be written or that holds the data."""
+def check_writable(file: str | None, data: Iterable[str], model: str | None = None) -> None:
+    """Refuses, before hours of training and not after, a file that cannot be written, or is the data or the model."""
     if file is None:
         return
+    if not file:
+        raise st.ParameterError("the name of the output is empty; give the name of a file")
     directory = os.path.dirname(file)
     if directory and not os.path.isdir(directory):
         raise st.DataError(f"the directory {directory} for {Path(file).name} does not exist; make it first")
     if os.path.isdir(file):
         raise st.DataError(f"{file} is a directory; give the name of a file")
-    if any(os.path.exists(path) and os.path.exists(file) and os.path.samefile(path, file) for path in data):
-        raise st.DataError(f"{file} is the data itself; choose another name for the output")
     check_target(file)
+    for what, paths in (("data", data), ("model", () if model is None else (model,))):
+        if os.path.realpath(file) in map(os.path.realpath, paths):
+            raise st.DataError(f"{file} is the {what} itself; choose another name for the output")
 
 
 def open_cache(source: Source, path: str) -> Source:

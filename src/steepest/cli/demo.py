@@ -46,11 +46,7 @@ class Docstring:
     held_out: bool
 
 
-EXAMPLES = (
-    "steepest demo",
-    "steepest demo -m words.steepest",
-    "steepest inspect words.steepest --top 5",
-)
+EXAMPLES = ("steepest demo", "steepest demo -m words.steepest", "steepest inspect words.steepest --top 5")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the measures."""
-    check_writable(options.report, options.data)
+    check_writable(options.report, options.data, options.model)
     model = st.load(options.model)
     model.n_jobs = options.jobs
     clusters = isinstance(model, st.KMeans)

@@ -123,15 +123,17 @@ def _predicted(model: Any, rows: Any, known: list[Any]) -> list[Any]:
 
 def _row(model: Any, options: argparse.Namespace) -> Any:
     """Returns the row to explain, as the model takes it."""
-    if options.row is not None:
-        return json_row(options.row)
-    if options.example is None and not options.data:
+    if options.example is None and options.row is None and not options.data:
         raise st.ParameterError("explain needs a row: a text, --row JSON, or a file with --number N")
-    if options.example == "-":
-        text = sys.stdin.read().strip("\n")
-        return json_row(text) if text.lstrip().startswith("{") else text
     raw = getattr(model, "hasher_", None) is not None
-    row = None if options.example is None else written_row(options.example)
+    row: str | dict[str, Any] | None = None
+    if options.row is not None:
+        row = json_row(options.row)
+    elif options.example == "-":
+        text = sys.stdin.read().strip("\n")
+        row = json_row(text) if text.lstrip().startswith("{") else text
+    elif options.example is not None:
+        row = written_row(options.example)
     if row is None and raw and options.example is not None and not _is_file(options.example):
         row = options.example  # a text of one word
     if row is not None:

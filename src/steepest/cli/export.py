@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import steepest as st
-from steepest.cli.data import add_data_arguments, open_data
+from steepest.cli.data import add_data_arguments, check_writable, open_data
 from steepest.export.pack import PRECISIONS
 from steepest.export.write import TARGETS, Exported
 
@@ -40,17 +40,10 @@ def run(options: argparse.Namespace) -> int:
     """Writes the file, and prints sizes and, with --check, costs to stderr."""
     model = st.load(options.model)
     output = options.output or str(Path(options.model).with_suffix(SUFFIXES[options.to]))
-    if Path(output).absolute() == Path(options.model).absolute():
-        raise st.ParameterError(f"-o {output} is the model itself; give the export another name")
+    check_writable(output, options.data or (), options.model)
     source = open_data(options, model.recipe_) if options.data else None
     done = st.export_model(
-        model,
-        output,
-        to=options.to,
-        precision=options.precision,
-        keep=options.keep,
-        name=options.name,
-        check=source,
+        model, output, to=options.to, precision=options.precision, keep=options.keep, name=options.name, check=source
     )
     print(as_text(done), file=sys.stderr)
     return 0

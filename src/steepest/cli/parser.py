@@ -37,6 +37,8 @@ PEERS = {
     **dict.fromkeys(("target", "labelcolumn", "targetcolumn"), "--label COLUMN"),
     **dict.fromkeys(("testsize", "validationsplit", "valid"), "--holdout SHARE"),
     **dict.fromkeys(("oaa", "ect", "csoaa"), "not needed: classes are found in the labels"),
+    **dict.fromkeys(("seconds", "timeout"), "--budget SECONDS"),
+    **dict.fromkeys(("verbose", "progress", "v"), "not needed: a terminal shows progress (--json prints every epoch)"),
     **dict.fromkeys(("autotunevalidation", "autotune", "autotuneduration"), "a command of its own: steepest tune DATA"),
 }
 SHOWN_OFF = ("header",)  # switches of which people need the --no- form
@@ -113,6 +115,11 @@ class Parser(argparse.ArgumentParser):
             shown = [formatter.short(called[name]) if name in called else name for name in names]
             example = f"; for example: {self.examples[0]}" if self.examples else ""
             raise UsageError(f"{self.verb} needs {' and '.join(shown)}{example}")
+        if message.endswith(": expected one argument"):
+            flag = message.removeprefix("argument ").partition(":")[0]
+            action = next(a for a in self._actions if "/".join(a.option_strings) == flag)
+            value = self._get_formatter().short(action)
+            raise UsageError(f"{flag} needs a value: {value}; steepest {self.verb} --help explains it")
         message = INVALID.sub(r": \2 is not a \1", message.removeprefix("argument "))
         raise UsageError(
             f"{message.replace(' a int', ' a whole number').replace(' a float', ' a number')}; "

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         raise st.ParameterError(
             f"--proba needs a classifier with loss 'log' or 'squared_hinge', and {known}; leave --proba out"
         )
-    check_writable(options.output, options.data)
+    check_writable(options.output, options.data, options.model)
     source = open_for(model, options, with_labels=False)
     with open_output(options.output) as out:
         if options.proba:

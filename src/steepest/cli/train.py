@@ -6,8 +6,10 @@ import argparse
 import contextlib
 import inspect
 import json
+import os
 import shlex
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
@@ -37,6 +39,7 @@ from steepest.data.readers.text import PREFIX
 from steepest.data.scan import format_of
 from steepest.data.source import Lenient, Source
 from steepest.engine.checkpoint import FILE_NAME
+from steepest.errors import is_of_the_system
 from steepest.models.options import from_flat
 
 if TYPE_CHECKING:
@@ -154,12 +157,12 @@ def run(options: argparse.Namespace) -> int:
     choose_task(options)
     _refuse_small_files(options)
     estimator = new_estimator(options)
-    for file in (options.model, options.report):
-        check_writable(file, options.data)
+    check_writable(options.model, options.data)
+    check_writable(options.report, options.data, options.model)
     started = time.perf_counter()
     if options.spark is not None:
         _fit_on_spark(estimator, options)
-        estimator.save(options.model)
+        _write(estimator, options)
         if options.report is not None:
             _report(estimator, options, {}, time.perf_counter() - started)
         _summarise(estimator, options, time.perf_counter() - started)
@@ -291,7 +294,7 @@ def watched(monitor: Any, options: argparse.Namespace) -> Iterator[None]:
 
     with serve_live(Path(options.model).name, shlex.join(options.command)) as live:
         monitor.also = live
-        print(f"steepest: watch the training at {live.address}", file=sys.stderr)
+        print(f"steepest: live report at {live.address}", file=sys.stderr)
         yield
 
 
@@ -303,7 +306,7 @@ def _end_interrupted(estimator: Any, options: argparse.Namespace) -> None:
         way_out = resume or "; --on-interrupt save keeps what was learned, --checkpoint DIR lets you continue"
         print(f"steepest: interrupted; nothing was saved, nothing was overwritten{way_out}", file=sys.stderr)
         return
-    estimator.save(options.model)
+    _write(estimator, options)
     print(f"steepest: interrupted; {options.model} holds what was learned until then{resume}", file=sys.stderr)
 
 
@@ -321,15 +324,32 @@ def _all_cores(estimator: Any, options: argparse.Namespace) -> Iterator[None]:
         estimator.n_jobs = usual
 
 
+def _write(estimator: Any, options: argparse.Namespace, **how: Any) -> Any:
+    """Saves the model; if the disk is full or broken, in the directory of temporary files."""
+    try:
+        return estimator.save(options.model, **how)
+    except st.DataError as error:
+        if not is_of_the_system(error.__cause__):
+            raise
+        handle, spare = tempfile.mkstemp("-" + Path(options.model).name, "steepest-")
+        os.close(handle)
+        try:
+            estimator.save(spare, **how)
+        except st.DataError:
+            os.unlink(spare)
+            raise error from error.__cause__
+        raise st.DataError(f"{error}; what was learned is in {spare}") from error.__cause__
+
+
 def _save(estimator: Model, options: argparse.Namespace, source: Source, validation: Source | None) -> dict[str, float]:
     """Saves the model; for a small file, reports the loss of accuracy on held-out rows, or else on those learned."""
     if not (options.quantize or options.size):
-        estimator.save(options.model)
+        _write(estimator, options)
         return {}
     assert isinstance(estimator, st.TextClassifier)  # as was made sure of
     once = validation is None and source.read_once is not None
     check = None if once else validation or source
-    measures = estimator.save(options.model, quantize=options.quantize, size=options.size, check=check)
+    measures = _write(estimator, options, quantize=options.quantize, size=options.size, check=check)
     cost = "its cost in accuracy was not measured, since the data can be read only once; give --holdout 0.1"
     if not once:
         rows = "the training rows" if validation is None else "held-out rows"
@@ -382,12 +402,7 @@ def _columns_on_spark(
         features = [name for name in types if name not in (options.label, options.weight)]
     if estimator.hasher is None and not lines and all(types.get(name) in PLAIN for name in features or types):
         estimator.hasher = st.Hasher()
-    return {
-        "features": features,
-        "label": options.label,
-        "weight": options.weight,
-        "n_features": options.n_features,
-    }
+    return {"features": features, "label": options.label, "weight": options.weight, "n_features": options.n_features}
 
 
 def _ratings_on_spark(
@@ -402,11 +417,7 @@ def _ratings_on_spark(
     names = list(types)
     places = places_of({**given, "weight": options.weight}, names, True, options.data[0])
     found = {role: names[place] for role, place in places.items()}
-    return {
-        "features": [found["user"], found["item"]],
-        "label": found.get("rating"),
-        "weight": found.get("weight"),
-    }
+    return {"features": [found["user"], found["item"]], "label": found.get("rating"), "weight": found.get("weight")}
 
 
 def _estimator_class(options: argparse.Namespace) -> type[Model]:

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the table of trials and the best command."""
-    check_writable(options.report, options.data)
+    check_writable(options.report, options.data, options.model)
     choose_task(options)
     if options.task not in LINEAR_TASKS:
         raise st.ParameterError(f"--task {options.task} cannot be tuned; choose one of {', '.join(LINEAR_TASKS)}")
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     print(result)
     for note in result.notes:
         print(f"steepest: {note}", file=sys.stderr)
-    print(f"\nthe best, number {result.best.number}:\n{command}")
+    print(f"\nbest trial: {result.best.number}; to train it on all rows:\n{command}")
     return 0
 
 

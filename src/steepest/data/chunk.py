@@ -1,6 +1,6 @@
 """A block of sparse rows in CSR form, with targets and weights: the only shape in which data reaches a learner.
 
-Row i holds the features indices[indptr[i]:indptr[i+1]] with the values beside them. Invariants: indptr int64, indices
+Invariants: indptr int64, indices
 int32, values float32, y and weight float64 (y may hold strings until a label book has coded them), all contiguous.
 `order`, if given, names the rows to visit and their sequence; the arrays themselves are then never copied.
 `group`, if given, names the query each row belongs to, for ranking; `time` is when each row was, in seconds, NaN where
@@ -44,7 +44,10 @@ class RowIds:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows to learn from or to score.
+    """A block of rows in CSR format, to learn from or to score.
+
+    Row i has the features indices[indptr[i]:indptr[i+1]], with the values at the same positions. y and weight, if there
+    are any, have one element per row.
 
     Examples
     --------

@@ -293,8 +293,8 @@ def _warn_of_misfits(source: RawSource) -> None:
     for name, n in misfits_of(source).items():
         values = "value does" if n == 1 else "values do"
         warnings.warn(
-            f"{source.describe()}: {n:,} {values} not fit the kind of column {name!r} and count as missing: correct "
-            "them, or name the kind of the column",
+            f"{source.describe()}: {n:,} {values} not fit the type of column {name!r} and count as missing: correct "
+            "them, or set the type of the column",
             ColumnWarning,
             stacklevel=2,
         )
@@ -413,7 +413,7 @@ def raw_batches(source: Source) -> Generator[RawBatch, None, None]:
     while isinstance(source, Limited):
         most, source = min(most, source.most), source.parent
     if not isinstance(source, RawSource):
-        raise DataError("only whole files, or their first rows, can be taken as they are")
+        raise DataError("only whole files, or their first rows, can be copied unchanged")
     with closing(source.batches(Order(), 0)) as batches:
         for batch in batches:
             n_rows = int(min(most, batch.n_rows))

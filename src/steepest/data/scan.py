@@ -81,7 +81,7 @@ def scan(path: Any, format: str = "auto", **options: Any) -> Source:
         ("-"). A table in memory (Arrow, pandas, polars), a list of dicts, or an iterator of these is written to a
         temporary Arrow file.
     format : {"auto", "libsvm", "vw", "csv", "tsv", "jsonl", "parquet", "arrow", "txt", "ratings", "cache"}
-        Format of the data. "auto" detects it from the ending of the name, then from the first line. A cache is always
+        Format of the data. "auto" detects it from the file name extension, then from the first line. A cache is always
         detected by its first bytes, so the recipe of a model opens raw data and caches of it.
     options
         Options of the reader of this format, such as those of `scan_csv`.
@@ -110,7 +110,8 @@ def scan(path: Any, format: str = "auto", **options: Any) -> Source:
     for option in options:
         if option not in known:
             near = did_you_mean(option, known.keys() - {"path", "with_labels"})
-            raise ParameterError(f"{option}= has no meaning for the format {format}; {near}leave it out")
+            given = f"{option}=" if options[option] is not False else f"{option}=False"
+            raise ParameterError(f"{given} has no meaning for the format {format}; {near or 'leave it out'}".rstrip())
     return reader(files, **{**FORMATS[format].options, **options})
 
 
@@ -197,6 +198,11 @@ def guess_format(file: TextFile) -> str:
     if not start.strip():
         raise DataError(f"{file.name} is empty; give a file with data")
     _refuse_foreign(file)
+    if b"\0" in start:
+        raise DataError(
+            f"{file.name} does not look like text, so check that it is the right file, or name its format with "
+            f"format=, one of {', '.join(FORMATS)}"
+        )
     first = start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")
     raise DataError(
         f"{file.name}: the format cannot be detected from the name or from the first line, {first!r}; "

@@ -194,7 +194,7 @@ class Source(ABC):
         return self.epoch(0)
 
     def shuffle(self, how: str = "blocks", seed: int = 0) -> Self:
-        """The same rows in another order: "never", "once", or each epoch anew by "blocks" or "rows"."""
+        """Returns the same rows in another order: "never", "once", or a new one in each epoch by "blocks" or "rows"."""
         source = self.copy()
         source.order = Order(choice("shuffle", how, SHUFFLES), seed)
         return source
@@ -204,7 +204,7 @@ class Source(ABC):
         return Limited(self, whole("limit", n_rows, 0))
 
     def sample(self, n_rows: int, seed: int = 0) -> Source:
-        """N rows from all over the data, always the same ones; a larger sample holds all rows of a smaller one."""
+        """Returns n rows from all over the data, always the same ones, which are also in every larger sample."""
         return Limited(self, whole("sample", n_rows, 1), sample_seed=seed)
 
     def select(self, keep: Callable[[Array], Array], rule: str) -> Source:
@@ -212,16 +212,16 @@ class Source(ABC):
         return Selected(self, lambda chunk: keep(chunk.row_ids), rule, by_id=True)
 
     def cache(self, path: str | os.PathLike[str]) -> Source:
-        """The same rows, parsed once and stored in a file, from which every epoch is then read at the speed of memory.
+        """Returns the same rows, parsed once and stored in a file that every epoch then reads at the speed of memory.
 
-        The file is built at the first use, and anew whenever the data or the way it is read have changed.
+        The file is built at the first use, and rebuilt whenever the data or the reading options have changed.
         """
         from steepest.data.store.cache import CachedSource
 
         return CachedSource(self, path)
 
     def holdout(self, fraction: float, seed: int = 0) -> tuple[Source, Source]:
-        """Two sources: most rows, and the given fraction of them; a row's side depends on its place and seed only."""
+        """Returns two sources: most rows, and this fraction; the part of a row depends on its position and the seed."""
         fraction = inside("holdout", fraction, 0.0, 1.0)
         mark = np.uint64(int(fraction * 2**64))
         return (
@@ -230,13 +230,19 @@ class Source(ABC):
         )
 
     def shards(self, n: int) -> list[Source]:
-        """N sources that together hold each row exactly once."""
+        """Returns n sources that together contain each row exactly once."""
         n = whole("shards", n, 1)
 
         def part(shard: int) -> Source:
             return Selected(self, lambda chunk: chunk.row_ids // BLOCK_ROWS % n == shard, f"shard {shard} of {n}")
 
         return [part(shard) for shard in range(n)]
+
+
+def check_source(source: Any) -> None:
+    """Refuses what is not a source, such as a path or an array."""
+    if not isinstance(source, Source):
+        raise DataError(f"{shown(source)} is not a source; give st.scan(path), or st.from_arrays(X, y) for arrays")
 
 
 def mix(ids: Array, seed: int) -> Array:
@@ -494,6 +500,8 @@ def as_targets(y: Any) -> Array:
     targets = target_array(y)
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets.ravel()
+    if targets.ndim == 0:
+        raise DataError(f"y={shown(targets.item())} is a single value; give one target per row, such as table['label']")
     if targets.ndim not in (1, 2):
         raise DataError(f"y has {targets.ndim} dimensions; give one target per row, or one row of targets")
     if targets.dtype.kind in "biuf":

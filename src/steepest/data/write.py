@@ -120,7 +120,7 @@ def _heads(rows: Chunk, form: str, codes: Mapping[str, int] | None) -> list[list
 
 def _labels(y: Array, codes: Mapping[str, int] | None) -> list[str]:
     if y.ndim == 2:
-        raise DataError("rows with several labels have no place in this format; write parquet, arrow or cache")
+        raise DataError("this format cannot store several labels per row; write parquet, arrow or cache")
     if y.dtype.kind in "biuf":
         return [_number(label) for label in y.astype(np.float64)]
     known = codes or {}
@@ -180,7 +180,7 @@ def _csv_lines(table: Any, naming: Naming, is_first: bool, delimiter: str) -> by
     pa, csv = arrow(), arrow("csv")
     for name, kind in zip(table.schema.names, table.schema.types, strict=True):
         if str(kind).startswith(("list", "large_list", "struct", "map")):
-            raise DataError(f"the column {name!r} holds {kind}, which has no place in a table of text; write jsonl")
+            raise DataError(f"the column {name!r} holds {kind}, which a text table cannot store; write jsonl")
     sink = pa.BufferOutputStream()
     try:
         csv.write_csv(
@@ -260,4 +260,4 @@ def _write_tables(tables: Iterable[Any], path: str, form: str) -> None:
                     "or --categorical"
                 ) from None
         if writer is None:
-            raise DataError(f"{path}: there are no rows to write; give data that has some")
+            raise DataError(f"{path}: there are no rows to write; give data that contains rows")

@@ -112,5 +112,5 @@ class Drift:
             *(number for level in found._levels for pair in level for number in pair),
         ]
         if not 1 <= len(levels) <= 64 or not all(map(math.isfinite, numbers)) or found._unchecked not in range(EVERY):
-            raise ValueError("a window of a stream is not what it should be")
+            raise ValueError("the window of a drift detector is not valid")
         return found

@@ -21,8 +21,8 @@ class History:
     A record holds `epoch`, `rows`, `loss` (progressive: each row scored before it was learned), `holdout_loss` (if
     there is a holdout), `objective` (that loss, holdout first, plus alpha R(w)), `eta`, `nonzeros`, `seconds` and
     `rows_per_second`. Linear models by stochastic gradients add `eta0`, the first step, given or calibrated. Batch
-    solvers have one record per iteration, with `gradient` (what is left of the gradient, as a share of its first
-    length), `moved` and `passes`; solver="gd" adds `gradient_norm`.
+    solvers have one record per iteration, with `gradient` (the length of the gradient relative to the first iteration),
+    `moved` and `passes`; solver="gd" adds `gradient_norm`.
 
     Examples
     --------

@@ -18,14 +18,14 @@ from steepest.data.source import Source
 from steepest.engine.checkpoint import Checkpoints, Place
 from steepest.engine.history import History, Record
 from steepest.engine.stopping import Plan, Watch
-from steepest.errors import NotConverged
+from steepest.errors import DataError, NotConverged
 from steepest.learners.base import Learner, Progress
 
 CLEAR_RISE = 0.01  # of the least loss on held-out rows, beyond which a rise is reported
 
 
 class Monitor:
-    """Callbacks of training, which do nothing here: override some in a subclass, and pass `monitor=` to `fit`.
+    """Callbacks of training: override some of them in a subclass, and pass an instance as `monitor=` to `fit`.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Monitor:
         """Called when something worth reporting happened, such as a rollback."""
 
     def choice(self, text: str) -> None:
-        """Called with what "auto" chose, and with what went as planned."""
+        """Called with what "auto" chose, and with other events that need no attention."""
 
     def wants_stop(self) -> bool:
         """Called after every chunk and round: return True to end training with what was learned so far."""
@@ -181,6 +181,8 @@ def _run_rounds(executor: Executor, plan: Plan, validation: Source | None, log: 
         record = executor.run_round(log, save)
         if validation is not None:
             record["holdout_loss"] = executor.measure(validation)
+            if math.isnan(record["holdout_loss"]) and not log.history:
+                raise DataError("no row that is held out can be measured; hold out a larger share, such as 0.1")
         watched: float = record["loss"] if validation is None else record["holdout_loss"]
         if "objective" not in record:
             record["objective"] = watched + executor.penalty()

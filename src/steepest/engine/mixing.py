@@ -13,11 +13,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from steepest.data.chunk import Array, Chunk
+from steepest.data.files.blocks import map_ahead
 from steepest.data.source import BLOCK_ROWS, ArraySource, Order, Source
 from steepest.engine.checkpoint import Place
 from steepest.engine.history import History, Record
@@ -26,9 +27,6 @@ from steepest.engine.stopping import Plan
 from steepest.errors import DataError
 from steepest.learners.base import Delta, MixableLearner, Progress, Residual
 
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
 MIXES = ("evidence", "uniform")
 SENDS = ("full", "delta", "topk", "float16")
 PARTS = 1 << 12  # of an epoch, where rounds are as long as they take
@@ -36,6 +34,7 @@ FIRST_LENGTH = PARTS // 64
 LEAST_ROWS = 8  # that a shard learns in a round, about, however short it should be
 SHARD_SEED = 0x9E3779B1  # shard s shuffles by the seed + s times this; shard 0 as a single learner would
 L = TypeVar("L", bound=MixableLearner)
+Work = TypeVar("Work")
 Pass = tuple[int, int, int, int]  # (epoch, first part of it, the one behind the last, parts)
 
 
@@ -250,14 +249,12 @@ class LocalShards:
 
     def evidence(self, learner: MixableLearner) -> list[Array]:
         """How much the rows of each shard say about each feature, computed in threads."""
-        with self._pool() as pool:
-            return list(pool.map(lambda shard: learner.evidence(shard.in_file_order()), self.shards))
+        return self._in_threads(lambda shard: learner.evidence(self.shards[shard].in_file_order()))
 
-    def _pool(self) -> ThreadPoolExecutor:
-        from concurrent.futures import ThreadPoolExecutor  # a slow import, which most fits do without
-
+    def _in_threads(self, work: Callable[[int], Work]) -> list[Work]:
         # Rows that are read and hashed on the way come one shard after the other: a hasher learns names as it goes.
-        return ThreadPoolExecutor(self.n_threads if all(isinstance(shard, ArraySource) for shard in self.shards) else 1)
+        n_threads = self.n_threads if all(isinstance(shard, ArraySource) for shard in self.shards) else 1
+        return list(map_ahead(work, iter(range(len(self.shards))), threads=n_threads))
 
     def learn(self, common: MixedState, passes: Sequence[Pass], how: str, keep_voters: bool) -> ShardReplies:
         """Lets every shard learn these passes in threads, starting from the common state."""
@@ -267,8 +264,7 @@ class LocalShards:
             own, progress = learn_shard(base, (part_of_epoch(self.shards[shard], *which) for which in passes))
             return (*own.delta(base, how, common.residuals[shard]), progress, own if keep_voters else None)
 
-        with self._pool() as pool:
-            results = list(pool.map(work, range(len(self.shards))))
+        results = self._in_threads(work)
         deltas = [delta for delta, _, _, _ in results]
         total = Progress()
         for _, _, progress, _ in results:

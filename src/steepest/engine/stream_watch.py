@@ -78,6 +78,6 @@ class StreamWatch:
         found.n_rows, (n_errors, error) = int(values["rows"]), values["errors"]
         found._n_errors, found._error = int(n_errors), float(error)
         if min(found.n_rows, found._n_errors) < 0 or not math.isfinite(found._error):
-            raise ValueError("the watch of a stream is not what it should be")
+            raise ValueError("the state of the drift detection is not valid")
         found._drifts = {str(what): Drift.from_list(parts) for what, parts in values["drifts"].items()}
         return found

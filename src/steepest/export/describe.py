@@ -260,7 +260,7 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
             raise DataError(f"the hasher has {name}={params[name]!r}, which export does not support; train without it")
     kept = getattr(hasher, "words_", None)
     if kept is not None and (kept.keeps_listed or not kept.exact):
-        raise DataError("the hasher keeps words by a list or a sketch of counts, which export does not support")
+        raise DataError("the hasher leaves out words by their counts, which export does not support")
     if any(getattr(column, "is_bag", False) for column in hasher.columns_):
         raise DataError("the hasher reads dicts of words and counts, which export does not support; train on texts")
     seed = hasher.seed & ((1 << 64) - 1)

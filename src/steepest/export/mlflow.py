@@ -94,5 +94,5 @@ def _mlflow() -> Any:
         import mlflow.models
         import mlflow.pyfunc
     except ImportError:
-        raise DataError("this needs MLflow; install it by: pip install 'steepest[mlflow]'") from None
+        raise DataError("this needs MLflow; install it with: pip install 'steepest[mlflow]'") from None
     return mlflow

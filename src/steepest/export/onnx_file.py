@@ -35,7 +35,7 @@ class _Graph:
         try:
             import onnx
         except ImportError:
-            raise DataError("ONNX needs the package onnx; install it by: pip install 'steepest[onnx]'") from None
+            raise DataError("ONNX needs the package onnx; install it with: pip install 'steepest[onnx]'") from None
         self.onnx: Any = onnx
         self.nodes: list[Any] = []
         self.constants: list[Any] = []

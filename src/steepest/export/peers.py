@@ -68,9 +68,9 @@ def from_sklearn(estimator: Any) -> LinearClassifier | LinearRegressor:
     """
     name = type(estimator).__name__
     if name not in SKLEARN:
-        raise DataError(f"a {name} cannot be taken over; {', '.join(SKLEARN)} can")
+        raise DataError(f"a {name} cannot be converted; {', '.join(SKLEARN)} can")
     if not hasattr(estimator, "coef_"):
-        raise DataError(f"this {name} is not fitted; call fit before taking it over")
+        raise DataError(f"this {name} is not fitted; call fit before converting it")
     coef = estimator.coef_
     weights = np.atleast_2d(np.asarray(coef.toarray() if hasattr(coef, "toarray") else coef, np.float64))
     bias = np.broadcast_to(np.atleast_1d(np.asarray(estimator.intercept_, np.float64)), (len(weights),))
@@ -80,9 +80,7 @@ def from_sklearn(estimator: Any) -> LinearClassifier | LinearRegressor:
     if name == "SGDClassifier":
         loss = estimator.loss.removesuffix("_loss")
         if estimator.loss not in SKLEARN_LOSSES:
-            raise DataError(
-                f"SGDClassifier(loss={estimator.loss!r}) has no counterpart here; use 'log_loss' or 'hinge'"
-            )
+            raise DataError(f"SGDClassifier(loss={estimator.loss!r}) is not supported; use 'log_loss' or 'hinge'")
     softmax = name.startswith("LogisticRegression") and len(weights) > 1
     return linear_model(weights, bias, np.asarray(estimator.classes_), str(loss), softmax=softmax)
 
@@ -118,12 +116,12 @@ def from_liblinear(path: str | Path) -> LinearClassifier | LinearRegressor:
     except (KeyError, IndexError, ValueError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not a model file of LIBLINEAR ({error}); give one that its train wrote") from None
     if solver not in SOLVERS:
-        raise DataError(f"{path} has the solver {solver}, which has no counterpart here; {', '.join(SOLVERS)} have")
+        raise DataError(f"{path} has the solver {solver}, which is not supported; {', '.join(SOLVERS)} have")
     regression = solver.endswith(("SVR", "SVR_DUAL"))
     n_columns = 1 if regression or (n_classes == 2 and solver != "MCSVM_CS") else n_classes
     n_rows = n_features + (bias_value >= 0)
     if n_features < 1 or len(values) != n_rows * n_columns or not np.isfinite(values).all():
-        raise DataError(f"{path} holds {len(values)} weights of {n_rows * n_columns}, or bad ones; take a fresh copy")
+        raise DataError(f"{path} holds {len(values)} weights of {n_rows * n_columns}, or bad ones; get a fresh copy")
     table = values.reshape(n_rows, n_columns).T
     bias = table[:, -1] * bias_value if bias_value >= 0 else np.zeros(n_columns)
     weights = table[:, :n_features]
@@ -131,7 +129,7 @@ def from_liblinear(path: str | Path) -> LinearClassifier | LinearRegressor:
         return linear_model(weights, bias, None, SOLVERS[solver])
     labels = np.array([int(label) for label in header.get("label", [])])
     if len(labels) != n_classes or n_classes < 2 or len(set(labels.tolist())) != n_classes:
-        raise DataError(f"{path} names {len(labels)} labels for {n_classes} classes; take a fresh copy")
+        raise DataError(f"{path} names {len(labels)} labels for {n_classes} classes; get a fresh copy")
     order = np.argsort(labels)
     if n_columns == 1:  # its score is for the first label, ours for the second in order
         sign = 1.0 if order[1] == 0 else -1.0

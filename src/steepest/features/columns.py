@@ -9,7 +9,7 @@ Plain values only: columns are part of the header of a model file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from steepest.data.tables.columns import CATEGORY, LIST, NUMBER, TEXT
@@ -112,9 +112,9 @@ class Column:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a file; fields with their defaults are left out."""
-        plain = {field.name: field.default for field in fields(self)}
-        own = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-        return {name: value for name, value in own.items() if value != plain[name] and value != []}
+        own = ((field, getattr(self, field.name)) for field in fields(self))
+        given = ((field.name, value) for field, value in own if value != field.default)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in given}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Column:

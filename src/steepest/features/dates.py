@@ -40,14 +40,11 @@ def parse(values: Iterable[Any], order: str) -> Array:
 
 def order_of(values: list[str], name: str) -> str:
     """The order of fields (such as "dmy") that fits almost all of the written values; "" if they are no dates."""
-    orders = [COMPACT] if says_time(name) else []
-    for order in (MDY, DMY, *orders):
+    for order in (MDY, DMY, *([COMPACT] if says_time(name) else [])):
         seconds = parse(values, order)
-        good = float(np.mean(~np.isnan(seconds))) if len(seconds) else 0.0
-        if good >= 0.95:
-            return (
-                YMD if order == MDY and all(len(v.strip()) > 4 and v.strip()[:4].isdigit() for v in values) else order
-            )
+        if len(seconds) and np.mean(~np.isnan(seconds)) >= 0.95:
+            year_first = all(re.match(r"\s*\d{4}.*\S", value) for value in values)
+            return YMD if order == MDY and year_first else order
     return ""
 
 

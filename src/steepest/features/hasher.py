@@ -175,10 +175,10 @@ class Hasher(Estimator):
         Shortest word that is used, in characters; ideographs are always used.
     text, categorical, numeric : names of columns, optional
         Columns to use as texts, categories and numbers. If any is given, no other columns are used. Otherwise all are
-        used; `fit`, or the model that the hasher belongs to, detects their kinds on a sample of rows. A hasher that
-        never learned uses numbers as they are, strings with spaces as texts, and everything else as categories.
+        used; `fit`, or the model that the hasher belongs to, detects their types on a sample of rows. A hasher that was
+        not fitted uses numbers as they are, strings with spaces as texts, and everything else as categories.
     kinds : dict of column names to kinds, optional
-        Kinds of single columns: "text", "category", "number", "list" or "date"; the others are detected. "time" is the
+        Types of single columns: "text", "category", "number", "list" or "date"; the others are detected. "time" is the
         column with the times of rows, see `Forgetting`.
     ignore : names of columns, optional
         Columns to leave out.
@@ -186,7 +186,7 @@ class Hasher(Estimator):
         Let numbers follow curves, with knots, instead of straight lines. "auto" lets a linear model decide for each
         column, by the loss on held-out rows.
     pairs : int or "auto"
-        Largest number of pairs of columns that a linear model may cross by itself; "auto" is 10. It takes those that
+        Largest number of pairs of columns that a linear model may cross by itself; "auto" is 10. It chooses those that
         lower the loss on held-out rows most. Neither `knots` nor `pairs` has an effect without a model.
     bags : bool or "auto"
         Whether dicts are bags of words with their counts, {"free": 2, "cash": 1}, instead of rows of a table. Words
@@ -201,15 +201,15 @@ class Hasher(Estimator):
     Attributes
     ----------
     columns_ : tuple of Column
-        All columns, with their kinds and encoding, and why a column is left out.
+        All columns, with their types and encoding, and the reason if a column is left out.
     crosses_ : tuple of pairs
         Crosses added by `add_crosses`.
     names_ : NameBook, if names > 0
     words_ : KeptWords, if min_count > 1 or max_share < 1
         Which words are kept, how many, and how exactly they were counted.
-    document_counts_, n_documents_ : rows with each bucket and all rows, if weighting is "tfidf"
-    feature_names_in_ : names of the columns, if X had any
-    misfits_ : for each column, how many values were not of its kind and taken for missing
+    document_counts_, n_documents_ : rows with each bucket and all rows, if weighting is "tfidf" feature_names_in_ :
+    names of the columns, if X had any misfits_ : per column, the number of values that did not fit its type and count
+    as missing
 
     Examples
     --------
@@ -873,7 +873,7 @@ class Hasher(Estimator):
     def names_of(self, buckets: Any) -> list[list[str]]:
         """For each bucket the names seen in it, the most frequent first; empty if none was kept."""
         if not self.n_names:
-            raise DataError("names=0 keeps no names; make the hasher without it before training")
+            raise DataError("names=0 records no names; create the hasher without it before training")
         if not hasattr(self, "names_"):
             raise not_fitted(self, "names are kept by fit, partial_fit or a training run")
         return self.names_.names_of(buckets)
@@ -944,6 +944,8 @@ class Hasher(Estimator):
 
     def read_row(self, x: Any) -> tuple[Chunk, list[list[str]], list[list[str]]]:
         """(one hashed row, the names that are in it by bucket, the names known from training by bucket)."""
+        if isinstance(x, list):
+            raise DataError("x is a list; give one row: a text, or a dict of columns")
         reader = self.like_this({"names": NAMES_IN_A_ROW}, counts=True)
         indptr, indices, values = reader._hash(reader._read([x]), learn=True, only_names=True)
         row = Chunk(indptr, indices, values, self.n_features)
@@ -1173,8 +1175,8 @@ def _misfits(values: Any, found: Array) -> int:
 def _not_a_number(values: list[Any], numbers: Array, name: str) -> DataError:
     for row, value in enumerate(values):
         if np.isnan(numbers[row]) and value is not None and str(value).strip().lower() not in MISSING_MARKS:
-            return DataError(f"row {row} of column {name!r} is {value!r}, not a number; clean it, or name another kind")
-    return DataError(f"column {name!r} holds values that are not numbers; clean it, or name another kind")
+            return DataError(f"row {row} of column {name!r} is {value!r}, not a number; clean it, or set another type")
+    return DataError(f"column {name!r} holds values that are not numbers; clean it, or give the column another type")
 
 
 def _is_whole(value: Any, low: int, high: int) -> bool:

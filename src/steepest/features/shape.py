@@ -11,10 +11,10 @@ the same gains nothing. All rows are judged, so that little depends on which of 
 
 A number that stays the same over a long stretch of the file, and varies elsewhere, has changed its meaning there: bends
 or crosses would learn the stretch, so it stays a line. So does one that rises or falls along the whole file, such as a
-date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. Such a file has an
-order, and rows to come may be other than these: parts are then also made of neighbours in stretches, and what is taken
-must gain on the mean of both ways and may not clearly lose in either. Left out: texts, which have words enough, and
-models of many classes.
+date: rows to come lie beyond its last knot, where a bend is flat and a cross has learned nothing. In such a file a
+number with one value for each date is a mark of dates, too. Such a file has an order, and rows to come may be other
+than these: parts are then also made of neighbours in stretches, and what is taken must gain on the mean of both ways
+and may not clearly lose in either. Left out: texts, which have words enough, and models of many classes.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ FEW_VALUES = 32  # a number with no more is a code: long stretches of one are no
 ONCE = (
     1.5  # runs of equal neighbours for each value: with no more, most values mark one period, and no other shows more
 )
+ROWS_PER_VALUE = 5  # of a number whose values mark periods: of one that differs in each row, nothing is known
 MOST_PAIRS = 10
 MOST_CROSSED = 40  # columns whose pairs are tried
 MOST_TRIED_AGAIN = 30  # pairs that are tried again after each one that was taken
@@ -209,9 +210,11 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     sample = _Sample(hasher, table, target.astype(np.float64), task, n_threads)
     surveyed = {column.name: _survey(sample, column) for column in columns}
     trends = {name: trend for name, (_, trend) in surveyed.items()}
+    if "rises" not in trends.values():
+        trends = {name: trend for name, trend in trends.items() if trend != "marks"}
     shape = Shape(mixed=not any(trends.values()))
     sample.parts = _parts(y, mixed=shape.mixed)
-    steady = [column for column in columns if hasher.knots is True or not trends[column.name]]
+    steady = [column for column in columns if hasher.knots is True or not trends.get(column.name)]
     cells = {column.name: surveyed[column.name][0] for column in steady}
     may_bend = hasher.knots is not False and any(len(column.candidates) > 2 for column in steady)
     may_cross = most_pairs > 0 and len(steady) > 1
@@ -221,7 +224,7 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
     if may_bend:
         bent, scores = _bend(shape, columns, steady, cells, scores)
         columns, known = list(bent), set(steady)
-        if odd := [column.name for column in columns if column not in known and trends[column.name]]:
+        if odd := [column.name for column in columns if column not in known and trends.get(column.name)]:
             why = "they have one value over a long stretch, or rise or fall along the file"
             shape.events.append(f"kept as lines, since {why}: {', '.join(odd)}")
     if may_cross:
@@ -241,7 +244,8 @@ def _parts(y: Array, *, mixed: bool) -> list[Array]:
 def _survey(sample: _Sample, column: Column) -> tuple[_Cells, str]:
     """(the cells of a column, by categories or the nearest knots, and whether it has a trend along the rows).
 
-    A trend is "rises", or falls; or "stretch": many values, but one of them over a long stretch; or neither.
+    A trend is "rises", or falls; or "marks": each value for a period of its own, which counts where another column
+    rises; or "stretch": many values, but one of them over a long stretch; or neither.
     """
     chunk = sample.encoded([column.with_knots()])
     sizes, indices = np.abs(chunk.values), chunk.indices
@@ -274,8 +278,9 @@ def _trend(values: Array) -> str:
     if abs(ranks[codes] @ rows) > ALONG * (np.repeat(ranks, counts) @ rows) > 0:
         return "rises"
     starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
-    if 2 < len(counts) <= FEW_VALUES and len(starts) - 1 <= ONCE * len(counts):
-        return "rises"  # but for a new start, as months do in a file of a year and a half
+    if 2 < len(counts) <= len(values) / ROWS_PER_VALUE and len(starts) - 1 <= ONCE * len(counts):
+        # With few values it rises but for a new start, as months do in a file of a year and a half.
+        return "rises" if len(counts) <= FEW_VALUES else "marks"
     long = len(counts) > FEW_VALUES and np.diff(starts).max() > LONG_STRETCH * len(values)
     return "stretch" if long else ""
 

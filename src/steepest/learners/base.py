@@ -32,7 +32,7 @@ def join_words(words: Mapping[str, list[Any]], arrays: State) -> dict[str, Array
 
 @dataclass(slots=True)
 class Progress:
-    """What steps did: the rows learned, the sum of their losses before learning, and events to report.
+    """The result of one or more steps: the rows learned, the sum of their losses before learning, and events to report.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Delta:
 
 
 class Learner(Protocol):
-    """The contract between executors and learners.
+    """The interface of learners, through which executors train them.
 
     Examples
     --------
@@ -97,10 +97,10 @@ class Learner(Protocol):
         """An independent copy."""
 
     def step(self, chunk: Chunk) -> Progress:
-        """Learns the rows of a chunk, in order; some rows may be kept until there are more."""
+        """Learns the rows of a chunk, in order; some rows may be stored until there are more."""
 
     def finish(self) -> Progress:
-        """Learns the rows that were kept, as if no others were to come."""
+        """Learns the rows that are still stored; called after the last chunk."""
 
     def scores(self, chunk: Chunk) -> Array:
         """Raw scores, one row per row visited and one column per output."""
@@ -128,7 +128,7 @@ class Learner(Protocol):
         """Divides the step size by `factor`."""
 
     def keep_good_state(self) -> None:
-        """Copies the state, to return to if learning diverges."""
+        """Copies the state, so that training can roll back to it if it diverges."""
 
 
 class MixableLearner(Learner, Protocol):

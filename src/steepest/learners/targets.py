@@ -209,7 +209,7 @@ class Targets:
             if self.started and not self.several:
                 raise DataError("y changed from one column to several; keep its shape")
             if self.several and y.shape[1] != self.n_outputs:
-                raise DataError(f"y has {y.shape[1]} columns where {self.n_outputs} were learned; keep their number")
+                raise DataError(f"y has {y.shape[1]} columns, in training it had {self.n_outputs}; keep their number")
             self.several, self.n_outputs = True, y.shape[1]
             if self.task == "classify" and not self.has_bare_rows:
                 self.has_bare_rows = not (y > 0).any(axis=1).all()
@@ -290,7 +290,7 @@ class Targets:
         y = y.astype(np.float64, copy=False)
         n_columns = y.shape[1] if y.ndim == 2 else 1
         if n_columns != self.n_outputs:
-            raise DataError(f"y has {n_columns} columns where {self.n_outputs} were learned; keep their number")
+            raise DataError(f"y has {n_columns} columns, in training it had {self.n_outputs}; keep their number")
         if self.loss.kind == "count" and len(y) and y.min() < 0:
             raise DataError(f"the target {y.min():g} is negative; loss={self.loss.name!r} needs counts")
         if self.task == "classify":

@@ -32,9 +32,9 @@ from steepest.data.raw import (
     stored_encoder,
     taken_rows,
 )
-from steepest.data.source import SHUFFLES, ArraySource, Lenient, Source, csr_arrays, from_arrays
+from steepest.data.source import SHUFFLES, ArraySource, Lenient, Source, check_source, csr_arrays, from_arrays
 from steepest.data.store.row_store import store_rows
-from steepest.data.tables.columns import as_arrow, is_raw_rows, without_views
+from steepest.data.tables.columns import as_arrow, is_raw_rows, refuse_one_row, without_views
 from steepest.engine.checkpoint import EVERY, Checkpoints
 from steepest.engine.history import History
 from steepest.engine.loop import Epochs, Executor, Monitor, train
@@ -48,7 +48,7 @@ from steepest.learners.targets import TargetLearner, refuse_bad_row
 from steepest.learners.waiting import finished
 from steepest.models.calibration import LEAST_ROWS, Calibration, Recent
 from steepest.models.options import OPTIONS, EarlyStopping, Option, flat_params
-from steepest.parameters import MOST_THREADS, at_least, choice, inside, integer, whole
+from steepest.parameters import MOST_THREADS, at_least, choice, inside, integer, shown, whole
 
 HASHER = "hasher."  # marks the hasher's arrays in a model file
 PATIENCE = 2  # epochs without improvement before `tol` ends training
@@ -64,6 +64,10 @@ class Run:
     every: str = EVERY
     rounds: int | None = None  # exactly so many epochs, whatever else says when to stop
     keep: str = "best"  # of the epochs, if rows are held out: "best" or "last"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.monitor, Monitor):
+            raise ParameterError(f"monitor={shown(self.monitor)} is not a Monitor; derive a class from st.Monitor")
 
     def plan(self, plan: Plan, validation: Any) -> Plan:
         """The plan, which keeps the learner of the best epoch if rows are held out and `keep` is "best"."""
@@ -238,7 +242,7 @@ class Model:
 
     @_guard
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, monitor: Monitor | None = None) -> Self:
-        """Learns from arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
+        """Fits the model to arrays: X of shape (n, d), sparse or dense, targets y, and optional weights of the rows.
 
         X may also be raw: texts, dicts, or a table (pandas, polars, Arrow, a dataset of Hugging Face) with columns that
         are not numbers. It is then hashed by `hasher`, or by `Hasher()` if there is none. The methods of `monitor`, a
@@ -286,15 +290,18 @@ class Model:
         checkpoint_every: str = EVERY,
         keep: str = "best",
     ) -> Self:
-        """Learns from a source of chunks, `epochs` times over it.
+        """Fits the model to a source of chunks, in `epochs` passes over it.
 
         `validation` is measured after every epoch, and the model of the epoch with the lowest loss on it is kept;
-        `keep="last"` keeps that of the last epoch. Its rows whose labels no training row has are left out.
+        `keep="last"` keeps that of the last epoch. Validation rows with a label that no training row has are left out.
         `checkpoint` is a directory in which the state is saved, as often as `checkpoint_every` says ("30s" or
-        "100000-rows"); `resume=True` continues from there, to the same bits as an uninterrupted run. If the newest
-        checkpoint is damaged, the one before it is used.
+        "100000-rows"); `resume=True` continues from there; the result is bit-identical to that of an uninterrupted run.
+        If the newest checkpoint is damaged, the one before it is used.
         """
         vars(self).pop("hasher_", None)
+        check_source(source)
+        if validation is not None:
+            check_source(validation)
         self._plan_for_stream(source)
         keep = choice("keep", keep, ("best", "last"))
         run = Run(monitor or self.monitor(), checkpoint, resume, checkpoint_every, keep=keep)
@@ -606,6 +613,7 @@ class Model:
 
     def hashed(self, source: Source, *, learn: bool) -> Source:
         """The source, with this model's hasher as its encoder if its rows are raw."""
+        check_source(source)
         if not is_raw(source):
             if (state := stored_encoder(source)) is not None:
                 self._take_hasher(*state, learn=learn)
@@ -806,7 +814,7 @@ def load(path: str | Path) -> Any:
         raise ModelFileError(f"{path} needs more memory than there is; load it on a larger machine") from error
     except Exception as error:  # whatever a forged file brings about: checks come first, this is the net below them
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise ModelFileError(f"{path} is not a complete {name} ({said}); take a fresh copy") from None
+        raise ModelFileError(f"{path} is not a complete {name} ({said}); get a fresh copy") from None
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
@@ -877,6 +885,7 @@ def in_memory(X: Any) -> Any:
         return joined_rows([in_memory(part) for part in parts]) if parts and _is_batch(parts[0]) else parts
     if isinstance(X, list | np.ndarray) or hasattr(X, "iloc") or hasattr(X, "tocsr"):
         return X
+    refuse_one_row(X)
     if isinstance(X, Sequence) and not isinstance(X, str | bytes):  # a tuple, or a column of Hugging Face
         return list(X)
     column = X.to_arrow() if hasattr(X, "to_arrow") and hasattr(X, "dtype") else X  # a column of polars

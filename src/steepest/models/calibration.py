@@ -3,7 +3,7 @@
 Two classes: P = 1 / (1 + exp(-(slope z + shift))) of the score z (Platt 1999), or with shift 0 (a temperature). More
 classes: P_k in proportion to p_k^slope of the model's own probabilities p. Which of these, or none, is decided by log
 loss on parts of the rows that the map was not fitted on; the model's own probabilities stay unless a map is better by
-more than the standard error of the difference, over rows and over stretches of them. Rows held back are those of early
+more than two standard errors of the difference, over rows and over stretches of them. Rows held back are those of early
 stopping, of a validation source, of alpha="auto", of `calibrate_on`, or (`Recent`) the last rows of a stream, each
 scored before it was learned. Intervals and sets are split conformal (Vovk, Gammerman and Shafer,
 2005): with n held-out residuals, the interval reaches as far as the ceil((n + 1) coverage)-th smallest of them. That
@@ -30,6 +30,7 @@ FOLDS = 5
 STEPS = 50
 STORED = 400  # residuals in a model file: coverage is off by less than 1 / 400
 LEAST_ROWS = 20
+CERTAINTY = 2.0  # standard errors by which a map must be better than the model's own probabilities
 RECENT, EVERY = 4000, 500  # rows of a stream that are remembered; a new map is fitted after so many
 MOST_NUMBERS = 1 << 20  # scores that are remembered: with many classes, of fewer rows
 TINY = 1e-15
@@ -63,7 +64,7 @@ class Calibration:
         if known["kind"] not in ("none", "temperature", "platt") or not math.isfinite(known["slope"] + known["shift"]):
             raise ValueError("a calibration that is not one")
         if len(known["levels"]) not in (0, len(COVERAGES)) or not all(map(math.isfinite, known["levels"])):
-            raise ValueError("the levels of a calibration are not what they should be")
+            raise ValueError("the levels of a calibration are not valid")
         return cls(**known)
 
     def sigmoid(self, scores: Array) -> Array:
@@ -84,7 +85,7 @@ class Calibration:
         if not 0 < coverage < 1:
             raise ParameterError(f"coverage={coverage!r} must be between 0 and 1, 0.9 for example")
         if not self.residuals:
-            raise DataError("no held-out rows were seen, so nothing is known of errors; call calibrate_on(X, y) first")
+            raise DataError("no held-out rows were seen, so the errors are not known; call calibrate_on(X, y) first")
         if later and not self.later:
             raise DataError(
                 "no stretches of rows were held out (later=True needs alpha='auto' on at least 4,000 rows that are not "
@@ -151,10 +152,10 @@ class Recent:
         """Builds the object from the values that `as_dict` gave."""
         rows = np.array(values["rows"], np.float64).reshape(-1, int(values["width"]))
         if rows.shape[1] < 3 or len(rows) > RECENT or not np.isfinite(rows).all():
-            raise ValueError("the last rows of a stream are not what they should be")
+            raise ValueError("the stored rows of a stream are not valid")
         levels = tuple(map(float, values.get("levels", COVERAGES)))
         if len(levels) != len(COVERAGES) or not all(map(math.isfinite, levels)):
-            raise ValueError("the levels of a stream are not what they should be")
+            raise ValueError("the levels of a stream are not valid")
         return cls(rows.shape[1] - 2, rows, int(values["n_seen"]), levels)
 
 
@@ -278,7 +279,7 @@ def _choose(before: Array | None, maps: Mapping[str, Array], weight: Array) -> t
         noise = math.sqrt(float(np.average((gain - mean) ** 2, weights=weight)) / max(1, len(gain)))
         folds = _folds(len(gain))
         means = [np.average(gain[folds == k], weights=weight[folds == k] + TINY) for k in range(FOLDS)]
-        if mean <= max(noise, float(np.std(means)) / math.sqrt(FOLDS)):
+        if mean <= CERTAINTY * max(noise, float(np.std(means)) / math.sqrt(FOLDS)):
             return "none", _mean(before, weight)
     return name, _mean(maps[name], weight)
 

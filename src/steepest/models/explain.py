@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steepest.data.chunk import Array, Chunk
+from steepest.errors import DataError
+from steepest.parameters import whole
 
 if TYPE_CHECKING:
     from steepest.features.hasher import Hasher
@@ -89,6 +91,7 @@ def top_features(
     against: bool = False,
 ) -> dict[Any, list[tuple[str, float]]]:
     """The k features with the largest weights for each output (or the lowest, `against` it), with names if known."""
+    k = whole("k", k, 0)
     if against:
         found = top_features([(label, -weights) for label, weights in weights_by_output], k, hasher, names)
         return {label: [(name, -weight) for name, weight in pairs] for label, pairs in found.items()}
@@ -143,6 +146,8 @@ def read_row(
     if hasher is not None:
         return hasher.read_row(x)
     row = chunk_of(x if getattr(x, "ndim", 2) == 2 or isinstance(x, list) else np.asarray(x)[None, :])
+    if row.n_rows != 1:
+        raise DataError(f"x has {row.n_rows} rows; give one, such as X[:1]")
     own = [[column_name(int(j), names)] for j in row.indices]
     return row, own, [[] for _ in own]
 

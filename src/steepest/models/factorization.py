@@ -73,10 +73,9 @@ class MatrixFactorization(Model):
     n_factors : int
         Length of the vector of each user and item.
     loss : {"squared", "absolute", "logistic", "hinge", "bpr", "implicit", "kl", "full"}
-        Loss function. "squared" and "absolute" fit ratings; "logistic" and "hinge" fit two kinds of entries (0 or -1,
-        and 1); "bpr" ranks known pairs above others; "implicit" treats every missing cell as a weak zero; "kl" is for
-        counts and non-negative factors; "full" is the squared loss over all cells of a sparse matrix, missing ones as
-        0.
+        Loss function. "squared" and "absolute" fit ratings; "logistic" and "hinge" fit binary entries (0 or -1, and 1);
+        "bpr" ranks known pairs above others; "implicit" treats every missing cell as a weak zero; "kl" is for counts
+        and non-negative factors; "full" is the squared loss over all cells of a sparse matrix, missing ones as 0.
     solver : {"sgd", "als", "lbfgs"}
         Algorithm: stochastic gradients, alternating least squares, or L-BFGS for small problems. For "implicit" and
         "kl", "sgd" means "als", and `solver_` shows it; for "full" it visits known cells and random zeros.
@@ -105,14 +104,15 @@ class MatrixFactorization(Model):
     epochs : int
         Passes over the entries.
     n_blocks : int or "auto"
-        The matrix is learned in n_blocks x n_blocks blocks. This is part of the model, unlike `n_jobs`.
+        Number of blocks per side: the matrix is learned in n_blocks x n_blocks blocks. The result depends on it, unlike
+        on `n_jobs`.
     early_stopping : bool or EarlyStopping
         Hold out a tenth of the entries, stop after two epochs without improvement on them, and keep the best model.
     clip : bool
-        Keep predictions and recommendations of squared and absolute loss inside the range of the ratings.
+        Clip predictions and recommendations of squared and absolute loss to the range of the ratings.
     parallel : {"strata", "hogwild"}
-        How threads share the work of "sgd": blocks that share no row, with the same bits for any `n_jobs`, or all rows
-        without locks, with results that differ from run to run.
+        How threads share the work of "sgd": blocks that share no row, with bit-identical results for any `n_jobs`, or
+        all rows without locks, with results that differ from run to run.
     n_jobs : int
         Number of threads. Results do not depend on it, except under "hogwild".
     dtype : {"float32", "float16"}
@@ -195,12 +195,13 @@ class MatrixFactorization(Model):
     # ----------------------------------------------------------------------------------------------------- learning
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, monitor: Monitor | None = None) -> Self:
-        """Learns from pairs X (two columns: user, item) with ratings y, or from a matrix, sparse or dense.
+        """Fits the model to pairs X (two columns: user, item) with ratings y, or to a matrix, sparse or dense.
 
-        Of a sparse matrix the stored cells are known, of a dense one all but NaN; its rows and columns keep their
-        places in `user_factors_` and `item_factors_`, empty ones too. A DataFrame with columns called user and item may
-        bring its ratings along. A pair that is given twice counts twice; for `implicit`, `kl` and `full` the values are
-        added up. A rating of weight 0 is not there; under `als` and `lbfgs` one of weight 2 is two copies of it.
+        In a sparse matrix the stored cells are known, in a dense one all cells except NaN; rows and columns keep their
+        positions in `user_factors_` and `item_factors_`, also empty ones. A DataFrame with columns called user and item
+        may contain the ratings, too. A pair that occurs twice counts twice; for `implicit`, `kl` and `full` its values
+        are added. A rating of weight 0 is ignored; with `als` and `lbfgs`, a rating of weight 2 equals two copies of
+        it.
         """
         return self._fit(self.source_of(X, y, sample_weight), None, None if monitor is None else Run(monitor))
 
@@ -242,10 +243,10 @@ class MatrixFactorization(Model):
         return Checkpoints(run.checkpoint, restore, fingerprint, resume=run.resume, every=run.every)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learns one more pass over new ratings, in the order given; users and items may be new.
+        """Continues training with one pass over new ratings, in the given order; users and items may be new.
 
-        With SGD the passes of several calls are one long pass, whatever the cuts: the first 1,000 ratings wait until
-        all are there, to fix mean and spread. With als the rows that are touched are solved anew, users first.
+        With SGD, several calls equal one call with all ratings; the first 1,000 ratings are stored until all are there,
+        to determine mean and spread. With als, the vectors of these users and items are computed again, users first.
         """
         source = self.source_of(X, y, sample_weight)
         if not hasattr(self, "learner_"):
@@ -305,7 +306,7 @@ class MatrixFactorization(Model):
         return run
 
     def strata(self, X: Any, y: Any = None, sample_weight: Any = None) -> Strata:
-        """The blocks and the schedule by which `fit` would learn these ratings, for your own executors."""
+        """Returns the blocks and the schedule by which `fit` would learn these ratings, for your own executors."""
         users, items = IdBook(), IdBook()
         entries = gather(self.source_of(X, y, sample_weight), users, items)
         learner = FactorLearner(self.settings_for(None))
@@ -358,8 +359,8 @@ class MatrixFactorization(Model):
     def fold_in(self, X: Any, y: Any = None, sample_weight: Any = None, *, side: str = "users") -> Self:
         """Adds new users (or items) from their ratings of known items (or by known users), without retraining.
 
-        Their rows are solved with the other side fixed: by least squares, or by short SGD where the loss asks for it.
-        A row that is known already is solved anew from the ratings given.
+        Their vectors are computed with the other side fixed: by least squares, or by a short SGD for losses that need
+        it. The vector of a user or item that is already known is computed again from these ratings.
         """
         self._check_fitted()
         choice("side", side, ("users", "items"))
@@ -553,10 +554,10 @@ class MatrixFactorization(Model):
     # ---------------------------------------------------------------------------------------------------- questions
 
     def predict(self, X: Any, *, return_cold: bool = False) -> Any:
-        """The predicted rating of each pair of X; logistic: the probability of 1.
+        """Returns the predicted rating of each pair of X; for the logistic loss, the probability of 1.
 
-        An unknown user or item counts with factors and bias of zero, so that the mean and the other's bias remain;
-        `return_cold=True` also gives an array that is True for such pairs.
+        The factors and the bias of an unknown user or item are zero, so that the mean and the other bias remain.
+        `return_cold=True` also returns an array that is True for such pairs.
         """
         self._check_fitted()
         users, items = two_columns(X) if not isinstance(X, RatingsChunk) else (X.users, X.items)
@@ -607,12 +608,12 @@ class MatrixFactorization(Model):
             yield self.predict(ratings_of(chunk).packed())
 
     def evaluate_stream(self, source: Source, k: int = 10) -> dict[str, Any]:
-        """Rows, loss, rmse, mae and r2 on a source of ratings, and how many pairs were cold.
+        """Computes rows, loss, rmse, mae and r2 on a source of ratings, and the number of cold pairs.
 
-        For `bpr` and `implicit`, which rank: precision, recall, NDCG and MAP at k, and AUC of the source's pairs among
-        all items, without those that the user had in training (unless they are in the source as well), averaged over
-        the users that training knows. The loss is that of each pair: of `bpr` against another item, drawn; of
-        `implicit` ½ (1 - score)².
+        For `bpr` and `implicit`, which rank items, these are precision, recall, NDCG and MAP at k, and AUC of the
+        source's pairs among all items, averaged over the users known from training. Items that the user had in training
+        are left out, unless they are in the source as well. The loss is that of each pair: for `bpr` against a random
+        item, for `implicit` ½ (1 - score)².
         """
         self._check_fitted()
         if self._model().settings.loss in RANKS:
@@ -644,12 +645,12 @@ class MatrixFactorization(Model):
     def recommend(
         self, users: Any, k: int = 10, *, exclude_seen: bool = True, filter: Filter = None
     ) -> Recommendations:
-        """The k best items for each user (one id, or a list of them), best first.
+        """Returns the k best items for each user (one id, or a list of them), best first.
 
-        Scores of squared and absolute loss are kept inside the range of the ratings, as long as `clip` is on; their
-        order is that of the raw scores. `filter` allows only some items: a collection of ids, a function of an id, or
-        a mask over `item_ids_`. Lists are shorter than k where there are not enough items. Unknown users get the most
-        popular items and are marked in `cold`.
+        Scores of squared and absolute loss are clipped to the range of the ratings if `clip` is on; their order is that
+        of the raw scores. `filter` allows only some items: a collection of ids, a function of an id, or a mask over
+        `item_ids_`. Lists are shorter than k if there are not enough items. Unknown users get the most popular items
+        and are marked in `cold`.
         """
         learner, k = self._model(), whole("k", k, 1)
         ids = as_list(users, "user")
@@ -709,7 +710,7 @@ class MatrixFactorization(Model):
         return Recommendations(ids, best, scores.astype(np.float64), np.zeros(len(ids), bool), book)
 
     def explain(self, user: Any, item: Any, k: int = 10) -> list[tuple[Any, float]]:
-        """What each item that the user has rated adds to the score of another item, largest first (solver "als").
+        """Returns what each item that the user has rated adds to the score of an item, largest first (with "als").
 
         The row of a user is linear in their ratings, p = A⁻¹ Σ w r q, so the score splits exactly (Hu et al. 2008).
         Contributions add up to the score without mean, biases and the item's own bias.

@@ -179,14 +179,14 @@ class FMClassifier(Classifier, FMModel):
     Parameters
     ----------
     n_factors : int
-        Length of the factor vector v_i of each feature. More factors tell more pairs apart, and need more rows; 4 is
-        usual with fields.
+        Length of the factor vector v_i of each feature. More factors can distinguish more pairs, but need more rows; 4
+        is usual with fields.
     fields : bool or list of int
         Whether a feature has one vector per field of the other feature (field-aware). A field is a column of the table
         that a hasher reads, or else a column of X. A list sets the field of each feature, which files of numbered
         features need.
     loss : {"log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron"}
-        Loss function of a score. More than two classes are learned one against the rest.
+        Loss function of a score. With more than two classes, each is learned against the rest.
     alpha : float
         Strength of the penalty ½ alpha (w² + |v|²), applied to the features of each row that is learned. Raise it if
         few rows share a feature.
@@ -204,7 +204,7 @@ class FMClassifier(Classifier, FMModel):
     shuffle : {"blocks", "rows", "once", "never"}
         Order of the rows in every epoch.
     n_jobs : int
-        Number of threads that predict. Training is serial.
+        Number of threads for prediction. Training is serial.
     hasher : Hasher or None
         Turns raw X (texts, dicts, a DataFrame or an Arrow table) into features.
     random_state, verbose
@@ -218,7 +218,7 @@ class FMClassifier(Classifier, FMModel):
     --------
     >>> import steepest as st
     >>> rows = [{"user": u, "item": i} for u in "abcd" for i in "xyz"] * 20
-    >>> likes = [(row["user"] in "ab") == (row["item"] in "xy") for row in rows]  # no linear rule knows this
+    >>> likes = [(row["user"] in "ab") == (row["item"] in "xy") for row in rows] # a linear model cannot learn this
     >>> model = st.FMClassifier(hasher=st.Hasher(), epochs=20, random_state=0).fit(rows, likes)
     >>> model.predict([{"user": "a", "item": "x"}, {"user": "a", "item": "z"}]).tolist()
     [True, False]

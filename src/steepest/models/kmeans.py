@@ -48,9 +48,9 @@ class KMeans(Model):
         Algorithm. "minibatch" reads a stream in constant memory: each centre takes steps of one over the weight it has
         seen. "lloyd" holds the rows in memory and iterates until no label changes.
     restarts : int
-        Number of starts, of which the best counts.
+        Number of random starts; the best result is used.
     epochs : int or "auto"
-        Largest number of passes over the data; "auto" is 3 for "minibatch" and 300 for "lloyd".
+        Maximum number of passes over the data; "auto" is 3 for "minibatch" and 300 for "lloyd".
     batch_size : int
         Rows that "minibatch" labels before centres move.
     tol : float or None
@@ -277,7 +277,7 @@ class KMeans(Model):
         return self.fit(X, y, sample_weight).transform(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the inertia of these rows: the larger the better."""
+        """Returns the negative inertia of these rows; larger is better."""
         rows = self._rows(X)
         weight = np.ones(rows.n_rows) if sample_weight is None else np.asarray(sample_weight, np.float64)
         return -float(weight @ self._centres().nearest(rows, self.n_threads)[1])
@@ -349,7 +349,7 @@ class KMeans(Model):
         return int(np.count_nonzero(self.cluster_centers_))
 
     def top_features(self, k: int = 20) -> dict[int, list[tuple[str, float]]]:
-        """The k heaviest coordinates of each centre, by name where names are known."""
+        """Returns the k largest coordinates of each centre, by name where names are known."""
         self._check_fitted()
         names, centres = getattr(self, "feature_names_in_", None), enumerate(self.cluster_centers_)
         return top_features(centres, k, getattr(self, "hasher_", None), names)

@@ -6,6 +6,7 @@ penalised. `fit(X, y)` is exactly `fit_stream(from_arrays(X, y))`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -144,6 +145,18 @@ class LinearModel(Model):
         settings = resolve_settings(self.task, params, n_rows)
         self._refuse_parallel(settings)
         return settings
+
+    def _check_settings(self) -> None:
+        """Refuses, before any row is read, parameters with which neither kind of solver could learn."""
+        self.plan_epochs()
+        try:
+            self.settings_for(1, "stochastic")
+        except ParameterError:
+            if self.solver == "auto":
+                with contextlib.suppress(ParameterError):
+                    self.settings_for(1, "lbfgs")
+                    return
+            raise
 
     def _resolve(self, source: Source, run: Run) -> LinearSettings:
         self._choice = self._strength = None
@@ -463,7 +476,7 @@ class LinearModel(Model):
                 "fit_stream, or choose solver='sgd'"
             )
         if self.voters_:
-            raise ParameterError("shards that vote cannot learn more; fit anew, or mix them with vote=False")
+            raise ParameterError("shards that vote cannot continue training; fit again, or set vote=False")
         if not hasattr(self, "learner_"):
             self._choice = None
             parallel = self.flat_params()["parallel"]
@@ -623,8 +636,9 @@ class LinearModel(Model):
             self.choose_encoding(hasher.survey(sample[0]), *sample)
 
     def _plan_for_stream(self, source: Source) -> None:
-        """Plans the memory if there is a budget; the source is read once for it."""
+        """Checks the parameters, and plans the memory if there is a budget; the source is read once for it."""
         self._memory = None
+        self._check_settings()
         if self.memory_budget is not None:
             parse_bytes(self.memory_budget)
             self._plan_memory(survey(source))
@@ -711,8 +725,8 @@ class LinearModel(Model):
     def coef_(self) -> Array:
         """Weights, one row per output: shape (1, d) for two classes or one target.
 
-        multi_class="hashed" has no such matrix: it is read from the shared table now, where a feature that was never
-        seen shows what it would find there.
+        With multi_class="hashed", the matrix is read from the shared table; a feature that was never seen shows the
+        weight that it would use.
         """
         shown: Any = vars(self).get("_sparse_coef")
         return self._output_weights() if shown is None else shown
@@ -765,7 +779,7 @@ class LinearModel(Model):
         return explain_row(x, self._weights_by_output(), hasher, self._chunk, names)
 
     def collision_report(self, data: Any = None) -> Any:
-        """How many features share a bucket of the hasher, and how much of the weight is named or shared.
+        """Returns how many features share a bucket of the hasher, and how much of the weight is named or shared.
 
         With data (raw rows, or a source of them), features are counted one by one, and the error of the hash kernel is
         measured for several numbers of bits; without, the report is estimated from the buckets in use.
@@ -846,16 +860,16 @@ class LinearClassifier(Classifier, LinearModel):
     loss : {"auto", "log", "hinge", "squared_hinge", "exponential", "modified_huber", "perceptron", "squared"}
         Loss function: "log" is logistic regression, "hinge" the support vector machine. "perceptron" with average=True
         is the averaged perceptron; "squared" is least squares on -1 and +1. "auto" is "log" for two classes and for
-        multi_class="softmax", and "squared_hinge" for more classes or several labels per row, where it is more often
-        right; `history_.events` reports the choice. Set "log" if you need probabilities for many classes.
+        multi_class="softmax", and "squared_hinge" for more classes or several labels per row, where it is more
+        accurate; `history_.events` reports the choice. Set "log" if you need probabilities for many classes.
     penalty : {"l2", "l1", "elasticnet", "lp", "norm2", "max", "none"}
         Penalty R(w) on the weights: "l2" is ½‖w‖², "l1" is ‖w‖₁ and sets useless weights to zero. "norm2" is ‖w‖ and
         "max" the largest |w|, both with solver="gd" only. `ElasticNet(l1_ratio=0.15)` and `LP(p=1.5)` set details.
     alpha : float or "auto"
-        Strength of the penalty. "auto" chooses it by the loss on held-out rows if the solver is exact, and takes 1e-6
-        for stochastic gradients; `history_.events` lists what was tried. With "auto", dense columns are standardised
-        internally (centred, divided by their standard deviation); with a number, rows are used as they are. Raise it
-        if the model overfits.
+        Strength of the penalty. "auto" chooses it by the loss on held-out rows if the solver is exact, and is 1e-6 for
+        stochastic gradients; `history_.events` lists what was tried. With "auto", dense columns are standardised
+        internally (centred, divided by their standard deviation); with a number, rows are used as they are. Raise it if
+        the model overfits.
     C : float, optional
         Inverse strength of the penalty, instead of alpha: alpha = 1 / (C n) for n rows, as in support vector machines.
     solver : {"auto", "sgd", "asgd", "adagrad", "ftrl", "coin", "truncated", "gd", "closed_form", "cg", "lbfgs", ...}
@@ -879,7 +893,7 @@ class LinearClassifier(Classifier, LinearModel):
         share in two epochs; batch solvers when the gradient has fallen to this share of its first length, 1e-6 if None.
         `Tolerance(1e-8, on="objective")` compares another quantity.
     max_iter : int
-        Largest number of iterations of a batch solver.
+        Maximum number of iterations of a batch solver.
     early_stopping : bool or EarlyStopping
         Hold out a tenth of the rows, stop after two epochs without improvement on them, and keep the best model.
         `EarlyStopping(fraction=0.1, patience=2, refit=True)` changes these numbers, and with refit=True trains on all
@@ -919,8 +933,8 @@ class LinearClassifier(Classifier, LinearModel):
         one, raw X gets `Hasher()`.
     memory_budget : int or str, optional
         Limit of the memory for training, such as "512MB". The hasher's bits, the width of the weights and averaging are
-        chosen to fit, and `history_.events` says why. What you set yourself is kept: copies, averages, names, and an
-        n_bits other than the default.
+        chosen to fit, and `history_.events` says why. Values that you set yourself are kept: copies, averages, names,
+        and an n_bits other than the default.
 
     Attributes
     ----------

@@ -284,8 +284,8 @@ class NetworkClassifier(Classifier, NetworkModel):
         Loss function. "softmax" is one loss over all classes (the log loss for two classes, or for several labels per
         row); the others learn each class against the rest.
     penalty, alpha
-        Penalty R(W) on the weights of all edges and its strength, as in LinearClassifier. It is applied apart from the
-        gradient, so that adaptive solvers do not rescale it (decoupled weight decay).
+        Penalty R(W) on the weights of all edges and its strength, as in LinearClassifier. It is applied separately from
+        the gradient, so that adaptive solvers do not rescale it (decoupled weight decay).
     solver : {"adam", "sgd", "momentum", "adagrad"}
         Update rule; `Momentum(0.9)` and `Adam(momentum=0.9)` set the share of the last step, or of the mean gradient,
         that is kept. A weight of the input layer changes only in batches in which its feature occurs.
@@ -293,15 +293,15 @@ class NetworkClassifier(Classifier, NetworkModel):
         How the step size falls from `eta0`. "linear" falls to a twentieth over all epochs (the default if the number of
         rows is known); "adaptive" halves it when the loss no longer improves.
     epochs : int or "auto"
-        Passes over the data. "auto" is 30, and 1000 for 64 rows or fewer, which are learned in steps over all rows.
+        Passes over the data. "auto" is 30; for 64 rows or fewer it is 1000, with steps over all rows.
     batch_size : int or "auto"
         Rows per step, whose gradients are averaged. "auto" is n/100, at least 4 and at most 128, and all rows if there
         are 64 or fewer.
     tol, early_stopping
         As in LinearClassifier.
     restarts : int or Restarts
-        Number of seeds to train from, of which the best is kept. The loss on a held-out tenth of the rows decides, and
-        the best seed then learns from all rows; with fewer than 1000 rows, or with `Restarts(5, fraction=0)`, the
+        Number of seeds to train from; the best result is kept. The loss on a held-out tenth of the rows decides, and
+        the best seed is then trained on all rows; with fewer than 1000 rows, or with `Restarts(5, fraction=0)`, the
         training loss decides. The first seed is that of a single start.
     class_weight : None, "balanced" or {label: weight}
         Factors for the weights of the rows of each class, as in LinearClassifier.

@@ -54,14 +54,15 @@ class Mixing(Option, parameter="parallel", choice="mixing", flat={"weights": "mi
     n_shards : int
         Number of shards that learn separately.
     rounds : int, optional
-        How often the shards are averaged in all; None: once per epoch.
+        Number of times that the shards are averaged; none: once per epoch.
     weights : {"evidence", "uniform"}
         How the changes of the shards are combined: by their mean ("uniform"), or by more than the mean for features
         that few shards have seen ("evidence").
     send : {"full", "delta", "topk", "float16"}
         What shards send: all weights, the changed ones, the tenth that changed most, or all in half precision.
     vote : bool or "ensemble"
-        Keep the models of the shards and predict by majority vote (True), or by the mean of their probabilities.
+        Keep the models of the shards and predict by majority vote (True), or by the mean of their probabilities
+        ("ensemble").
     sync_seconds : float, optional
         Seconds between two averages, instead of `rounds`. Results then differ from run to run.
 
@@ -87,7 +88,7 @@ class Replicas(Option, parameter="parallel", choice="replicas", flat={"n": "n_re
     Parameters
     ----------
     n : int
-        Number of replicas that learn side by side. It is part of the model, unlike `n_jobs`.
+        Number of replicas that learn side by side. The result depends on it, unlike on `n_jobs`.
     sync_every : int or "auto"
         Rows that each replica learns before changes are added up. "auto" is for text classifiers, and takes fewer rows
         if texts are long.
@@ -209,7 +210,7 @@ class Truncated(
     every : int
         Steps between two truncations.
     below : float
-        Largest weight that shrinks.
+        Largest weight that is shrunk.
 
     Examples
     --------
@@ -230,8 +231,8 @@ class Forgetting(Option, parameter="schedule", flat={"steps": "schedule"}):
     fall until half_life / ln 2 rows are in effect and then stay constant; averages forget old iterates, and the sums of
     solver="adagrad" forget old gradients. Rows are learned in their order.
 
-    `Forgetting("7 days", time="when")` takes the age of a row from its column of times instead: the weight is 2^(-age /
-    half_life) before the latest row so far.
+    `Forgetting("7 days", time="when")` measures the age of a row by a column of times instead: its weight is 2^(-age /
+    half_life), where the age is the time until the latest row so far.
 
     Parameters
     ----------
@@ -241,7 +242,7 @@ class Forgetting(Option, parameter="schedule", flat={"steps": "schedule"}):
     steps : {"auto", "constant", "invsqrt", "bottou", "optimal", "adaptive"}
         How the step size falls: the `schedule` itself.
     time : name of a column, optional
-        Column with the times of the rows: dates, or seconds since 1970. It gives no features.
+        Column with the times of the rows: dates, or seconds since 1970. It is not used as a feature.
 
     Examples
     --------
@@ -306,20 +307,20 @@ class EarlyStopping(
 ):
     """early_stopping=True: holds out rows, and stops training when the loss on them no longer improves.
 
-    With `train`, two disjoint samples A and B are drawn. A is learned until the loss on B no longer improves, which
-    gives the best number of epochs; then all rows are learned for that many epochs.
+    With `train`, the best number of epochs is found on two disjoint samples: the model is trained on one of them until
+    the loss on the other no longer improves. Then it is trained on all rows for that many epochs.
 
     Parameters
     ----------
     fraction : float
-        Share of the rows that is held out (sample B).
+        Share of the rows to hold out.
     patience : int
         Epochs without improvement before training stops. The best model is kept.
     refit : bool
         Afterwards train on all rows, for the best number of epochs.
     train : float, optional
-        Share of the rows to train on until the best number of epochs is known (sample A); implies refit=True. None: all
-        rows that are not held out.
+        Share of the rows to train on until the best number of epochs is known; implies refit=True. None: all rows that
+        are not held out.
 
     Examples
     --------
@@ -350,8 +351,8 @@ class Restarts(Option, parameter="restarts", flat={"n": "restarts", "fraction": 
     n : int
         Number of seeds.
     fraction : float
-        Share of the rows that is held out to choose the best seed, and learned in the end. With 0, or with fewer than
-        1000 rows, the training loss decides.
+        Share of the rows to hold out for choosing the best seed; the final model is trained on all rows. With 0, or
+        with fewer than 1000 rows, the training loss decides.
 
     Examples
     --------
@@ -398,7 +399,7 @@ class Hashed(Option, parameter="multi_class", choice="hashed", flat={"bits": "ta
     Parameters
     ----------
     bits : int or "auto"
-        Size of the table that classes share under "hashed": 2^bits weights. "auto" takes the bits of the hasher, or 22.
+        Size of the table that classes share under "hashed": 2^bits weights. "auto" uses the bits of the hasher, or 22.
 
     Examples
     --------

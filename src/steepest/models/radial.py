@@ -60,8 +60,8 @@ class RBFModel(Model):
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
         if self.votes == "backprop" and self.init == "all" and validation is None and not self.early_stopping:
             raise ParameterError(
-                "init='all' with votes='backprop' would narrow the bump of every row until the rows are learned by "
-                "heart; set early_stopping=True, so that held-out rows end it, or solve the votes in closed form"
+                "init='all' with votes='backprop' would narrow the bump of every row until the rows are memorised; "
+                "set early_stopping=True, so that held-out rows end it, or votes='closed_form'"
             )
         return super()._fit(source, validation, run)
 
@@ -198,7 +198,7 @@ class RBFModel(Model):
 
 
 class RBFClassifier(Classifier, RBFModel):
-    """Radial basis classifier: adds up votes of units that respond near their centres, h_k = exp(-gamma_k |w_k - x|²).
+    """Radial basis classifier: adds up votes of units that respond near a centre, h_k = exp(-gamma_k |w_k - x|²).
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class RBFClassifier(Classifier, RBFModel):
         Centres of the units: those of clusters, random rows, or every row.
     votes : {"closed_form", "backprop", "fixed"}
         How the votes v are learned. "closed_form" solves least squares on classes as -1 and +1, with the ridge `alpha`.
-        "backprop" learns votes, centres and widths under the soft maximum, and has probabilities. With "fixed", the row
+        "backprop" learns votes, centres and widths with the softmax loss, and has probabilities. With "fixed", the row
         of each centre votes for its own class, Σ v h / Σ h; with init="all" these are nearest neighbours weighted by
         distance.
     gamma : float or "auto"
@@ -218,8 +218,8 @@ class RBFClassifier(Classifier, RBFModel):
     alpha : float
         Strength of the penalty ½ alpha |v|² on the votes.
     solver, schedule, eta0, epochs, batch_size, tol, early_stopping, shuffle
-        Training with votes="backprop", as in NetworkClassifier; the other kinds of votes need one pass. init="all"
-        requires early stopping. epochs="auto" is 20, and more for few rows, up to 1000 steps.
+        Training with votes="backprop", as in NetworkClassifier; the other options need one pass. init="all" requires
+        early stopping. epochs="auto" is 20, and more for few rows, up to 1000 steps.
     class_weight, n_jobs, hasher, random_state, verbose
         As in NetworkClassifier.
 

@@ -156,7 +156,7 @@ class LinearRanker(LinearModel):
     # ------------------------------------------------------------------------------------------------- prediction
 
     def decision_function(self, X: Any) -> Array:
-        """Scores w·x. Only their order inside a group has a meaning."""
+        """Returns scores w·x, of which only the order within a group matters."""
         return self._scores_of(X)[:, 0]
 
     predict = decision_function
@@ -175,7 +175,7 @@ class LinearRanker(LinearModel):
         return float(np.nanmean(found)) if not np.isnan(found).all() else math.nan
 
     def evaluate_stream(self, source: Source, k: int = 10) -> dict[str, Any]:
-        """Rows, groups, loss of pairs, NDCG, NDCG at k and MAP over a source of rows with targets and groups."""
+        """Computes rows, groups, pairwise loss, NDCG, NDCG at k and MAP over a source with targets and groups."""
         self._check_fitted()
         metrics = GroupRankingMetrics(k)
         per_row, generator = choice_of_pairs(self.pairs), np.random.default_rng(0)

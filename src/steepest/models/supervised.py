@@ -27,7 +27,7 @@ from steepest.models.calibration import (
     calibrate_many,
     calibrate_two,
 )
-from steepest.parameters import shown
+from steepest.parameters import did_you_mean, shown
 
 COVERAGE = 0.9  # of uncertainty=True
 
@@ -59,6 +59,12 @@ class Classifier(Model):
         super()._finish(learner, history, executor)
         if len(learner.book) < 2 and not learner.several_targets:
             raise one_class(learner.book.labels)
+        given, known = getattr(self, "class_weight", None), list(learner.book.labels)
+        if isinstance(given, dict) and (others := [label for label in given if label not in known]):
+            near = did_you_mean(others[0], known)
+            raise ParameterError(
+                f"class_weight names {others[0]!r}, which is not a class; {near}give one of {known[:10]}"
+            )
 
     def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
         """Rows in memory as a source, hashed if they are raw."""
@@ -93,9 +99,10 @@ class Classifier(Model):
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, calibrate: bool = False
     ) -> Self:
-        """Learns these rows once, in order, from where the model is.
+        """Continues training: learns each of these rows once, in order.
 
-        Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
+        You may pass all classes in the first call, or let new ones appear at any time. Two calls give the same model
+        as one call with all rows.
         `calibrate=True` scores the rows of the call before it learns them; the last 4,000 such rows calibrate
         `predict_proba` and `predict_set`, which then depend on how a stream is split into calls, while scores do not.
         Changes of the loss, calibration, labels and unseen features are reported in `history_.events`.
@@ -219,7 +226,7 @@ class Classifier(Model):
 
     @property
     def predict_proba(self) -> Callable[..., Array]:
-        """Probabilities of the classes, shape (n, classes); exists only if loss or calibration gives probabilities.
+        """Probabilities of the classes, shape (n, classes); available only if the loss or calibration gives any.
 
         They are calibrated if rows were held out (by alpha="auto" of an exact solver, early stopping, a validation
         source, `calibrate_on`, or `partial_fit(..., calibrate=True)`) and calibration lowered the loss on them;
@@ -309,12 +316,12 @@ class Classifier(Model):
 
         Split conformal sets from held-out rows (`calibrate_on`, early stopping, a validation source or alpha="auto"):
         all classes whose probability is at least a threshold, which the true classes of the share `coverage` of these
-        rows reach. A set may be empty, or hold several classes if the model cannot decide. `later=True` is for rows
-        that come later than those of a file in order of time; stretches of the file were held out to measure that.
+        rows reach. A set may be empty, or contain several classes if the model cannot decide. Pass `later=True` if the
+        rows come later than those of the training file: errors are then measured on held-out stretches of that file.
         """
         self._check_fitted()
         if self.calibration_ is None:
-            raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
+            raise DataError("no rows were held out, so the errors are not known; call calibrate_on(X, y) first")
         return np.asarray(1 - self.predict_proba(X) <= self.calibration_.reach(coverage, later))
 
     def threshold_for(
@@ -365,7 +372,9 @@ class Classifier(Model):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on these rows."""
-        right = np.asarray(self.predict(X) == np.asarray(y))
+        found, truth = self.predict(X), np.asarray(y)
+        _check_lengths(found, truth)
+        right = np.asarray(found == truth)
         if right.ndim == 2:
             right = np.asarray(right.all(axis=1))
         return float(np.average(right, weights=sample_weight))
@@ -379,7 +388,7 @@ class Classifier(Model):
     def evaluate_stream(self, source: Source, *, curves: bool = False) -> dict[str, Any]:
         """Computes loss, accuracy and other metrics over a source of labelled rows.
 
-        `curves` adds what a chart needs: the confusion matrix, bins of probabilities, and measures per threshold.
+        `curves` adds what a chart needs: the confusion matrix, bins of probabilities, and metrics per threshold.
         """
         if getattr(self, "learner_", None) is not None and self.learner_.several_targets:
             return self._evaluate_labels(source)
@@ -448,7 +457,7 @@ class Regressor(Model):
         return super().source_of(X, _real_targets(y), sample_weight)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, calibrate: bool = False) -> Self:
-        """Learns these rows once, in order, from where the model is; two calls learn the same as one.
+        """Continues training: learns each of these rows once, in order. Two calls give the same model as one.
 
         `calibrate=True` predicts the rows of the call before it learns them; the last 4,000 errors set the intervals.
         """
@@ -522,20 +531,21 @@ class Regressor(Model):
 
         Split conformal intervals from held-out rows (`calibrate_on`, early stopping, a validation source or
         alpha="auto"): the prediction plus and minus the quantile `coverage` of their absolute residuals; infinite if
-        there were too few rows. `later=True` is for rows that come later than those learned, as in `predict_set`.
+        there were too few rows. Pass `later=True` if the rows come later than those of training, as in `predict_set`.
         """
         self._check_fitted()
         if self.calibration_ is None:
-            raise DataError("no rows were held out, so nothing is known of errors; call calibrate_on(X, y) first")
+            raise DataError("no rows were held out, so the errors are not known; call calibrate_on(X, y) first")
         reach, middle = self.calibration_.reach(coverage, later), self.predict(X)
         return np.column_stack([middle - reach, middle + reach])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² on these rows."""
-        truth = np.asarray(y, np.float64)
+        found, truth = self.predict(X), np.asarray(y, np.float64)
+        _check_lengths(found, truth)
         weight = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight, np.float64)
         share = weight.reshape(-1, *([1] * (truth.ndim - 1)))
-        residual = (share * (truth - self.predict(X)) ** 2).sum(axis=0)
+        residual = (share * (truth - found) ** 2).sum(axis=0)
         spread = (share * (truth - np.average(truth, axis=0, weights=weight)) ** 2).sum(axis=0)
         return float(np.mean(1 - residual / np.where(spread > 0, spread, 1)))
 
@@ -630,3 +640,9 @@ def balanced(source: ArraySource, labels: Array) -> dict[Any, float]:
     assert y is not None
     weight = np.ones(len(y)) if source.block.weight is None else source.block.weight
     return balanced_weights({label: float(weight[y == label].sum()) for label in labels.tolist()})
+
+
+def _check_lengths(predicted: Array, truth: Array) -> None:
+    """Refuses targets that NumPy would stretch over the rows, or could not compare with them."""
+    if truth.shape[:1] != predicted.shape[:1]:
+        raise DataError(f"X has {len(predicted)} rows but y has shape {truth.shape}; give one target per row")

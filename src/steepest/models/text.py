@@ -106,15 +106,15 @@ class TextClassifier(Classifier):
     ngrams : (low, high) or None
         Lengths of word n-grams: (1, 2) gives words and pairs of words.
     char_ngrams : (low, high), optional
-        Lengths of character n-grams inside words. (2, 4) helps to tell languages apart and forgives misspellings.
+        Lengths of character n-grams inside words. (2, 4) helps to distinguish languages and to tolerate misspellings.
     loss : {"softmax", "ova", "ns", "hs"}
-        Loss function: one soft maximum over all labels ("softmax"), or one logistic loss per label ("ova"), for several
-        labels per text. "ns" is "ova" with `negatives` random labels per text, "hs" a soft maximum along a Huffman tree
-        of the labels; both stay fast with thousands of labels.
+        Loss function: one softmax over all labels ("softmax"), or one logistic loss per label ("ova"), for several
+        labels per text. "ns" is "ova" with `negatives` random labels per text, "hs" a hierarchical softmax over a
+        Huffman tree of the labels; both stay fast with thousands of labels.
     n_bits : int
         Size of the table: 2**n_bits vectors. Vectors that are never used take no space in files.
     epochs : int or "auto"
-        Passes over the data. "auto" learns 250,000 texts in all, in 5 to 50 passes, and a pipe once.
+        Passes over the data. "auto" is 250,000 / number of texts, at least 5 and at most 50, and 1 for a pipe.
     eta0 : float or "auto"
         First step size. "auto" is 0.5, and 1 from 32 labels on.
     schedule : {"auto", "linear", "invsqrt"}
@@ -135,10 +135,10 @@ class TextClassifier(Classifier):
     shuffle : {"rows", "blocks", "once", "never"}
         Order of the rows in every epoch.
     parallel : {"auto", "serial", "replicas", "hogwild"}
-        How several learners share the texts. "replicas" learn some texts each and then add up their changes, with the
-        same bits for any `n_jobs`; `Replicas(n=2, sync_every="auto")` sets the details. Under "hogwild" `n_jobs`
-        threads write without locks, and results differ from run to run. "auto" is "replicas" from 10,000 texts on.
-        `partial_fit` is serial.
+        How several learners share the texts. "replicas" learn some texts each and then add up their changes, with
+        bit-identical results for any `n_jobs`; `Replicas(n=2, sync_every="auto")` sets the details. Under "hogwild"
+        `n_jobs` threads write without locks, and results differ from run to run. "auto" is "replicas" from 10,000 texts
+        on. `partial_fit` is serial.
     n_jobs : int
         Number of threads; -1 uses all cores. Results do not depend on it, except under "hogwild".
     random_state : int, generator or None
@@ -150,7 +150,7 @@ class TextClassifier(Classifier):
     ----------
     classes_ : array of labels
     temperature_ : float
-        Number that scores are divided by before they become probabilities.
+        Number by which scores are divided before they become probabilities.
     n_iter_, n_features_in_, history_
 
     Examples
@@ -225,10 +225,11 @@ class TextClassifier(Classifier):
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, calibrate: bool = False
     ) -> Self:
-        """Learns these texts once, in order, from where the model is.
+        """Continues training: learns each of these texts once, in order.
 
-        Classes may be given with the first call, or appear at any time. Two calls learn the same as one with all rows.
-        `calibrate=True` predicts the texts of the call before it learns them: the last 4,000 give `predict_set`.
+        You may pass all classes in the first call, or let new ones appear at any time. Two calls give the same model as
+        one call with all rows. `calibrate=True` predicts the texts of the call before it learns them: the last 4,000
+        give `predict_set`.
         """
         source = self.source_of(X, y, sample_weight)
         if not hasattr(self, "learner_"):
@@ -397,7 +398,7 @@ class TextClassifier(Classifier):
     # ------------------------------------------------------------------------------------------------ probabilities
 
     def calibrate_on(self, X: Any, y: Any = None) -> Self:
-        """Calibrates probabilities on texts that were not learned: scores are divided by the best temperature."""
+        """Calibrates probabilities on texts not used in training: scores are divided by the best temperature."""
         source = self._unlearned_rows(X, y, lambda labels: text_targets(labels, self._target_names)[0])
         self._calibrate(source)
         self._calibrate_by(source)
@@ -468,7 +469,7 @@ class TextClassifier(Classifier):
         return scores if self.learner_.several_targets else scores[:, self._label_order]
 
     def decision_function(self, X: Any) -> Array:
-        """Scores W h before any link: shape (n, classes), or (n,) for two; under "hs" logarithms of probabilities."""
+        """Returns scores W h: shape (n, classes), or (n,) for two classes; for "hs", logarithms of probabilities."""
         scores = self._decisions(self._scores_of(X))
         if scores.shape[1] == 2 and not self.learner_.several_targets:
             return np.asarray(scores[:, 1] - scores[:, 0])
@@ -576,7 +577,7 @@ class TextClassifier(Classifier):
         self._check_fitted()
         book = getattr(self.hasher_, "names_", None)
         if book is None:
-            raise DataError(f"names={self.names} keeps no words by name; train with names=10000, say")
+            raise DataError(f"names={self.names} stores no words by name; train with names=10000, for example")
         found = {name for names in book.names_of(book.buckets()) for name in names}
         return sorted(name for name in found if name.isprintable() and not set(name) & set(" '=:#<"))
 
@@ -719,7 +720,7 @@ def text_targets(y: Any, names: list[Any] | None = None) -> tuple[Array, list[An
         for label in row:
             if label not in columns:
                 raise DataError(
-                    f"row {row_number}: the label {label!r} was never seen in training; the labels are fixed"
+                    f"row {row_number}: the label {label!r} was never seen in training; this model cannot add labels"
                 )
             matrix[row_number, columns[label]] = 1.0
     return matrix, known

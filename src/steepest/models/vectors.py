@@ -41,9 +41,9 @@ def read_vectors(path: str | Path, dim: int) -> tuple[list[str], Array]:
         raise DataError(f"{path} holds vectors of {width} numbers, but dim={dim}; pass dim={width} or another file")
     body = lines[1:] if lines[-1] else lines[1:-1]
     if len(body) != n_words:
-        raise DataError(f"{path} holds {len(body)} words of {n_words} that line 1 promises; take a complete copy")
+        raise DataError(f"{path} holds {len(body)} words of {n_words} that line 1 promises; get a complete copy")
     if 2 * n_words * dim > sum(map(len, body)) + n_words:  # a number takes a digit and a space at least
-        raise DataError(f"{path} is too short for {n_words} vectors of {dim} numbers; take a complete copy")
+        raise DataError(f"{path} is too short for {n_words} vectors of {dim} numbers; get a complete copy")
     words = []
     vectors = np.empty((n_words, dim), np.float32)
     for number, line in enumerate(body):
@@ -53,7 +53,7 @@ def read_vectors(path: str | Path, dim: int) -> tuple[list[str], Array]:
         except ValueError:
             other = len(numbers) != dim
             fault = f"has {len(numbers)} numbers, not {dim}" if other else "holds something that is not a number"
-            raise DataError(f"{path}, line {number + 2}: {word!r} {fault}; take a complete copy") from None
+            raise DataError(f"{path}, line {number + 2}: {word!r} {fault}; get a complete copy") from None
         words.append(word)
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):

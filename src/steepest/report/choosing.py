@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,11 +21,13 @@ def save_folds(
     names = ("fold", "rows", *metrics, "seconds")
     table = Table("", names, [[_cell(fold[name]) for name in names] for fold in folds])
     numbers = [float(fold["fold"]) for fold in folds]
-    charts = [
-        Chart(name, "fold", name, [Line(name, numbers, [float(f[name]) for f in folds])], log_x=False, log_y=False)
-        for name in metrics
-    ]
-    means = {f"mean {name}": _cell(sum(float(f[name]) for f in folds) / len(folds)) for name in metrics}
+    charts, means = [], {}
+    for name in metrics:
+        values = [float(f[name]) for f in folds]
+        mean, sd = statistics.fmean(values), statistics.stdev(values)
+        lines = [Line(name, numbers, values), Line("mean", [numbers[0], numbers[-1]], [mean, mean], reference=True)]
+        charts.append(Chart(name, "fold", name, lines, log_x=False, log_y=False, joined=False))
+        means[f"mean {name} and standard deviation"] = f"{_cell(mean)} ± {sd:.2g}"
     sections = [Section("Folds", [table]), Section("By fold", charts)]
     text = page("Cross-validation", {"folds": str(len(folds)), **means}, sections, about, [model])
     atomic.write_text(path, text)
@@ -60,7 +63,7 @@ def save_trials(path: Path, found: Mapping[str, Any], command: str, about: Mappi
     facts = {name: _cell(value) for name, value in best.items() if name not in ("trial", "parameters")}
     sections = [
         Section(
-            "Measures by parameter", charts, "Each point is a trial. The other parameters differ between trials, too."
+            "Metrics by parameter", charts, "Each point is a trial. The other parameters differ between trials, too."
         ),
         Section(
             "Trials",

@@ -16,12 +16,14 @@ from steepest.report.chart import Chart, style
 LONG_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d{5,}(?:e-?\d+)?(?![\w.])")
 WIDTH, HEIGHT = 620, 400
 LEFT, RIGHT, TOP, BOTTOM = 88, 18, 34, 48
-BLACK = "#000000"  # drawn in the colour of the text, which is light on a dark page
+FEW_CLASSES = 6  # of a confusion matrix, beyond which their names above it are upright
+# Colours that would be dim on a dark page: black is drawn in the colour of the text, blue and orange in lighter ones.
+DIM = {"#000000": "currentColor", "#0072b2": "var(--good, #0072b2)", "#d55e00": "var(--bad, #d55e00)"}
 STYLE = """
 :root { color-scheme: light dark; --text: #1b1f24; --soft: #57606a; --page: #ffffff; --card: #f6f8fa; --line: #d0d7de;
   --good: #0072b2; --bad: #c44e00; --shade: 0, 114, 178 }
 @media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --soft: #9aa4af; --page: #0d1117; --card: #161b22;
-  --line: #30363d; --good: #56b4e9; --bad: #f0883e; --shade: 86, 180, 233 } }
+  --line: #30363d; --good: #3b9ddd; --bad: #f0883e; --shade: 86, 180, 233 } }
 * { box-sizing: border-box }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 78em; padding: 1.5em 1em 4em;
   color: var(--text); background: var(--page) }
@@ -40,6 +42,9 @@ td:first-child, th:first-child { text-align: left }
 td.words { text-align: left; white-space: normal; min-width: 12em } th.words { text-align: left }
 th { color: var(--soft); font-weight: 600 }
 tr + tr td { border-top: 1px solid var(--line) }
+.many tr:first-child th { padding: .2em .4em; vertical-align: bottom }
+.many th span { writing-mode: vertical-rl; transform: rotate(180deg) } .many td { padding: .2em .5em; min-width: 2.4em }
+.matrix td { border: 1px solid var(--line) }
 .facts { display: flex; flex-wrap: wrap; gap: .8em }
 .facts div { background: var(--card); border: 1px solid var(--line);
   border-radius: 8px; padding: .5em .9em }
@@ -151,16 +156,18 @@ def _table(table: Table) -> str:
 
 
 def _matrix(matrix: Matrix) -> str:
-    head = "<th>true \\ predicted</th>" + "".join(f"<th>{escape(name)}</th>" for name in matrix.names)
+    head = "<th>true \\ predicted</th>" + "".join(f"<th><span>{escape(name)}</span></th>" for name in matrix.names)
     rows = []
     for name, row in zip(matrix.names, matrix.rows, strict=True):
         total = sum(row) or 1.0
         cells = "".join(
-            f'<td style="background: rgba(var(--shade), {0.55 * n / total:.2f})">{n:,.0f}</td>' for n in row
+            f'<td style="background: rgba(var(--shade), {0.55 * n / total:.2f})">{n:,.0f}</td>' if n else "<td></td>"
+            for n in row
         )
         rows.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
     caption = f"<caption>{escape(matrix.title)}</caption>"
-    return f"<div class=table><table>{caption}<tr>{head}</tr>{''.join(rows)}</table></div>"
+    shape = "matrix many" if len(matrix.names) > FEW_CLASSES else "matrix"
+    return f"<div class=table><table class='{shape}'>{caption}<tr>{head}</tr>{''.join(rows)}</table></div>"
 
 
 def _bars(bars: Bars) -> str:
@@ -188,7 +195,7 @@ def legend(names: Sequence[str]) -> str:
 
 
 def _colour(colour: str) -> str:
-    return "currentColor" if colour == BLACK else colour
+    return DIM.get(colour, colour)
 
 
 def short_numbers(name: str) -> str:

@@ -17,7 +17,7 @@ ENDINGS = (".png", ".svg", ".pdf")
 def check_picture(path: str | os.PathLike[str]) -> None:
     """Refuses, before the work and not after it, what cannot be written: the ending, the directory and matplotlib."""
     if Path(path).suffix.lower() not in ENDINGS:
-        raise ParameterError(f"{path} has no ending of a picture; give one of {', '.join(ENDINGS)}")
+        raise ParameterError(f"{path} has no extension of a picture format; use one of {', '.join(ENDINGS)}")
     if not Path(path).absolute().parent.is_dir():
         raise DataError(f"the directory {Path(path).absolute().parent} for {path} does not exist; make it first")
     try:

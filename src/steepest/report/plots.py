@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steepest.engine.history import History
 from steepest.errors import ParameterError
 from steepest.features.hasher import Hasher
 from steepest.learners.losses import LOSSES, Loss
 from steepest.learners.losses import losses as all_losses
 from steepest.learners.penalties import norm_contour
+from steepest.parameters import choice, shown
 from steepest.report.chart import COLOURS, Chart, Line
 from steepest.report.picture import draw
 
@@ -57,12 +59,13 @@ def losses(names: Sequence[str] | None = None, *, scaled: bool = False) -> Figur
     >>> [line.get_label() for line in figure.axes[0].get_lines()]
     ['zero_one', 'hinge', 'log', 'squared']
     """
-    panels = [OF_CLASSES, OF_NUMBERS] if names is None else [tuple(names)]
+    given = (names,) if isinstance(names, str) else names
+    panels = [OF_CLASSES, OF_NUMBERS] if given is None else [[choice("loss", n, tuple(all_losses)) for n in given]]
     figure = _figure(len(panels))
-    for place, (axes, shown) in enumerate(zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True)):
+    for place, (axes, names) in enumerate(zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True)):
         of_classes = place == 0
         axes.set_prop_cycle(color=COLOURS)
-        found = [all_losses[name] for name in shown]
+        found = [all_losses[name] for name in names]
         if scaled and of_classes:
             found = [loss for loss in found if loss.bounds_zero_one is not None]
         for number, loss in enumerate(found):
@@ -124,7 +127,10 @@ def history(model: Any, names: Sequence[str] = ("loss", "holdout_loss", "objecti
     >>> st.plot.history(model).axes[0].get_xlabel()
     'epoch'
     """
-    records = list(getattr(model, "history_", model))
+    found = getattr(model, "history_", model)
+    if not isinstance(found, History):
+        raise ParameterError(f"{shown(model)} has no history; give a fitted model, or its history_")
+    records = list(found)
     lines = []
     for name in names:
         points = [(n, r[name]) for n, r in enumerate(records, 1) if isinstance(r.get(name), int | float)]
@@ -136,7 +142,7 @@ def history(model: Any, names: Sequence[str] = ("loss", "holdout_loss", "objecti
 
 
 def path(result: Any) -> Figure:
-    """The heaviest weights, the losses and the non-zeros of a regularisation path against alpha.
+    """Draws the largest weights, the losses and the non-zeros of a regularisation path against alpha.
 
     Parameters
     ----------
@@ -257,7 +263,7 @@ def _figure(columns: int) -> Figure:
         from matplotlib.figure import Figure
     except ImportError:
         raise ParameterError(
-            "steepest.plot draws by matplotlib, which is not installed; pip install 'steepest[plots]'"
+            "steepest.plot needs matplotlib, which is not installed; pip install 'steepest[plots]'"
         ) from None
     return Figure(figsize=(4.6 * columns, 3.6), layout="constrained")
 

@@ -29,9 +29,17 @@ EPOCHS = {
     "rows_per_second": "rows/s",
 }
 TITLES = {"auc": "AUC", "pr_auc": "PR AUC", "rmse": "RMSE", "r2": "R²", "ndcg@10": "NDCG@10", "brier": "Brier score"}
-TITLES |= {"ece": "calibration error", "micro_f1": "micro F1"}
+TITLES |= {
+    "ece": "calibration error",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "log_loss": "log loss",
+    "mae": "MAE",
+}
 LARGE = ("accuracy", "auc", "pr_auc", "rmse", "r2", "ndcg@10", "loss", "brier", "ece", "micro_f1")
 FEW = 6
+SHARES = ("precision", "recall")  # of a class
+TOP_OF_MANY = 8  # heaviest weights for and against each class, where there are more than a FEW
 KINDS = ("name", "kind", "distinct", "missing", "example")
 
 
@@ -45,7 +53,7 @@ def save_training(
     """Writes the page on a training; `facts` are those of `steepest inspect`, `measures` of rows held out."""
     sentences = [facts["model"], *facts["events"]]
     if not measures:
-        sentences.append("No rows were held out; give --holdout 0.1 to see how well the model does on new ones.")
+        sentences.append("No rows were held out; pass --holdout 0.1 to see how well the model does on new rows.")
     sections = [
         Section("Losses", [*loss_charts(facts["history"]), _epochs(facts["history"])]),
         *measure_sections(measures, "On held-out rows"),
@@ -63,7 +71,7 @@ def save_evaluation(
     about: Mapping[str, str],
 ) -> None:
     """Writes the page on a measurement: the same measures on other rows, and what the model has learned."""
-    sections = [*measure_sections(measures, "Measures"), *_learned(facts), _data(facts.get("columns", []))]
+    sections = [*measure_sections(measures, "Metrics"), *_learned(facts), _data(facts.get("columns", []))]
     atomic.write_text(path, page(f"Evaluation of {model}", _large(measures), sections, about, [facts["model"]]))
 
 
@@ -72,7 +80,7 @@ def measure_sections(measures: Mapping[str, Any], title: str) -> list[Section]:
     curves = measures.get("curves", {})
     parts: list[Table | Matrix] = [_measures(measures), _classes(measures.get("classes", []))]
     if (confusion := curves.get("confusion")) and len(confusion["classes"]) <= MOST_IN_MATRIX:
-        parts.append(Matrix("Confusion", [str(name) for name in confusion["classes"]], confusion["rows"]))
+        parts.append(Matrix("Confusion matrix", [str(name) for name in confusion["classes"]], confusion["rows"]))
     found = [Section(title, [part for part in parts if part.rows])]
     drawn: list[Part] = []
     if points := curves.get("thresholds"):
@@ -90,9 +98,7 @@ def measure_sections(measures: Mapping[str, Any], title: str) -> list[Section]:
         found.append(Section("Curves", drawn))
     if points:
         found.append(
-            Section(
-                "Thresholds", [_thresholds(points)], "Measures if the second class is predicted from this score on:"
-            )
+            Section("Thresholds", [_thresholds(points)], "Metrics if the second class is predicted from this score on:")
         )
     return found
 
@@ -104,16 +110,20 @@ def loss_charts(history: Sequence[Mapping[str, Any]]) -> list[Chart]:
         points = [(n, record[name]) for n, record in enumerate(history, 1) if isinstance(record.get(name), float)]
         if len(points) > 1:
             line = Line(title, [x for x, _ in points], [y for _, y in points])
-            if name != "objective" or not any(_covers(other, line) for other in lines):
+            if name != "objective" or not _is_covered(line, lines):
                 lines.append(line)
     unit = _unit(history)
     return [_plain(f"Mean loss by {unit}", unit, "mean loss", lines)] if lines else []
 
 
-def _covers(line: Line, other: Line) -> bool:
-    """Whether two lines lie on each other, so that one would hide the other."""
-    room = COVERED * (max(*line.y, *other.y) - min(*line.y, *other.y))
-    return list(line.x) == list(other.x) and all(abs(a - b) <= room for a, b in zip(line.y, other.y, strict=True))
+def _is_covered(line: Line, others: Sequence[Line]) -> bool:
+    """Whether a line lies on another one, which it would hide in a chart of all."""
+    heights = [y for drawn in (line, *others) for y in drawn.y]
+    room = COVERED * (max(heights) - min(heights))
+    return any(
+        list(line.x) == list(other.x) and all(abs(a - b) <= room for a, b in zip(line.y, other.y, strict=True))
+        for other in others
+    )
 
 
 def _plain(title: str, x: str, y: str, lines: Sequence[Line]) -> Chart:
@@ -128,12 +138,15 @@ def _large(measures: Mapping[str, Any]) -> dict[str, str]:
 
 def _measures(measures: Mapping[str, Any]) -> Table:
     plain = [(name, value) for name, value in measures.items() if isinstance(value, int | float)]
-    return Table("", ("measure", "value"), [(name, _number(value)) for name, value in plain])
+    return Table("", ("metric", "value"), [(TITLES.get(name, name), _number(value)) for name, value in plain])
 
 
 def _classes(classes: Sequence[Mapping[str, Any]]) -> Table:
-    names = ("class", "rows", "precision", "recall")
-    return Table("By class", names, [tuple(_number(row.get(name)) for name in names) for row in classes])
+    rows = [
+        (str(row["class"]), f"{row['rows']:,.0f}", *("" if (x := row[m]) is None else f"{x:.4f}" for m in SHARES))
+        for row in classes
+    ]
+    return Table("By class", ("class", "rows", *SHARES), rows)
 
 
 def _thresholds(points: Sequence[Mapping[str, float]]) -> Table:
@@ -159,22 +172,23 @@ def _learned(facts: Mapping[str, Any]) -> list[Section]:
     top = facts["top"]
     if not isinstance(top, Mapping):
         pairs = [(str(item), float(score)) for item, score in top]
-        return [Section("Favourites of all", [Bars("items by score", pairs)])] if pairs else []
+        return [Section("Most recommended items", [Bars("items by score", pairs)])] if pairs else []
     parts: list[Part] = []
     number = not facts.get("classes") and not facts.get("clusters")
+    most = TOP_OF_MANY if len(top) > FEW else None
     for output, pairs in list(top.items())[:MOST_CLASSES]:
-        against = facts.get("against", {}).get(output, [])
+        against = facts.get("against", {}).get(output, [])[:most]
         title = "for a high value (blue) and a low one (orange)" if number else f"for {output}"
         if pairs or against:
-            parts.append(Bars(f"Heaviest {title}", [*pairs, *reversed(against)]))
+            parts.append(Bars(f"Top features {title}", [*pairs[:most], *reversed(against)]))
     charts: list[Part] = []
     for output, curves in list(facts.get("shapes", {}).items())[:MOST_CLASSES]:
         for name, points in curves.items():
             added = "added to the value" if number else f"added to the score of {output}"
             charts.append(_plain(name, name, added, [Line(name, [x for x, _ in points], [y for _, y in points])]))
     return [
-        Section("Heaviest weights", parts),
-        Section("Columns of numbers", charts, "What a value adds by itself, without crosses with other columns."),
+        Section("Top features", parts),
+        Section("Numeric columns", charts, "What a value adds on its own, without interactions with other columns."),
     ]
 
 

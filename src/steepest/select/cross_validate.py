@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from steepest.data.chunk import Array
+from steepest.data.files.blocks import map_ahead
 from steepest.data.folds import Folds, Rows, assign_folds, survey_rows, with_groups
 from steepest.data.raw import cache_of, is_raw
 from steepest.data.readers.raw_arrays import RawArrays
@@ -105,18 +105,19 @@ def cross_validate(
     Parameters
     ----------
     estimator : any steepest estimator
-        It is copied for every fold and stays as it is. Without a random_state of its own it gets the one given here.
+        It is copied for every fold, and is not changed itself. Without a random_state of its own, it gets the one
+        passed here.
     source_or_X, y : Source, or arrays as for `fit`
     folds : int
         Number of folds, at least 2.
     stratified : bool or "auto"
         Whether each fold holds its share of every class; "auto" does so for classifiers, unless there are groups.
     groups : array or name of a column, optional
-        Groups whose rows are all learned or all measured on. An array has one group per row, in the order of reading. A
-        ranker needs groups beside X and y; the rows of a source have them already.
+        Groups whose rows stay in the same fold. An array has one group per row, in the order of reading. A ranker needs
+        groups in addition to X and y; the rows of a source have them already.
     metrics : names, optional
-        Measures of `evaluate_stream`; by default loss, and accuracy (with those of probabilities in `more`), rmse, or
-        measures of ranked lists.
+        Names of metrics of `evaluate_stream`; by default loss, and accuracy (with those of probabilities in `more`),
+        rmse, or ranking metrics.
     n_jobs : int
         Number of folds that run at the same time; -1 uses all cores. Results do not depend on it.
     random_state : int
@@ -145,8 +146,7 @@ def cross_validate(
     def run(fold: int) -> dict[str, Any]:
         return _run_fold(copies[fold], source, folds_of_rows, fold, rows.labels)
 
-    with ThreadPoolExecutor(min(threads(n_jobs), n_folds)) as pool:
-        found = list(pool.map(run, range(n_folds)))
+    found = list(map_ahead(run, iter(range(n_folds)), threads=min(threads(n_jobs), n_folds)))
     names = choose_metrics(metrics, found[0])
     usual = metrics is None and estimator.kind == "classifier"
     more = tuple(name for name in PROBABILITIES if usual and all(name in fold for fold in found))
@@ -156,7 +156,7 @@ def cross_validate(
 
 def as_source(estimator: Any, source_or_X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Source:
     """The source itself, or the one that the estimator would make of these arrays; `groups` are a ranker's."""
-    if not (isinstance(estimator, Model) or hasattr(estimator, "evaluate_stream")):
+    if isinstance(estimator, type) or not (isinstance(estimator, Model) or hasattr(estimator, "evaluate_stream")):
         raise ParameterError(
             f"{estimator!r} is not an estimator of steepest that can be measured; give one that has fit_stream"
         )

@@ -143,15 +143,15 @@ def regularization_path(
     Parameters
     ----------
     estimator : LinearClassifier or LinearRegressor
-        Loss, penalty and all else but alpha.
+        Estimator that sets the loss, the penalty and everything else except alpha.
     source_or_X, y : Source, or arrays as for `fit`
     alphas : numbers, optional
         The grid. By default `n_alphas` from the one at which all weights are zero, or under "l2" as many times the same
         size, down to `ratio` of it, evenly on the logarithmic scale.
     solver : {"auto", "cd", "lbfgs", "saga", "newton_cg", "cg", "gd", "ftrl", "adagrad", "sgd", "truncated"}
-        "auto" takes the estimator's, or if that is "auto" too, "cd" for sparse models and "lbfgs" for others.
+        "auto" uses that of the estimator or, if that is "auto", too, "cd" for sparse models and "lbfgs" for others.
     test : float, Source or None
-        Share of the rows held out, other rows, or none.
+        Share of the rows to hold out, other rows to measure on, or None.
     random_state : int
 
     Returns

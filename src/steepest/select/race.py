@@ -204,15 +204,15 @@ def race(
     Parameters
     ----------
     estimator : LinearClassifier or LinearRegressor
-        Loss, penalty, alpha and all else but the solver.
+        Estimator that sets the loss, the penalty, alpha and everything else except the solver.
     source_or_X, y : Source, or arrays as for `fit`
     solvers : names, optional
         Of steepest ("sgd", "lbfgs", ...), scikit-learn ("sklearn:lbfgs"), LIBLINEAR ("liblinear:0") and LIBSVM
         ("libsvm"). By default all that can minimise the objective and are installed.
     test : float or Source
-        Share of the rows to measure the error on, or other rows for it.
+        Share of the rows to measure the test error on, or other rows for it.
     seconds : float
-        For each solver, all its runs together. The run that begins in time ends.
+        Time limit of each solver, for all its runs. A run that starts in time is finished.
     random_state : int
     on_point : function, optional
         Called with the solver's name after every run.

@@ -152,20 +152,20 @@ def tune(
     Parameters
     ----------
     estimator : LinearClassifier, LinearRegressor or LinearRanker
-        The first trial; its other parameters stay as they are.
+        The first trial; parameters that are not in `space` stay as they are.
     source_or_X, y : Source, or arrays as for `fit`
     space : dict, optional
-        Parameters to try: a sequence of values, or `Range(low, high)`. By default alpha, loss and eta0, and of raw data
-        the hasher's n_bits and ngrams.
+        Parameters to try: a sequence of values, or `Range(low, high)`. By default alpha, loss and eta0, and for raw
+        data the hasher's n_bits and ngrams.
     budget : float, optional
-        Seconds, the last fit included as far as that is known; at least one trial is run. The result depends on the
-        machine if the budget ends the search.
+        Time limit in seconds, including an estimate of the last fit; at least one trial is run. The result depends on
+        the machine if the budget ends the search.
     trials : int
         Settings that are tried on the smallest sample.
     holdout : float
         Share of the rows to measure on.
     metric : "auto", "loss", "accuracy", "log_loss", "brier", "ece", "auc", "pr_auc", "rmse", "ndcg" or "map"
-        "auto" is the loss if only one is tried, else accuracy, rmse, or NDCG of a ranker.
+        "auto" is the loss if only one loss is tried, and otherwise accuracy, rmse, or the NDCG of a ranker.
     groups : array, optional
         For a ranker, the group of each row of X. Samples and held-out rows are whole groups.
     random_state : int

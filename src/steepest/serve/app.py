@@ -174,7 +174,7 @@ class App:
         if request.has_lines:
             return self._job(lambda: LineStream(self, chunked=False).answer(body))
         if len(body) > SMALL_BYTES:
-            return self._job(lambda: as_json(self._predicted(self._rows(parse(body), "rows"))))
+            return self._job(lambda: as_json(self._predicted(self._many_rows(body))))
         rows = self._rows(parse(body), "rows")
         if len(rows) > SMALL_ROWS:
             return self._job(lambda: as_json(self._predicted(rows)))
@@ -185,12 +185,23 @@ class App:
         if type(rows) is not list:
             example = '{"rows": [row, ...]}' if name == "rows" else f'{{"{name}": [...]}}'
             raise Refusal(400, f'the body needs "{name}", a list, as in {example}')
+        self._check_number(rows)
+        return rows
+
+    def _many_rows(self, body: bytes) -> Any:
+        """The rows of a long body; texts are not made strings of Python, which take as long as all the rest."""
+        texts = self.predictor.rows.texts_of(body)
+        if texts is None:
+            return self._rows(parse(body), "rows")
+        self._check_number(texts)
+        return texts
+
+    def _check_number(self, rows: Any) -> None:
         if len(rows) > self.options.max_rows:
             most = self.options.max_rows
             raise Refusal(413, f"{len(rows)} rows are more than {most} at a time; send fewer, or raise --max-rows")
-        return rows
 
-    def _predicted(self, rows: list[Any]) -> dict[str, Any]:
+    def _predicted(self, rows: Any) -> dict[str, Any]:
         predictor = self.predictor
         labels, probabilities, names = self._answer(predictor, rows)
         if not predictor.has_probabilities:
@@ -206,9 +217,9 @@ class App:
         pairs = zip(found["predictions"], found["probabilities"], strict=True)
         return [{"prediction": label, "probabilities": p} for label, p in pairs]
 
-    def _answer(self, predictor: Predictor, rows: list[Any]) -> tuple[list[Any], Array | None, list[str]]:
+    def _answer(self, predictor: Predictor, rows: Any) -> tuple[list[Any], Array | None, list[str]]:
         """Predictions, probabilities and the names of their columns; counts them and watches for drift."""
-        if not rows:
+        if not len(rows):
             return [], None, predictor.class_names
         X = predictor.rows.read(rows)
         if len(rows) <= SLICE:

@@ -359,7 +359,7 @@ class OnlineLearner:
                 )
             if torn:
                 self._counters.add("torn_bytes", torn)
-                self._say(f"{path} ended in a torn record: {torn} bytes, of which nobody had an answer, were cut off")
+                self._say(f"{path} ended in a torn record: {torn} bytes, which were never acknowledged, were cut off")
             opened.append((log, requests))
         model = base.model
         if snapshots:

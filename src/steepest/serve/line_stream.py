@@ -74,15 +74,15 @@ class LineStream:
         try:
             found = self._app.predict_rows(rows)
         except DataError:
-            found = [self._alone(row) for row in rows]
+            found = [self._alone(row, self._n_lines + place + 1) for row, place in zip(rows, places, strict=True)]
         for place, answer in zip(places, found, strict=True):
             answers[place] = answer
         self._n_lines += len(lines)
         return b"".join(orjson.dumps(answer) + b"\n" for answer in answers if answer is not None)
 
-    def _alone(self, row: Any) -> dict[str, Any]:
-        """Answers rows one by one, after a row of their block was refused."""
+    def _alone(self, row: Any, line: int) -> dict[str, Any]:
+        """Answers rows one by one, after a row of their block was refused; a row is named by its line."""
         try:
             return self._app.predict_rows([row])[0]
         except DataError as error:
-            return {"error": str(error)}
+            return {"error": str(error).replace("row 0", f"line {line}", 1)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from steepest.data.chunk import Array
 from steepest.data.tables.columns import KINDS, MISSING_MARKS, TRUTH_VALUES
@@ -19,6 +20,7 @@ from steepest.features import dates
 from steepest.features.columns import TIME
 from steepest.features.hasher import Hasher
 from steepest.features.written import read_number
+from steepest.kernels import json_texts
 from steepest.learners.targets import LARGEST_TARGET
 
 TEXT, BAG, COLUMNS, SPARSE, PAIRS = "text", "bag", "columns", "sparse", "pairs"
@@ -103,9 +105,19 @@ class RowReader:
         self._formats = {column.name: column.format for column in known}
         self._places = {name: place for place, name in enumerate(self.feature_names)}
 
-    def read(self, rows: list[Any]) -> Any:
+    def texts_of(self, body: bytes) -> Any:
+        """The texts of {"rows": [text, ...]} as an Arrow array; None if the body has to be read as JSON."""
+        found = json_texts(body) if self.form == TEXT else None
+        if found is None:
+            return None
+        data, offsets = map(pa.py_buffer, found)
+        return pa.StringArray.from_buffers(len(found[1]) - 1, offsets, data)
+
+    def read(self, rows: Any) -> Any:
         """X for the model's own methods."""
         if self.form == TEXT:
+            if type(rows) is not list:
+                return rows
             if all(type(row) is str for row in rows):
                 return rows
             if self.columns[0].name and all(type(row) is dict for row in rows):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -63,7 +64,7 @@ def bind(options: ServeOptions) -> socket.socket:
         )[0]
         found = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise DataError(f"--host {options.host} is not an address of this machine ({error.strerror})") from None
+        raise foreign_host(options, error) from None
     try:
         if os.name == "posix":
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -72,11 +73,18 @@ def bind(options: ServeOptions) -> socket.socket:
         found.setblocking(False)
     except OSError as error:
         found.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise foreign_host(options, error) from None
         raise DataError(
-            f"port {options.port} of {options.host} cannot be used ({error.strerror}); stop who uses it, or give "
+            f"port {options.port} of {options.host} cannot be used ({error.strerror}); stop the other program, or give "
             "another --port (0 takes a free one)"
         ) from None
     return found
+
+
+def foreign_host(options: ServeOptions, error: OSError) -> DataError:
+    """The error for an address that no network card of this machine has."""
+    return DataError(f"--host {options.host} is not an address of this machine ({error.strerror}); leave it out")
 
 
 def announce(options: ServeOptions, listening: socket.socket) -> None:

@@ -41,7 +41,7 @@ def fit_spark(
     ----------
     df : DataFrame, or path (or paths) of Parquet or libsvm files
     features : column or columns
-        An MLlib vector, an array of numbers, two arrays (places from 0, and values), columns of numbers, or text and
+        An MLlib vector, an array of numbers, two arrays (indices from 0, and values), columns of numbers, or text and
         categorical columns, which the executors hash by the estimator's hasher. None: all columns but the others named.
         MatrixFactorization: the columns of users and items, ids of any type.
     label, weight : column
@@ -60,10 +60,11 @@ def fit_spark(
     n_features : int, optional
         Number of features, if the rows may not contain the last one.
     barrier : bool
-        Run all rounds inside one job, whose tasks run at the same time and get their work from the driver. The bits
-        are the same, without the cost of a job per round. If a task is lost, all continue from the last round.
+        Run all rounds inside one job, whose tasks run at the same time and get their work from the driver. The result
+        is bit-identical, without the cost of a job per round. If a task is lost, all continue from the last round.
     checkpoint : path, optional
-        Directory in which the driver saves every round, so that an interrupted fit can continue to the same bits.
+        Directory in which the driver saves every round, so that an interrupted fit can continue to a bit-identical
+        result.
     resume : bool
         Continue from the checkpoint directory, if it holds a checkpoint.
     spark : SparkSession, optional

@@ -198,8 +198,8 @@ def wait_for_slots(session: Any, needed: int = 1) -> int:
             break
         if waited > SECONDS_TO_BEGIN:
             raise DataError(
-                f"barrier=True: no executor came within {SECONDS_TO_BEGIN:.0f} seconds; check the cluster, or leave "
-                "barrier out, which waits as long as Spark does"
+                f"barrier=True: no executor connected within {SECONDS_TO_BEGIN:.0f} seconds; check the cluster, or "
+                "leave barrier out, which waits as long as Spark does"
             )
         time.sleep(0.2)
     return found

@@ -100,7 +100,7 @@ def read_paths(session: Any, paths: Sequence[str]) -> tuple[Any, bool]:
     lines = bool(ends) and ends <= set(LINE_ENDINGS)
     if not lines and not ends <= {".parquet", ""}:
         raise DataError(
-            f"{paths[0]} is not of a kind that is read on Spark; give .parquet or .libsvm files, or a DataFrame"
+            f"{paths[0]} is not in a format that Spark reads here; give .parquet or .libsvm files, or a DataFrame"
         )
     try:
         return (session.read.text(list(paths)) if lines else session.read.parquet(*paths)), lines

@@ -119,7 +119,7 @@ class TextFile:
                 data = _read_fully(raw, lead + BLOCK_BYTES + _SPARE_BYTES)
                 first = data.find(b"\n", 0, lead + BLOCK_BYTES) + 1 if lead else _mark_length(data)
                 if not data:
-                    raise DataError(f"{self.name} became shorter while it was read; leave it alone until training ends")
+                    raise DataError(f"{self.name} became shorter while it was read; do not change it during training")
                 if lead and first in (0, lead + BLOCK_BYTES):
                     return Block(self, number, start, b"")
                 data, stop = self._gather(_growing_pieces(raw), data, lead + BLOCK_BYTES - 1, None, start - lead)
@@ -275,9 +275,8 @@ def open_files(paths: Paths | list[TextFile]) -> list[TextFile]:
 
     Files that were opened before (to read the head of a pipe, say) are taken as they are.
     """
-    listed: list[Any] = (
-        [paths] if isinstance(paths, str | os.PathLike | TextFile) or hasattr(paths, "read") else list(paths)
-    )
+    one = isinstance(paths, str | os.PathLike | TextFile) or hasattr(paths, "read") or not isinstance(paths, Iterable)
+    listed: list[Any] = [paths] if one else list(paths)  # type: ignore[arg-type]
     if listed and all(isinstance(item, TextFile) for item in listed):
         return listed
     found: list[tuple[str, Any]] = []

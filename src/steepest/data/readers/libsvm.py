@@ -57,7 +57,7 @@ def scan_libsvm(
     path : path, pattern, list of them, or "-" for standard input
         Files, plain or compressed by gz, bz2 or zst, which is detected from their content.
     zero_based : bool or "auto"
-        Whether indices count from 0. "auto" searches the first megabyte for an index 0.
+        Whether indices start at 0. "auto" searches the first megabyte for an index 0.
     n_features : int or None
         Number of columns; a larger index is an error. None: the largest index of each chunk.
     on_bad_line : "error" or "skip"

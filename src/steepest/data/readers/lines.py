@@ -230,7 +230,7 @@ class LineSource(Source):
                 f"{self.describe()}: none of the {self.skipped.n} lines can be read, "
                 f"the first because: {self.skipped.examples[0]}; check the format of the data"
             )
-        return DataError(f"{self.describe()}: there is no row in it; give a file with data")
+        return DataError(f"{self.describe()}: it has no rows; give a file with data")
 
     def _groups(self, order: Order, epoch: int) -> Iterator[_Group]:
         """Blocks to be parsed and shuffled together."""

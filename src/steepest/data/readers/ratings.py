@@ -171,9 +171,9 @@ def scan_ratings(
     Parameters
     ----------
     path : path, pattern, list of them, "-" for standard input, or a DataFrame
-        Text plain or packed by gz, bz2 or zst; names that end in .parquet are read by pyarrow.
+        Text files, plain or compressed by gz, bz2 or zst, or Parquet files.
     user, item, rating, weight, time : column names, or numbers counted from 0
-        Columns of each role. By default they are detected from their names or places.
+        Column of each role. By default, they are detected from their names or positions.
     delimiter : text, or "auto" for the first of `::`, tab, comma, semicolon, bar and space in the first line
     header : bool, or "auto": whether the first line names the columns; it does if its rating is not a number
     ids : {"auto", "number", "text"}

@@ -238,11 +238,11 @@ def _found(name: str, known: list[str]) -> str:
     like = [space for space in known if space.startswith(name)] if len(name) == 1 else []
     if len(like) > 1:
         listed = ", ".join(map(repr, like[:10]))
-        raise ParameterError(f"cross names {name!r}, but several namespaces begin so: {listed}; write one out")
+        raise ParameterError(f"cross names {name!r}, but several start with it: {listed}; write the name in full")
     if not like:
         listed = ", ".join(map(repr, known[:10])) or "none"
         warnings.warn(
-            f"cross names the namespace {name!r}, but the first lines have {listed}: it is crossed where it comes",
+            f"cross names the namespace {name!r}, but the first lines have {listed}: it is crossed if it occurs",
             ColumnWarning,
             stacklevel=3,
         )

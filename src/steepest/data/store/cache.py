@@ -274,7 +274,7 @@ def _build(parent: Source, path: str, fingerprint: dict[str, Any], encoder: Any)
         for chunk in chunks:
             recorder.add(chunk)
         if _fingerprint(parent) != fingerprint:
-            raise DataError(f"the data changed while the cache {path} was built; leave it alone and start again")
+            raise DataError(f"the data changed while the cache {path} was built; do not change it, and start again")
         state, arrays = encoder.state() if hasattr(encoder, "state") else (None, {})
         for name, array in arrays.items():
             writer.append(ENCODER + name, array, array.dtype.str)

@@ -27,6 +27,7 @@ import numpy as np
 
 from steepest import atomic
 from steepest.data.chunk import Array
+from steepest.data.files.blocks import map_ahead
 from steepest.data.files.checksum import crc32
 from steepest.data.files.remote import open_bytes
 from steepest.errors import DataError
@@ -126,15 +127,14 @@ def _view(content: mmap.mmap, entry: dict[str, Any]) -> Array:
 
 def _check_arrays(file: IO[bytes], entries: dict[str, Any], arrays: dict[str, Array]) -> None:
     """Checks the arrays' checksums, with a thread each for indices and values, which are nearly all of the file."""
-    from concurrent.futures import ThreadPoolExecutor
 
     def fits(name: str) -> bool:
         return bool(_crc_of_file(file, int(entries[name]["place"]), arrays[name].nbytes) == entries[name]["crc32"])
 
-    with ThreadPoolExecutor(2 if hasattr(os, "pread") else 1) as pool:
-        for name, fit in zip(entries, pool.map(fits, entries), strict=True):
-            if not fit:
-                raise UnusableError(f"is damaged (the checksum of {name} does not fit)")
+    found = map_ahead(fits, iter(entries), threads=2 if hasattr(os, "pread") else 1)
+    for name, fit in zip(entries, found, strict=True):
+        if not fit:
+            raise UnusableError(f"is damaged (the checksum of {name} does not fit)")
 
 
 def _crc_of_file(file: IO[bytes], place: int, n_bytes: int) -> int:

@@ -53,7 +53,7 @@ class Recorder:
         kind = "none" if rows.y is None else "numbers" if rows.y.dtype.kind in "biuf" else "texts"
         self._targets = self._targets or kind
         if self._targets != kind:
-            raise DataError(f"targets change their kind behind row {self.n_rows}; give all rows numbers, or all texts")
+            raise DataError(f"targets change their type after row {self.n_rows}; give all rows numbers, or all texts")
         if rows.y is not None:
             self.add_targets(rows.y)
         self._add_weights(rows.weight, rows.n_rows)

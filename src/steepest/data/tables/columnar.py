@@ -323,7 +323,7 @@ class ColumnarSource(RawSource):
                     yield replace(made, place=(number, start))
         if not any_row:
             because = f"; the first row was skipped because: {self.skipped.examples[0]}" if self.skipped.n else ""
-            raise DataError(f"{self.describe()}: there is no row in it{because}; give a file with data")
+            raise DataError(f"{self.describe()}: it has no rows{because}; give a file with data")
 
     def _cut(self, piece: Piece) -> Iterator[tuple[int, Any]]:
         """Yields (position of the first row in the piece, rows), up to BATCH_ROWS at a time."""

@@ -9,6 +9,7 @@ Arrow's columns become NumPy arrays by reading their buffers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,6 +22,7 @@ import numpy as np
 from steepest.data.chunk import Array
 from steepest.errors import DataError
 from steepest.kernels import first_no_text, first_too_large, number_texts, write_integers
+from steepest.parameters import shown
 
 TEXT, CATEGORY, NUMBER, LIST = KINDS = ("text", "category", "number", "list")
 BETWEEN_VALUES = "\x1f"  # of a list that is handed to the kernel as one text
@@ -59,7 +61,7 @@ class Table:
             return [None] * self.n_rows
         expected = f"the column {name!r}" if name else "a list of texts"
         has = "no columns but one text per row" if self.origin == "list" else f"{', '.join(map(repr, self.columns))}"
-        raise DataError(f"the hasher was made for {expected}, but X has {has}; give X the same form as at first")
+        raise DataError(f"the hasher was made for {expected}, but X has {has}; give X in the same form as before")
 
 
 def read_table(X: Any, *, tokens: bool = False) -> Table:
@@ -71,8 +73,7 @@ def read_table(X: Any, *, tokens: bool = False) -> Table:
         return _from_list(X, tokens)
     if isinstance(X, Table):
         return X
-    if isinstance(X, str | bytes):
-        raise DataError(f"X is a single {type(X).__name__}; give a list of texts, even for one")
+    refuse_one_row(X)
     if hasattr(X, "tocsr"):
         raise DataError("X is a sparse matrix already; hashing takes texts, dicts or a table")
     if isinstance(X, Mapping):
@@ -86,6 +87,17 @@ def read_table(X: Any, *, tokens: bool = False) -> Table:
     if isinstance(X, np.ndarray) or hasattr(X, "__array__"):
         return _from_array(X)
     return _from_list(list(X))
+
+
+def refuse_one_row(X: Any) -> None:
+    """Refuses what is not rows: one text, one row, a number, or a file."""
+    if isinstance(X, str | bytes):
+        raise DataError(f"X is a single {type(X).__name__}; give a list of texts, even for one; st.scan reads a file")
+    is_columns = isinstance(X, Mapping) and not hasattr(X, "tocsr")  # a sparse matrix may be a dict, too
+    if is_columns and any(not hasattr(v, "__len__") or isinstance(v, str | bytes) for v in X.values()):
+        raise DataError("X is a single row; give a list of dicts, even for one")
+    if isinstance(X, int | float | os.PathLike) or hasattr(X, "read"):
+        raise DataError(f"X is {shown(X)} and not rows; read a file by fit_stream(st.scan(path, label=...))")
 
 
 def as_arrow(X: Any) -> Any:
@@ -358,7 +370,7 @@ def _texts(column: Any, name: str) -> Any:
     row = first_no_text(values)
     if row >= 0:
         place = f"row {row} of column {name!r}" if name else f"row {row} of X"
-        raise DataError(f"{place} is {values[row]!r}; give str, bytes or None, or name the column as another kind")
+        raise DataError(f"{place} is {values[row]!r}; give str, bytes or None, or give the column another type")
     return values
 
 
@@ -437,7 +449,7 @@ def _number(value: Any, row: int, name: str) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise DataError(
-            f"row {row} of column {name!r} is {value!r}, no number; clean it, or name it categorical"
+            f"row {row} of column {name!r} is {value!r}, which is not a number; clean it, or name it categorical"
         ) from None
 
 

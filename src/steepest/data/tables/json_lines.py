@@ -41,8 +41,8 @@ def scan_jsonl(
 ) -> TableSource:
     """Opens files of JSON lines, one object per line, as a source of raw rows, which are hashed while they are read.
 
-    The keys in the first megabyte are the columns. A key that a line lacks is a missing value, and so is NaN. Lists of
-    strings or numbers are columns of kind list; nested objects are not used.
+    The keys in the first megabyte are the columns. A key that is missing in a line is a missing value, and so is NaN.
+    Lists of strings or numbers are columns of type list; nested objects are not used.
 
     Parameters
     ----------

@@ -300,17 +300,17 @@ def scan_csv(
         Columns of the label and of the row weights. The default label is the only column called label, target, y or
         class.
     text, categorical, numeric : names of columns
-        Columns to use as features, by kind. If none is named, all other columns are features, and the hasher detects
-        their kinds.
+        Columns to use as features, by type. If none is named, all other columns are features, and the hasher detects
+        their types.
     columns : names, optional
-        Names of the columns of files without a header; "0", "1", ... by default. A file with a header must have at
+        Names of the columns of files without a header; "0", "1", ... by default. A file with a header must contain at
         least one of them.
     delimiter : one letter, or "auto" for the most frequent of , tab ; | in the first line
     decimal : ".", "," or "auto"
         Decimal point or comma in numbers; "auto" detects it from the first megabyte.
     header : bool
-        Whether the first line of each file has the names of the columns. A column without a name is called
-        "unnamed 0", by its place.
+        Whether the first line of each file contains the names of the columns. A column without a name is called
+        "unnamed 0", by its position.
     newlines_in_values : bool or "auto"
         Whether quoted values contain line breaks; blocks of a file are then not shuffled. "auto" detects it from the
         first megabyte.
@@ -448,7 +448,7 @@ class CsvSyntax(Syntax):
             if named and first and not set(first) & set(named):
                 raise DataError(
                     f"{file.name}: the first line, {listed(first, 6)}, has none of the columns {listed(named, 6)}; "
-                    f"{self._way_out(lines[0])}"
+                    f"{self._way_out(lines[0], head)}"
                 )
             names = [name or f"unnamed {place}" for place, name in enumerate(first)]  # pandas writes an index so
             return _Header(names, sum(map(len, lines[: reader.line_num])))
@@ -464,8 +464,10 @@ class CsvSyntax(Syntax):
             )
         return _Header(names, 0)
 
-    def _way_out(self, line: bytes) -> str:
+    def _way_out(self, line: bytes, head: bytes) -> str:
         """What to do about a first line without a known column."""
+        if b"\0" in head:
+            return "it does not look like text, so check that it is the right file"
         used, other = self.options["delimiter"], _delimiter(line)
         if other != used and other.encode() in line:
             return (

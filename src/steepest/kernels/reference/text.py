@@ -7,6 +7,7 @@ they agree on characters that were assigned by then.
 
 from __future__ import annotations
 
+import json
 import math
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -333,3 +334,12 @@ def crossed(a: Features, b: Features, same: bool) -> Features:
     """Returns conjunctions of the features of two namespaces, or of one with itself: there each pair once."""
     pairs = [(x, y) for i, x in enumerate(a) for y in (b[i + 1 :] if same else b)]
     return [(mix(x, y), float(np.float32(u) * np.float32(v))) for (x, u), (y, v) in pairs]
+
+
+def json_texts(body: bytes) -> list[bytes] | None:
+    """Returns the texts of {"rows": [text, ...]} as UTF-8; None for a body of another form."""
+    try:
+        (pair,) = json.loads(body.decode(), object_pairs_hook=list)
+        return [text.encode() for text in pair[1]] if pair[0] == "rows" and type(pair[1]) is list else None
+    except (ValueError, TypeError, AttributeError, IndexError):  # UnicodeError is a ValueError
+        return None

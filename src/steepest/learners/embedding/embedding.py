@@ -370,7 +370,7 @@ class EmbeddingLearner(Resumable):
 
     def _code(self, y: Array) -> tuple[Array | None, Array]:
         if self.several_targets != (y.ndim == 2) or (y.ndim == 2 and y.shape[1] != len(self.book)):
-            raise DataError(f"y has the shape {y.shape}, but the model has {len(self.book)} labels; give y as before")
+            raise DataError(f"y has the shape {y.shape}, but the model has {len(self.book)} labels; keep its columns")
         if not self.several_targets:
             return None, self.book.codes(y).astype(np.int32)
         rows, columns = np.nonzero(y > 0)

@@ -163,7 +163,7 @@ class LinearLearner(TargetLearner):
         if s.in_time:
             check.arrays({"ages": f"f8 {N_AGES}"})
             if not (0 < s.half_life < math.inf and state["ages"][1] >= 0):
-                raise ValueError("the ages of rows are not what they should be")
+                raise ValueError("the ages of rows are not valid")
         k = check.targets(s.task, column_per_class=shared)
         shape = f"rows {ACCUMULATORS[s.solver]} {k}" if s.is_adaptive else f"rows {k}"
         if shared:

@@ -38,9 +38,9 @@ class Node:
 
 
 class Graph:
-    """A network of any shape: the input is "x", the output "y", and in between whatever `add` and `connect` make.
+    """A feed-forward network of any shape from the input "x" to the output "y", built by `add` and `connect`.
 
-    Several nodes may read the same source, and an edge may skip any number of nodes. Give it to
+    Several nodes may read the same source, and an edge may skip any number of nodes. Pass it as
     `NetworkClassifier(hidden=graph)` or `NetworkRegressor(hidden=graph)`.
 
     Examples
@@ -75,7 +75,7 @@ class Graph:
         return graph.connect(INPUT, "h1").connect("h1", OUTPUT)
 
     def add(self, name: str, size: int, link: str = "tanh", inputs: str | Iterable[str] = ()) -> Graph:
-        """A node of so many units, reading the nodes named as inputs; returns the graph."""
+        """Adds a node of `size` units that reads the nodes named by `inputs`; returns the graph."""
         if not isinstance(name, str) or not name or name in self.nodes or ">" in name:
             raise ParameterError(f"the node name {name!r} is taken or not a name; choose another one without '>'")
         node = Node(name, whole(f"the size of node {name!r},", size, 1), choice("link", link, LINKS))
@@ -85,7 +85,7 @@ class Graph:
         return self
 
     def connect(self, source: str, target: str) -> Graph:
-        """An edge; returns the graph."""
+        """Adds an edge from `source` to `target`; returns the graph."""
         for name in (source, target):
             if name not in self.nodes:
                 raise ParameterError(f"there is no node {name!r} to connect; there are {', '.join(self.nodes)}")
@@ -102,7 +102,7 @@ class Graph:
         return [target for source, target in self.edges if source == name]
 
     def order(self) -> list[str]:
-        """All nodes, each behind those it reads, as they were added where that leaves a choice (the output is last)."""
+        """Returns all nodes, each after those it reads, otherwise as they were added; the output is last."""
         left = [INPUT, *(name for name in self.nodes if name not in (INPUT, OUTPUT)), OUTPUT]
         done: list[str] = []
         while left:
@@ -125,7 +125,7 @@ class Graph:
             path.append(before)
 
     def check(self) -> Graph:
-        """The graph itself, if it can be learned; otherwise a sentence that says why not."""
+        """Returns the graph if it can be trained; otherwise raises an error that says why not."""
         if self.sources(INPUT) or self.targets(OUTPUT):
             raise ParameterError("nothing may lead into the input 'x' or out of the output 'y'; remove that edge")
         self.order()
@@ -139,7 +139,7 @@ class Graph:
     # ------------------------------------------------------------------------------------------------ showing it
 
     def describe(self) -> str:
-        """The nodes in the order of computing, and what each reads."""
+        """Returns a description: the nodes in the order of computation, and what each of them reads."""
         return "\n".join(self._line(name) for name in self.order())
 
     def _line(self, name: str) -> str:
@@ -151,7 +151,7 @@ class Graph:
         return f"{name:<{width}}  {what:<12}  <- {', '.join(self.sources(name))}"
 
     def svg(self) -> str:
-        """A drawing: every node is one column behind the last node it reads."""
+        """Returns a drawing, in which every node is one column to the right of the last node it reads."""
         order, column = self.order(), dict.fromkeys(self.nodes, 0)
         for name in order:
             column[name] = 1 + max((column[source] for source in self.sources(name)), default=-1)
