@@ -185,14 +185,15 @@ def progressive(name: str, place: Path, learns: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="*", default=SETS)
+    parser.add_argument("--sets", nargs="*", help="all, or with --progressive the tables, unless they are named")
     parser.add_argument("--models", nargs="*", default=("default", "stochastic", "stream", "hinge-stream"))
     parser.add_argument("--regressions", action="store_true", help="coverage of intervals on tables of numbers")
     parser.add_argument("--progressive", action="store_true", help="test rows as a stream, with and without learning")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    sets = arguments.sets or (TABLES if arguments.progressive else SETS)
     if arguments.progressive:
-        for name in (*arguments.sets, *REGRESSIONS):
+        for name in (*sets, *REGRESSIONS):
             for learns in (False, True):
                 with tempfile.TemporaryDirectory() as place:
                     print(progressive(name, Path(place), learns), flush=True)
@@ -203,7 +204,7 @@ def main() -> None:
         + " ".join(f"{h:>10}" for h in heads)
         + "  coverage  map"
     )
-    for name in REGRESSIONS if arguments.regressions else arguments.sets:
+    for name in REGRESSIONS if arguments.regressions else sets:
         with tempfile.TemporaryDirectory() as place:
             if arguments.regressions:
                 print(intervals(name, Path(place)), flush=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import steepest as st
-from examples.figure import new_figure, save
+from examples.figure import IMAGES, new_figure, save
 
 Data = tuple[Any, Any, Any, Any]
 
@@ -39,7 +39,7 @@ def small_digits() -> Data | None:
 
 
 def load() -> tuple[str, Data] | None:
-    folder = Path(os.environ.get("STEEPEST_DATA", Path(__file__).parents[2] / "shared" / "data")) / "mnist"
+    folder = Path(os.environ.get("STEEPEST_DATA", IMAGES.parents[2] / "shared" / "data")) / "mnist"
     if folder.is_dir():
         return "MNIST", read_mnist(folder)
     print("MNIST is not there: set STEEPEST_DATA to the folder that holds mnist/; the small digits must do")
@@ -65,11 +65,11 @@ def main(folder: Any = None) -> None:
     curve.plot(model.history_.column("epoch"), model.history_.column("loss"), marker="o")
     curve.set(xlabel="epoch", ylabel="progressive loss", title=f"{name}, 128 hidden units")
     side = int(np.sqrt(X.shape[1]))
-    units = model.weights_["x>h1"].T[:32].reshape(4, 8, side, side)
-    tiles = np.concatenate([np.concatenate(list(row), axis=1) for row in units], axis=0)
-    limit = float(np.quantile(np.abs(tiles), 0.99))
-    picture.imshow(tiles, cmap="RdBu", vmin=-limit, vmax=limit)
-    picture.set(title="what 32 of the units look for", xticks=[], yticks=[])
+    units = np.full((6, 6, side + 2, side + 2), np.nan)  # with a gap between them
+    units[:, :, 1:-1, 1:-1] = model.weights_["x>h1"].T[:36].reshape(6, 6, side, side)
+    limit = float(np.nanquantile(np.abs(units), 0.995))
+    picture.imshow(np.block([list(row) for row in units]), cmap="RdBu", vmin=-limit, vmax=limit)
+    picture.set(title="weights of 36 of the units", xticks=[], yticks=[])
     save(figure, f"{name.lower()}.png", folder)
 
 

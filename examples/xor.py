@@ -35,7 +35,8 @@ def main(folder: Any = None) -> None:
     shade = model.predict_proba(points)[:, 1].reshape(101, 101)
     axes.contourf(grid, grid, shade, levels=10, cmap="RdBu", alpha=0.6)
     axes.scatter(*X.T, c=Y, cmap="RdBu", edgecolor="black", s=80)
-    axes.set(xlabel="x1", ylabel="x2", title="P(1) by two hidden units")
+    axes.set(xlabel="x1", ylabel="x2", title="P(1) of a network with two hidden units")
+    axes.set(xticks=[-0.5, 0, 0.5, 1, 1.5], yticks=[-0.5, 0, 0.5, 1, 1.5])
     save(figure, "xor.svg", folder)
 
 

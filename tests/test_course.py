@@ -50,6 +50,7 @@ def test_every_lesson_becomes_a_notebook_whose_code_compiles(tmp_path):
     for name, book in made.items():
         cells = [cell["source"] for cell in book["cells"] if cell["cell_type"] == "code"]
         assert all(compile(cell, name, "exec") for cell in cells)
+        assert not any("__file__" in cell for cell in cells)  # a notebook has none
         assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
 
 

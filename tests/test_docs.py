@@ -208,6 +208,15 @@ def test_every_picture_of_the_site_has_a_text(site):
 
 @pytest.mark.build
 @pytest.mark.xdist_group("site")
+def test_no_text_of_the_site_is_taken_for_a_tag(site):
+    """A docstring's <word> or <v_i, v_j> outside of backticks would vanish from its page, and so would a bare >>>."""
+    lost = re.compile(r"<[a-z]+[_,]|<word|<blockquote")
+    pages = [page for page in site.rglob("*.html") if lost.search(page.read_text(encoding="utf-8"))]
+    assert [page.name for page in pages] == []
+
+
+@pytest.mark.build
+@pytest.mark.xdist_group("site")
 def test_every_public_class_has_a_page_of_its_own(site):
     classes = [name for name in steepest.__all__ if inspect.isclass(getattr(steepest, name))]
     assert [name for name in classes if not (site / "reference" / f"{name}.html").is_file()] == []

@@ -25,8 +25,9 @@ def notebook(script: Path) -> dict[str, Any]:
     start, end = tree.body[1].lineno - 1, tree.body[-1].lineno - 1  # behind the docstring, up to `if __name__`
     code = "\n".join(source.splitlines()[start:end]).strip()
     path = f"import sys\n\nsys.path.insert(0, {str(EXAMPLES.parent)!r})"
-    show = "import pathlib\n\nfrom IPython.display import SVG, display\n\nmain(pathlib.Path('.'))\n"
-    show += f"for picture in pathlib.Path('.').glob('{script.stem}*.svg'):\n    display(SVG(picture))"
+    show = "import pathlib\nimport tempfile\n\nfrom IPython.display import SVG, Image, display\n\n"
+    show += "folder = pathlib.Path(tempfile.mkdtemp())\nmain(folder)\nfor picture in sorted(folder.iterdir()):\n"
+    show += "    display(SVG(picture) if picture.suffix == '.svg' else Image(picture))"
     if script.stem == "personal_spam":  # takes the flags of a command
         show = "main(['--mails', '3000', '--users', '600', '--test', '200', '--bits', '18'])"
     cells = [_text(f"# {docstring}"), _code(path), _code(code), _code(show)]

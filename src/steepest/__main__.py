@@ -30,7 +30,9 @@ def main() -> int:
             signal.signal(signal.SIGTERM, interrupt)
 
     status = run(ready=ready)
-    if status == 1:  # without the ends of libraries: that of Arrow crashes if memory ran out when it began
+    # Without the ends of libraries and threads: that of Arrow crashes if memory ran out when it began, and a thread
+    # that is still in native code when Python ends aborts the process.
+    if status not in (0, 2):
         try:
             sys.stdout.flush()
         finally:

@@ -11,7 +11,7 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from steepest.errors import ParameterError
@@ -109,7 +109,7 @@ def tags(kind: str) -> Any:
 
     classifier, regressor = kind == "classifier", kind == "regressor"
     return Tags(
-        estimator_type=kind if classifier or regressor else None,
+        estimator_type=kind if classifier or regressor or kind == "clusterer" else None,
         target_tags=TargetTags(required=classifier or regressor, multi_output=regressor),
         classifier_tags=ClassifierTags(multi_label=True) if classifier else None,
         regressor_tags=RegressorTags() if regressor else None,
@@ -134,15 +134,22 @@ def metadata_request(self: Any) -> Any:
     return found
 
 
-def set_request(self: Any, method: str, requests: dict[str, Any]) -> None:
-    """Notes what a method requests; scikit-learn's `clone` keeps it."""
-    found = metadata_request(self)
-    known = getattr(found, method).requests
-    for name, value in requests.items():
-        if name not in known:
-            raise TypeError(f"{method} of {type(self).__name__} takes no {name!r}; it may request {', '.join(known)}")
-        getattr(found, method).add_request(param=name, alias=value)
-    self._metadata_request = found
+def request_setter(method: str) -> Callable[..., Any]:
+    """A method of estimators that notes what another one requests; scikit-learn's `clone` keeps it."""
+
+    def set_request(self: Any, **requests: bool | str | None) -> Any:
+        """Sets whether scikit-learn's meta-estimators pass `sample_weight` (or `groups`) to this method."""
+        found = metadata_request(self)
+        known = getattr(found, method).requests
+        for name, value in requests.items():
+            if name not in known:
+                other = f"it may request {', '.join(known)}"
+                raise TypeError(f"{method} of {type(self).__name__} takes no {name!r}; {other}")
+            getattr(found, method).add_request(param=name, alias=value)
+        self._metadata_request = found
+        return self
+
+    return set_request
 
 
 def set_output(self: Any, *, transform: str | None = None) -> Any:

@@ -145,10 +145,12 @@ def test_a_row_with_too_many_features_is_cut_and_says_so(models, tmp_path):
 
 
 @pytest.mark.build
-@pytest.mark.parametrize(("compiler", "emulator"), [("arm-linux-gnueabihf-gcc", "qemu-arm")])
-def test_a_32_bit_processor_of_another_make_gives_the_same_scores(models, tmp_path, compiler, emulator):
+@pytest.mark.parametrize(
+    ("compiler", "emulator"), [("arm-linux-gnueabihf-gcc", "qemu-arm"), ("s390x-linux-gnu-gcc", "qemu-s390x")]
+)
+def test_processors_of_32_bits_and_of_the_other_byte_order_give_the_same_scores(models, tmp_path, compiler, emulator):
     if shutil.which(compiler) is None or shutil.which(emulator) is None:
-        pytest.skip(f"{compiler} or {emulator} is missing: apt-get install gcc-arm-linux-gnueabihf qemu-user")
+        pytest.skip(f"{compiler} or {emulator} is missing: apt-get install qemu-user, and gcc for it")
     for name in ("grams", "text", "factors"):
         st.export_model(models[name], tmp_path / "model.c", precision="int8")
         printed = compiled(tmp_path / "model.c", "-static", cc=compiler, run=[emulator])

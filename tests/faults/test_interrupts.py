@@ -317,15 +317,19 @@ def test_a_fit_in_little_memory_ends_well_or_in_a_sentence(tmp_path):
         assert "Traceback" not in run.stderr or "site-packages" not in run.stderr, run.stderr
 
 
-def test_a_library_that_crashes_at_the_end_does_not_hide_that_memory_ran_out():
+@pytest.mark.parametrize(
+    ("raised", "status", "said"),
+    [("MemoryError()", 1, "steepest: out of memory"), ("KeyboardInterrupt(15)", 143, "steepest: interrupted")],
+)
+def test_a_library_or_thread_that_crashes_at_the_end_does_not_hide_what_happened(raised, status, said):
     code = (
         "import atexit, os, sys; atexit.register(os.abort); sys.argv[1:] = ['train', 'x', '-m', 'y']; "
-        "from steepest import __main__, cli; cli._run = lambda *_: bytes(1 << 62); "
+        f"from steepest import __main__, cli; cli._run = lambda *_: (_ for _ in ()).throw({raised}); "
         "sys.exit(__main__.main())"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr.count("\n")) == (1, 1)
-    assert run.stderr.startswith("steepest: out of memory")
+    assert (run.returncode, run.stderr.count("\n")) == (status, 1)
+    assert run.stderr.startswith(said)
 
 
 def test_bytes_behind_gzip_are_called_what_they_are(tmp_path):

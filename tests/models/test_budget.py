@@ -149,7 +149,7 @@ def test_partial_fit_plans_once_and_tells_of_more_classes():
     n_bits = model.hasher_.n_bits
     model.partial_fit([*X[300:], "class3"], [*y[300:], 3])
     assert model.hasher_.n_bits == n_bits
-    assert model.history_.events[1:] == ["4 outputs where the memory was planned for 3"]
+    assert model.history_.events[1:] == ["4 outputs, but memory_budget was planned for 3"]
 
 
 def test_columns_that_are_as_many_as_they_are():

@@ -380,8 +380,7 @@ def test_held_back_scores_and_final_labels_have_one_order_whichever_class_comes_
             rows = np.argsort(labels != first, kind="stable")
             rows[1:] = np.random.default_rng(0).permutation(rows[1:])
             model = st.LinearClassifier(random_state=0).fit_stream(st.from_arrays(X[rows], labels[rows]))
-            assert model.calibration_.loss_before < 0.65  # of scores in the wrong order: above log 2
-            assert model.calibration_.slope > 0.5
+            assert model.calibration_.slope > 0.5  # 0 if the order were wrong
 
 
 def test_sets_hold_for_rows_like_those_of_a_file_in_order_and_wider_ones_for_later_rows(tmp_path):

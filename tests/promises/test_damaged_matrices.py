@@ -89,6 +89,18 @@ def test_a_damaged_matrix_is_refused_before_any_library_reads_it(name, damage):
                 getattr(model, method)(bad, *arguments)
 
 
+@pytest.mark.parametrize("damage", ["index", "negative"])
+@pytest.mark.parametrize("solver", ["sgd", "asgd", "adagrad", "ftrl", "truncated", "coin"])
+def test_a_kernel_that_gets_rows_as_they_are_refuses_a_damaged_one(solver, damage):
+    bad = matrix()
+    DAMAGES[damage](bad)
+    penalty = "l1" if solver == "truncated" else "l2"
+    for options in ({}, {"dtype": "float64"}, {"batch_size": 8}, {"early_stopping": True}, {"eta0": 0.1}):
+        model = st.LinearClassifier("log", penalty=penalty, solver=solver, alpha=1e-4, epochs=1, **options)
+        with pytest.raises(st.DataError, match="build it again"):
+            model.fit(bad, TARGETS)
+
+
 @pytest.mark.parametrize("make", [st.from_arrays, st.cross_validate], ids=["from_arrays", "cross_validate"])
 def test_other_entrances_refuse_damage_too(make):
     bad = matrix()

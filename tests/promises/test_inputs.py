@@ -273,3 +273,22 @@ def test_a_refused_target_does_not_wait_among_the_rows_to_learn(model, calibrate
         with pytest.raises(st.DataError, match=r"is too large|is not a number|is negative"):
             taught.partial_fit(X, y, calibrate=calibrate)
         np.testing.assert_array_equal(taught.predict(X), expected)
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([0.0, 1.0]), np.array([3, 7]), np.array(["no", "yes"])], ids=["float", "int", "text"]
+)
+def test_labels_that_change_in_place_between_two_calls_are_learned_as_they_are(labels):
+    texts = ["cheap pills", "lunch at noon", "cash prize", "team report"] * 25
+    for make, rows in (
+        (
+            lambda: st.LinearClassifier("log", solver="sgd", alpha=1e-4, epochs=1, random_state=0),
+            np.eye(4)[[0, 1, 2, 3] * 25],
+        ),
+        (lambda: st.TextClassifier(8, n_bits=12, epochs=1, parallel="serial", random_state=0), texts),
+    ):
+        y = labels[[0, 1] * 50]
+        model = make().fit(rows, y)
+        y[:] = labels[[1, 0] * 50]
+        other = make().fit(rows, labels[[0, 1] * 50]).partial_fit(rows, y.copy())
+        np.testing.assert_array_equal(model.partial_fit(rows, y).decision_function(rows), other.decision_function(rows))

@@ -19,6 +19,8 @@ import pytest
 import steepest as st
 from steepest.cli import main
 from steepest.report.live import serve_live
+from steepest.report.page import Matrix, Section, page
+from steepest.report.training import _learned, loss_charts
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -158,3 +160,29 @@ def test_a_notebook_shows_parameters_losses_and_weights():
     assert "<svg" in html
     assert "top features for good" in html
     assert "fine <b>" not in html
+
+
+def test_a_notebook_names_the_clusters_whose_coordinates_it_shows():
+    rows = np.array([[0.0, 3.0], [0.0, 4.0], [5.0, 0.0], [6.0, 0.0]])
+    html = st.KMeans(2, random_state=0).fit(rows)._repr_html_()
+    assert all(f"top features of cluster {number}" in html for number in (0, 1))
+
+
+def test_pages_of_many_classes_stay_short_and_name_them_upright():
+    classes = [f"class {number}" for number in range(8)]
+    rows = [[float(a == b) * 9 for b in range(8)] for a in range(8)]
+    matrix = page("m", {}, [Section("c", [Matrix("Confusion", classes, rows)])], {})
+    assert "class='matrix many'" in matrix
+    assert matrix.count("<td></td>") == 56  # zeros are left out
+    words = [(f"word{number}", 1.0) for number in range(20)]
+    top = dict.fromkeys(classes, words)
+    facts = {"model": "m", "events": [], "history": [], "classes": classes, "top": top, "against": top}
+    assert len(_learned(facts)[0].parts[0].pairs) == 16
+
+
+def test_an_objective_that_lies_on_another_line_is_not_drawn():
+    history = [
+        {"loss": 1.5, "holdout_loss": 1.2, "objective": 1.203},
+        {"loss": 0.1, "holdout_loss": 1.0, "objective": 1.004},
+    ]
+    assert [line.name for line in loss_charts(history)[0].lines] == ["training rows", "held-out rows"]

@@ -170,7 +170,7 @@ def _docstrings(package: str, file: Path) -> Iterator[Docstring]:
 
 
 def _table(model: Any, counts: Counter[str]) -> str:
-    lines = [f"{'package':<18}{'docstrings':>10}   the most telling words\n"]
+    lines = [f"{'package':<18}{'docstrings':>10}   the top words\n"]
     for package, pairs in model.top_features(5).items():
         words = ", ".join(name.partition(" (or ")[0] for name, _ in pairs)
         lines.append(f"{package:<18}{counts[package]:>10,}   {words}\n")

@@ -219,7 +219,7 @@ def spark(points: list[tuple[float, float]]) -> str:
     low, high = min(values), max(values)
     step = (high - low) / (len(BLOCKS) - 1) or 1.0
     drawn = "".join(BLOCKS[round((y - low) / step)] for y in values)
-    return f"{points[0][0]:>12,.6g} {drawn} {points[-1][0]:<12,.6g} from {low:+,.4g} to {high:+,.4g}"
+    return f"{points[0][0]:>12,.6g} {drawn:<16} {points[-1][0]:<12,.6g} from {low:+,.4g} to {high:+,.4g}"
 
 
 def describe_factors(model: st.MatrixFactorization, path: str, top: int) -> dict[str, Any]:

@@ -453,7 +453,9 @@ class ArraySource(Source):
         return self.pick(rows[~held]), self.pick(rows[held])
 
 
-def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows: int = CHUNK_ROWS) -> ArraySource:
+def from_arrays(
+    X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows: int = CHUNK_ROWS, columns: bool = True
+) -> ArraySource:
     """Makes a source of arrays in memory; a float32 CSR matrix is used without a copy.
 
     Parameters
@@ -461,6 +463,8 @@ def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows:
     X : CSR or other scipy sparse matrix, array, DataFrame or nested list, shape (n, d)
     y : array of n targets, or (n, k) for several outputs; numbers or strings
     sample_weight : array of n weights, none negative
+    columns : bool
+        Check column indices here; rows that go straight into a kernel are checked there.
 
     Examples
     --------
@@ -469,7 +473,7 @@ def from_arrays(X: Any, y: Any = None, sample_weight: Any = None, *, chunk_rows:
     >>> source.n_rows, source.n_features
     (2, 2)
     """
-    indptr, indices, values, n_features = csr_arrays(X)
+    indptr, indices, values, n_features = csr_arrays(X, columns=columns)
     n_rows = len(indptr) - 1
     targets = None if y is None else as_targets(y)
     if targets is not None and len(targets) != n_rows:
@@ -513,7 +517,7 @@ def as_targets(y: Any) -> Array:
         return np.ascontiguousarray(targets)
     if targets.dtype.kind == "c":
         raise DataError("Complex data not supported: y holds complex numbers; give real numbers or strings")
-    return targets
+    return targets.copy() if targets is y else targets  # coded targets are known by the array they were made from
 
 
 LARGEST_WEIGHT = 1e30  # of all rows; it, or one over it, times a gradient is still a number

@@ -254,7 +254,7 @@ class LocalShards:
     def _in_threads(self, work: Callable[[int], Work]) -> list[Work]:
         # Rows that are read and hashed on the way come one shard after the other: a hasher learns names as it goes.
         n_threads = self.n_threads if all(isinstance(shard, ArraySource) for shard in self.shards) else 1
-        return list(map_ahead(work, iter(range(len(self.shards))), threads=n_threads))
+        return list(map_ahead(work, iter(range(len(self.shards))), threads=n_threads, patience=None))
 
     def learn(self, common: MixedState, passes: Sequence[Pass], how: str, keep_voters: bool) -> ShardReplies:
         """Lets every shard learn these passes in threads, starting from the common state."""

@@ -138,8 +138,8 @@ class Hasher(Estimator):
         Lengths of word n-grams: (1, 2) gives words and pairs of words. A word is a run of letters, marks, numbers and
         "_"; a Han ideograph is a word by itself.
     char_ngrams : (low, high), optional
-        Lengths of character n-grams inside words, with marks at both ends: <word>. (1, L) gives all substrings up to
-        length L. Misspelt words then share most features with the correct ones.
+        Lengths of character n-grams inside words, with marks at both ends, as in `<word>`. (1, L) gives all substrings
+        up to length L. Misspelt words then share most features with the correct ones.
     signed : bool
         Give each feature a random sign, so that collisions cancel on average.
     copies : int

@@ -226,7 +226,7 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
         columns, known = list(bent), set(steady)
         if odd := [column.name for column in columns if column not in known and trends.get(column.name)]:
             why = "they have one value over a long stretch, or rise or fall along the file"
-            shape.events.append(f"kept as lines, since {why}: {', '.join(odd)}")
+            shape.events.append(f"kept as straight lines, because {why}: {', '.join(odd)}")
     if may_cross:
         origins = {column.name: column.origin for column in steady}
         _add_pairs(shape, cells, origins, scores, most_pairs)

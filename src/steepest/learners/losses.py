@@ -33,6 +33,8 @@ class Loss:
 
     `value(score, y)` and `gradient(score, y)` take a third argument if `parameter` is not None.
 
+    Examples
+    --------
     >>> float(get_loss("hinge").value(0.25, 1.0)), float(get_loss("hinge").gradient(0.25, 1.0))
     (0.75, -1.0)
     """

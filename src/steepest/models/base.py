@@ -166,24 +166,10 @@ class Model:
 
     # scikit-learn's routing of metadata: which of `sample_weight` and `groups` a search or a pipeline passes on.
 
-    def get_metadata_routing(self) -> Any:
-        """Returns the metadata requests of this estimator to scikit-learn."""
-        return protocol.metadata_request(self)
-
-    def set_fit_request(self, **requests: bool | str | None) -> Self:
-        """Sets whether scikit-learn's meta-estimators pass `sample_weight` (or `groups`) to `fit`."""
-        protocol.set_request(self, "fit", requests)
-        return self
-
-    def set_partial_fit_request(self, **requests: bool | str | None) -> Self:
-        """Sets whether scikit-learn's meta-estimators pass `sample_weight` (or `groups`) to `partial_fit`."""
-        protocol.set_request(self, "partial_fit", requests)
-        return self
-
-    def set_score_request(self, **requests: bool | str | None) -> Self:
-        """Sets whether scikit-learn's meta-estimators pass `sample_weight` (or `groups`) to `score`."""
-        protocol.set_request(self, "score", requests)
-        return self
+    get_metadata_routing = protocol.metadata_request
+    set_fit_request = protocol.request_setter("fit")
+    set_partial_fit_request = protocol.request_setter("partial_fit")
+    set_score_request = protocol.request_setter("score")
 
     def __sklearn_is_fitted__(self) -> bool:
         return "learner_" in self.__dict__
@@ -263,7 +249,7 @@ class Model:
         what is held out must not shape the features of what is learned."""
         stopping = self._early_stopping()
         if y is None or stopping is None or stopping.refits or self.hasher is None:
-            return self.source_of(X, y, sample_weight), None
+            return self.source_of(X, y, sample_weight, columns=not self._kernels_check_columns()), None
         given = self.given_hasher()
         if not (given.counts_rows or given.counts_words) or len(y) < 2:
             return self.source_of(X, y, sample_weight), None
@@ -337,6 +323,11 @@ class Model:
         """Stores absolute errors on held-out rows for intervals; `later`: those of held-out stretches of rows."""
         if len(residuals) >= LEAST_ROWS and np.isfinite(residuals).all():
             self.calibration_ = Calibration(rows=len(residuals)).with_residuals(residuals, later)
+
+    def _reach(self, coverage: float, later: bool) -> float:
+        """The residual that a share `coverage` of new rows does not exceed; raises if no rows were held out."""
+        self._check_fitted()
+        return (self.calibration_ or Calibration()).reach(coverage, later)
 
     def _use_levels(self) -> None:
         """Lets sets and intervals take the levels that cover the stream as often as asked."""
@@ -568,8 +559,12 @@ class Model:
 
     # ------------------------------------------------------------------------------------------------------- rows
 
-    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        """Rows in memory, hashed if they are raw."""
+    def _kernels_check_columns(self) -> bool:
+        """Hook: whether a kernel checks the column indices of rows in memory before anything else reads them."""
+        return False
+
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None, *, columns: bool = True) -> ArraySource:
+        """Rows in memory, hashed if they are raw; `columns`: check the column indices of sparse matrices here."""
         X, y = in_memory(X), list(y) if isinstance(y, Iterator) else y
         takes_hasher = "hasher" in protocol.parameter_names(type(self))
         raw = self.hasher is not None or (takes_hasher and self._is_raw(X))
@@ -579,7 +574,7 @@ class Model:
                 hasher.survey(X, None if y is None else np.asarray(y))
             return ArraySource(hasher.to_chunk(X, y, sample_weight, learn=True))
         self._note_names(X)
-        source = from_arrays(X, y, sample_weight)
+        source = from_arrays(X, y, sample_weight, columns=columns)
         if source.n_rows == 0:
             raise DataError("Found array with 0 sample(s): X has no rows; at least one is needed")
         if source.n_features == 0:

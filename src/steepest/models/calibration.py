@@ -46,8 +46,6 @@ class Calibration:
     slope: float = 1.0
     shift: float = 0.0
     rows: int = 0
-    loss_before: float | None = None  # log loss of the held-out rows, of the model's own probabilities
-    loss_after: float | None = None
     residuals: tuple[float, ...] = ()  # ascending: |y - prediction|, or 1 - P of the true class
     later: tuple[float, ...] = ()  # the same of stretches of rows, where such were held back
     later_rows: int = 0
@@ -184,9 +182,9 @@ def calibrate_two(scores: Array, positive: Array, own: Array | None, weight: Arr
             found[held] = _two_losses(sigmoid(slope * scores[held] + shift), y[held])
         return found
 
-    kind, after = _choose(before, {name: losses(shifted) for name, shifted in maps.items()}, weight)
+    kind = _choose(before, {name: losses(shifted) for name, shifted in maps.items()}, weight)
     slope, shift = (1.0, 0.0) if kind == "none" else fit_sigmoid(scores, y, weight, maps[kind])
-    return Calibration(kind, slope, shift, len(y), _mean(before, weight), after)
+    return Calibration(kind, slope, shift, len(y))
 
 
 def calibrate_many(own: Array, true: Array, weight: Array) -> Calibration:
@@ -199,9 +197,9 @@ def calibrate_many(own: Array, true: Array, weight: Array) -> Calibration:
         held = _folds(len(rows)) == fold
         slope = fit_power(logs[~held], true[~held], weight[~held])
         found[held] = -np.log(np.maximum(_powers(logs[held], slope)[np.arange(held.sum()), true[held]], TINY))
-    kind, after = _choose(before, {"temperature": found}, weight)
+    kind = _choose(before, {"temperature": found}, weight)
     slope = 1.0 if kind == "none" else fit_power(logs, true, weight)
-    return Calibration(kind, slope, 0.0, len(true), _mean(before, weight), after)
+    return Calibration(kind, slope, 0.0, len(true))
 
 
 def fit_sigmoid(scores: Array, y: Array, weight: Array, shifted: bool) -> tuple[float, float]:
@@ -270,8 +268,8 @@ def _least(loss: Callable[[float], float], tolerance: float) -> float:
     return (low + high) / 2
 
 
-def _choose(before: Array | None, maps: Mapping[str, Array], weight: Array) -> tuple[str, float | None]:
-    """(the map to use, its mean loss): the best one, unless using none is as good within the noise."""
+def _choose(before: Array | None, maps: Mapping[str, Array], weight: Array) -> str:
+    """The map to use: the best one, unless using none is as good within the noise."""
     name = min(maps, key=lambda k: float(weight @ maps[k]))
     if before is not None:
         gain = before - maps[name]
@@ -280,17 +278,13 @@ def _choose(before: Array | None, maps: Mapping[str, Array], weight: Array) -> t
         folds = _folds(len(gain))
         means = [np.average(gain[folds == k], weights=weight[folds == k] + TINY) for k in range(FOLDS)]
         if mean <= CERTAINTY * max(noise, float(np.std(means)) / math.sqrt(FOLDS)):
-            return "none", _mean(before, weight)
-    return name, _mean(maps[name], weight)
+            return "none"
+    return name
 
 
 def _folds(n: int) -> Array:
     """Which fifth each row is in: stretches, since neighbours are often alike, and one stretch unlike the next."""
     return np.arange(n) * FOLDS // n
-
-
-def _mean(losses: Array | None, weight: Array) -> float | None:
-    return None if losses is None else float(np.average(losses, weights=weight))
 
 
 def _two_losses(p: Array, y: Array) -> Array:

@@ -174,7 +174,7 @@ class FMModel(Model):
 
 
 class FMClassifier(Classifier, FMModel):
-    """Factorization machine for classes: learns b + w·x + Σ <v_i, v_j> x_i x_j by AdaGrad.
+    """Factorization machine for classes: learns b + w·x + Σ (v_i·v_j) x_i x_j by AdaGrad.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ class FMClassifier(Classifier, FMModel):
 
 
 class FMRegressor(Regressor, FMModel):
-    """Factorization machine for numbers: learns b + w·x + Σ <v_i, v_j> x_i x_j by AdaGrad.
+    """Factorization machine for numbers: learns b + w·x + Σ (v_i·v_j) x_i x_j by AdaGrad.
 
     The parameters are those of FMClassifier, with the losses "squared", "huber", "epsilon_insensitive", "quantile" and
     "poisson". Targets, except counts, are divided by their spread internally, and alpha applies in these units.

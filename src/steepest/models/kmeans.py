@@ -175,7 +175,7 @@ class KMeans(Model):
         """Makes a learner built from the result of Lloyd's algorithm the fitted state."""
         history = History([dict(record) for record in found.records])
         if not found.converged:
-            history.events.append(f"not converged after {len(found.records)} epochs; give more or a larger tol")
+            history.events.append(f"not converged after {len(found.records)} epochs; increase epochs or tol")
         self.adopt(learner, history, source)
         self.inertia_ = found.inertia
 
@@ -239,9 +239,9 @@ class KMeans(Model):
             raise ParameterError("init contains NaN or infinity; give finite centres")
         return given
 
-    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None, *, columns: bool = True) -> ArraySource:
         """Rows in memory as a source, hashed if they are raw."""
-        return super().source_of(X if self.hasher is not None else _canonical(X), None, sample_weight)
+        return super().source_of(X if self.hasher is not None else _canonical(X), None, sample_weight, columns=columns)
 
     # ------------------------------------------------------------------------------------------------- prediction
 
@@ -318,7 +318,6 @@ class KMeans(Model):
         from sklearn.utils import TransformerTags
 
         tags = super().__sklearn_tags__()
-        tags.estimator_type = "clusterer"
         tags.transformer_tags = TransformerTags(preserves_dtype=[])
         return tags
 

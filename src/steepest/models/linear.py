@@ -38,7 +38,13 @@ from steepest.learners.base import State
 from steepest.learners.batch.solvers import BATCH_SOLVERS, FINDINGS, SolverOptions
 from steepest.learners.linear.auto import FEW_TABLE_ENTRIES, RACE_ROWS, Choice, Problem, choose, race
 from steepest.learners.linear.linear import LinearLearner
-from steepest.learners.linear.linear_settings import ADAPTIVE, LinearSettings, penalty_kind, resolve_settings
+from steepest.learners.linear.linear_settings import (
+    ADAPTIVE,
+    STOCHASTIC_SOLVERS,
+    LinearSettings,
+    penalty_kind,
+    resolve_settings,
+)
 from steepest.learners.linear.sizes import DENSE_SHARE
 from steepest.learners.losses import loss_for
 from steepest.learners.targets import distinct
@@ -109,6 +115,7 @@ class LinearModel(Model):
     solver: Any
     average: bool | str
     parallel: Any
+    alpha: float | str
     memory_budget: int | str | None
     max_iter: int
 
@@ -489,7 +496,7 @@ class LinearModel(Model):
         learner.forget_rows()
         if self._memory is not None and learner.n_outputs > self._memory.n_outputs:
             self.history_.events.append(
-                f"{learner.n_outputs} outputs where the memory was planned for {self._memory.n_outputs}"
+                f"{learner.n_outputs} outputs, but memory_budget was planned for {self._memory.n_outputs}"
             )
             self._memory = replace(self._memory, n_outputs=learner.n_outputs)
         if learner.rows_learned.bit_length() > before.bit_length():  # the rows have doubled
@@ -678,10 +685,15 @@ class LinearModel(Model):
             return self.vw_names_.to_chunk(X)
         return super()._chunk(X, columns=columns)
 
-    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+    def _kernels_check_columns(self) -> bool:
+        """Those of one stochastic learner do, unless rows are read before, to choose a solver, scales or shards."""
+        alone = self.parallel == "serial" and self.solver in STOCHASTIC_SOLVERS
+        return alone and self.kind != "ranker" and not isinstance(self.alpha, str)
+
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None, *, columns: bool = True) -> ArraySource:
         """Rows in memory; lines of Vowpal Wabbit text are read as those that the model has learned from."""
         if self.vw_names_ is None or not is_list_of_texts(X):
-            return super().source_of(X, y, sample_weight)
+            return super().source_of(X, y, sample_weight, columns=columns)
         rows, targets = self.vw_names_.to_chunk(X, learn=True), as_targets(y)
         if len(targets) != rows.n_rows:
             raise DataError(f"X has {rows.n_rows} rows but y has {len(targets)}; give one target per row")
@@ -995,7 +1007,8 @@ class LinearClassifier(Classifier, LinearModel):
         """Makes a trained learner the fitted state, and notes the loss that "auto" chose."""
         super().adopt(learner, history, source)
         if self.loss == "auto" and learner.loss.name != "log":
-            sentence = f"loss='auto' is {learner.loss.name!r} for {learner.n_outputs} outputs; 'log' gives log odds"
+            name, outputs = learner.loss.name, learner.n_outputs
+            sentence = f"loss='auto' chose {name!r} for {outputs} outputs; loss='log' gives better probabilities"
             if sentence not in history.events:
                 history.events.append(sentence)
 

@@ -66,18 +66,20 @@ class Classifier(Model):
                 f"class_weight names {others[0]!r}, which is not a class; {near}give one of {known[:10]}"
             )
 
-    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        """Rows in memory as a source, hashed if they are raw."""
-        source, targets = self._rows_and_targets(X, y, sample_weight)
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None, *, columns: bool = True) -> ArraySource:
+        """Rows in memory as a source, hashed if they are raw; `columns`: check the indices of sparse matrices here."""
+        source, targets = self._rows_and_targets(X, y, sample_weight, columns=columns)
         if targets.ndim == 1:
             source.labels = distinct(targets)
         return source
 
-    def _rows_and_targets(self, X: Any, y: Any, sample_weight: Any) -> tuple[ArraySource, Array]:
+    def _rows_and_targets(
+        self, X: Any, y: Any, sample_weight: Any, *, columns: bool = True
+    ) -> tuple[ArraySource, Array]:
         if y is None:
             raise no_targets(self)
         targets = class_targets(y)
-        return super().source_of(X, targets, sample_weight), targets
+        return super().source_of(X, targets, sample_weight, columns=columns), targets
 
     def _class_labels(self, settings: Any, source: Source, classes: Any) -> tuple[Any, list[Any]]:
         """(settings with class weights resolved, labels that are known before learning)."""
@@ -319,10 +321,8 @@ class Classifier(Model):
         rows reach. A set may be empty, or contain several classes if the model cannot decide. Pass `later=True` if the
         rows come later than those of the training file: errors are then measured on held-out stretches of that file.
         """
-        self._check_fitted()
-        if self.calibration_ is None:
-            raise DataError("no rows were held out, so the errors are not known; call calibrate_on(X, y) first")
-        return np.asarray(1 - self.predict_proba(X) <= self.calibration_.reach(coverage, later))
+        reach = self._reach(coverage, later)
+        return np.asarray(1 - self.predict_proba(X) <= reach)
 
     def threshold_for(
         self, X: Any, y: Any, *, precision: float | None = None, recall: float | None = None, label: Any = None
@@ -450,11 +450,11 @@ class Regressor(Model):
     task = "regress"
     loss: Any
 
-    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
-        """Rows in memory as a source, hashed if they are raw."""
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None, *, columns: bool = True) -> ArraySource:
+        """Rows in memory as a source, hashed if they are raw; `columns`: check the indices of sparse matrices here."""
         if y is None:
             raise no_targets(self)
-        return super().source_of(X, _real_targets(y), sample_weight)
+        return super().source_of(X, _real_targets(y), sample_weight, columns=columns)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, calibrate: bool = False) -> Self:
         """Continues training: learns each of these rows once, in order. Two calls give the same model as one.
@@ -533,10 +533,7 @@ class Regressor(Model):
         alpha="auto"): the prediction plus and minus the quantile `coverage` of their absolute residuals; infinite if
         there were too few rows. Pass `later=True` if the rows come later than those of training, as in `predict_set`.
         """
-        self._check_fitted()
-        if self.calibration_ is None:
-            raise DataError("no rows were held out, so the errors are not known; call calibrate_on(X, y) first")
-        reach, middle = self.calibration_.reach(coverage, later), self.predict(X)
+        reach, middle = self._reach(coverage, later), self.predict(X)
         return np.column_stack([middle - reach, middle + reach])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -598,7 +595,7 @@ def class_targets(y: Any) -> Array:
     if targets.dtype.kind == "O" and targets.ndim == 1 and not all(isinstance(label, str) for label in targets):
         kinds = {type(label).__name__ for label in targets}
         raise DataError(f"Unknown label type: y holds objects ({', '.join(sorted(kinds))}); give strings or numbers")
-    if targets.dtype.kind in "biufOUS":
+    if targets.dtype.kind == "f" or targets.ndim > 2:  # whole numbers and texts are all labels
         as_targets(targets)
     return targets
 

@@ -247,7 +247,7 @@ class TextClassifier(Classifier):
         self.learner_.go_on()
         return self._learn_more(source)
 
-    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> ArraySource:
+    def source_of(self, X: Any, y: Any = None, sample_weight: Any = None, *, columns: bool = True) -> ArraySource:
         """Rows in memory as a source, hashed if they are raw."""
         self.settings_for(None)
         known = self._target_names if hasattr(self, "learner_") and hasattr(self, "hasher_") else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from operator import itemgetter
 from typing import Any
 
 from steepest.report.page import as_svg, legend
@@ -10,6 +11,7 @@ from steepest.report.training import loss_charts
 
 TOP = 8
 MOST_CLASSES = 4
+OF = {"classifier": "for", "clusterer": "of cluster"}  # an output of each kind of model
 CELL = "padding:1px 10px 1px 0;text-align:left"
 
 
@@ -23,7 +25,8 @@ def estimator_html(model: Any) -> str:
             for chart in loss_charts(model.history_.records)
         )
         parts += [charts, *_weights(model)]
-    style = "<style>.steepest svg.chart{width:100%;height:auto;fill:currentColor}.steepest .grid{stroke:#8884}</style>"
+    style = "<style>.steepest svg.chart{width:100%;height:auto;fill:currentColor}.steepest .grid{stroke:#8884}"
+    style += ".steepest .legend span{margin-right:1.2em}</style>"
     return f'<div class="steepest">{style}{"".join(parts)}</div>'
 
 
@@ -39,11 +42,11 @@ def _weights(model: Any) -> list[str]:
     if not hasattr(model, "top_features"):
         return []
     found = []
-    for label, pairs in list(model.top_features(TOP).items())[:MOST_CLASSES]:
+    for label, pairs in list(filter(itemgetter(1), model.top_features(TOP).items()))[:MOST_CLASSES]:
         rows = "".join(
             f'<tr><td style="{CELL}">{escape(name)}</td><td style="{CELL}">{weight:+,.4g}</td></tr>'
             for name, weight in pairs
         )
-        title = f"top features for {escape(str(label))}" if hasattr(model, "classes_") else "top features"
+        title = f"top features{escape(f' {OF[model.kind]} {label}') if model.kind in OF else ''}"
         found.append(f"<details open><summary>{title}</summary><table>{rows}</table></details>")
     return found

@@ -146,7 +146,8 @@ def cross_validate(
     def run(fold: int) -> dict[str, Any]:
         return _run_fold(copies[fold], source, folds_of_rows, fold, rows.labels)
 
-    found = list(map_ahead(run, iter(range(n_folds)), threads=min(threads(n_jobs), n_folds)))
+    n_threads = min(threads(n_jobs), n_folds)
+    found = list(map_ahead(run, iter(range(n_folds)), threads=n_threads, patience=None))
     names = choose_metrics(metrics, found[0])
     usual = metrics is None and estimator.kind == "classifier"
     more = tuple(name for name in PROBABILITIES if usual and all(name in fold for fold in found))

@@ -388,9 +388,17 @@ PATIENCE_SECONDS = 1.0
 
 
 def map_ahead(
-    function: Callable[[Item], Result], items: Iterator[Item], *, threads: int = 1, ahead: int = 2
+    function: Callable[[Item], Result],
+    items: Iterator[Item],
+    *,
+    threads: int = 1,
+    ahead: int = 2,
+    patience: float | None = PATIENCE_SECONDS,
 ) -> Generator[Result, None, None]:
-    """function(item) for each item, of which up to `ahead` wait finished while `threads` are in the making."""
+    """function(item) for each item, of which up to `ahead` wait finished while `threads` are in the making.
+
+    A consumer that stops waits `patience` seconds for each thread; None: until what it makes is done.
+    """
     pipeline = _Pipeline(function, items, ahead + threads)
     workers = _started(pipeline, threads)
     if not workers:
@@ -401,7 +409,7 @@ def map_ahead(
     finally:
         pipeline.stop()
         for worker in workers:
-            worker.join(PATIENCE_SECONDS)
+            worker.join(patience)
 
 
 def _started(pipeline: _Pipeline[Item, Result], threads: int) -> list[threading.Thread]:

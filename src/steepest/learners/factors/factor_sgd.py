@@ -83,7 +83,9 @@ class SgdRun(FactorRun):
                 break
             self.users[:], self.items[:] = before
             self.learner.eta /= 2
-            events.append(f"epoch {epoch + 1} overflowed: returned to its start, step now {self.learner.eta:.3g}")
+            events.append(
+                f"epoch {epoch + 1} overflowed: rolled back to its start, step size now {self.learner.eta:.3g}"
+            )
             if self.learner.eta < SMALLEST_STEP:
                 raise DataError("learning overflows with every step; scale the ratings or lower alpha")
         # Losses are added in the order of blocks, so that the sum does not depend on the schedule either.
@@ -109,7 +111,7 @@ class SgdRun(FactorRun):
             return
         self.users[:], self.items[:] = before
         self.learner.eta *= 0.5
-        events.append(f"the loss rose: returned to the epoch before, step now {self.learner.eta:.3g}")
+        events.append(f"the loss rose: rolled back to the previous epoch, step size now {self.learner.eta:.3g}")
 
     def learn_blocks(self, schedule: Array, losses: Array, epoch: int) -> int:
         """Visits the blocks in this order and sets the loss of each; OVERFLOW if a score did so."""

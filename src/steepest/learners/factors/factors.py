@@ -369,7 +369,7 @@ class FactorLearner(Resumable):
         while self.visit(strata, tables, order, loss, seed, liked, online=True) == OVERFLOW:
             self.users[:], self.items[:] = before
             self.eta /= 2
-            events.append(f"learning overflowed: returned to the last good state, step now {self.eta:.3g}")
+            events.append(f"learning overflowed: rolled back to the last good state, step size now {self.eta:.3g}")
             if self.eta < SMALLEST_STEP:
                 self.eta, self.user_counts, self.item_counts = known
                 raise DataError("learning these entries overflows with every step; scale them, or fit the model again")

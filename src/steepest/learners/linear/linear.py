@@ -941,10 +941,10 @@ class LinearLearner(TargetLearner):
         size = n_entries * np.dtype(self.settings.dtype).itemsize
         if size > LARGEST_TABLE_BYTES:
             numbers = len(self.book) > 2 and all(isinstance(label, float) for label in self.book.labels)
-            regress = "; if the labels are numbers to predict, learn a regression (--task regress)" if numbers else ""
+            regress = "; if the labels are numbers to predict, train a regressor (--task regress)" if numbers else ""
             raise DataError(
                 f"the weights would take {size / 2**30:.1f} GB for {self.n_features:,} features and "
-                f"{self.n_outputs} outputs; check the largest feature index, or hash the features to fewer{regress}"
+                f"{self.n_outputs} outputs; check the label and the largest feature index, or use fewer bits{regress}"
             )
 
     def _grow_features(self, n_features: int) -> None:
