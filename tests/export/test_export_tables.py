@@ -14,9 +14,9 @@ import pytest
 import steepest as st
 from steepest.cli import main
 from steepest.export.describe import describe
-from steepest.export.python_file import PATTERNS, plain
-from steepest.export.runtime import Scorer, Values, date_part
-from steepest.features import dates, written_numbers
+from steepest.export.python_file import plain
+from steepest.export.runtime import Scorer, date_part, read_value
+from steepest.features import dates
 
 CC = os.environ.get("CC") or shutil.which("cc")
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-std=c99", "-Werror"]
@@ -173,12 +173,11 @@ class Text(ctypes.Structure):
 
 def c_input(hashing, given):
     """A row as the struct of the C file."""
-    values = Values(PATTERNS)
     kinds = [ctypes.c_double if column.kind == "number" else Text for column in hashing.inputs]
     shape = type("Input", (ctypes.Structure,), {"_fields_": [(f"m{k}", kind) for k, kind in enumerate(kinds)]})
     members = []
     for column, kind in zip(hashing.inputs, kinds, strict=True):
-        value = values.read(asdict(column), given.get(column.origin))
+        value = read_value(asdict(column), given.get(column.origin))
         coded = value.encode() if isinstance(value, str) else value
         if kind is Text:
             members.append(Text(coded, len(coded or b"")))
@@ -245,48 +244,6 @@ def test_parts_of_dates_are_those_of_the_package():
     seconds = np.concatenate([rng.integers(-(10**11), 10**11, 500), [0, -1, 951_782_400, 951_868_799]]).astype(float)
     for part in dates.PARTS:
         assert [date_part(s, part) for s in seconds.tolist()] == dates.part_of(seconds, part).tolist()
-
-
-@pytest.mark.parametrize("order", ["ymd", "mdy", "dmy", "compact", "epoch", "epoch_ms"])
-def test_written_dates_are_read_as_the_package_reads_them(order):
-    given = [
-        "2024-03-01",
-        "2024/3/1T14:05",
-        "03/01/2024 2:05 pm",
-        "1.3.24",
-        "13/1/70 12:00 am",
-        "31.2.2024",
-        "20240301",
-        "Fri, 1 Mar 2024 10:30:00 UTC",
-        "March 1st, 2024",
-        "01-mar-24",
-        "Mar-2024",
-        "Mar-24",
-        "1 Mar 5 2024",
-    ]
-    given += [
-        "2024-03-01 24:00",
-        "2024-03-01 10:00:60Z",
-        "1/2/345",
-        "x",
-        "",
-        20240301,
-        20240301.0,
-        1.7e9,
-        b"2024-03-01",
-    ]
-    column = {"part": "days", "format": order, "kind": "number"}
-    read = Values(PATTERNS).read
-    found = [read(column, value) for value in given]
-    expected = [dates.parse([value], order)[0] for value in given]
-    np.testing.assert_array_equal([np.nan if x is None else x for x in found], expected)
-
-
-def test_written_numbers_are_read_as_the_package_reads_them():
-    given = ["1,234.50", "$120", "97%", "150,000km", "(12)", "-3e2", "\u22127", "12,34", "na", "", "1e400", 5, True]
-    column = {"part": "", "format": "", "kind": "number", "strict": False, "origin": "x"}
-    found = [Values(PATTERNS).read(column, value) for value in given]
-    np.testing.assert_array_equal([np.nan if x is None else x for x in found], written_numbers.parse(given)[0])
 
 
 def test_the_python_file_refuses_what_the_model_refuses(models):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import steepest as st
-from steepest.features import dates, written_numbers
+from steepest.features import dates, written
 from steepest.features.columns import Column
 from steepest.features.survey import knots_of, survey_column
 from steepest.kernels.reference import text as reference
@@ -126,10 +126,40 @@ def test_a_date_gives_the_parts_that_vary():
 
 
 def test_parts_of_a_date_are_those_of_the_calendar():
-    seconds = dates.parse(["2024-02-29 23:59:59", "1969-12-31", None, "2024-02-30", "5:00"], dates.YMD)
+    seconds = dates.parse(["2024-02-29 23:59:59", "1969-12-31", None, "2024-02-30", "5:00"], written.YMD)
     assert np.isnan(seconds[2:]).all()
     parts = {part: dates.part_of(seconds, part)[:2].tolist() for part in dates.PARTS[1:]}
     assert parts == {"year": [2024, 1969], "month": [2, 12], "day": [29, 31], "weekday": [3, 2], "hour": [23, 0]}
+
+
+@pytest.mark.parametrize(
+    ("text", "order", "moment"),
+    [
+        ("2024/3/1T14:05", written.YMD, "2024-03-01T14:05"),
+        ("03/01/2024 2:05 pm", written.MDY, "2024-03-01T14:05"),
+        ("03/01/2024", written.DMY, "2024-01-03"),
+        ("1.3.24", written.MDY, "2024-03-01"),
+        ("1/13/70 12:00 am", written.MDY, "1970-01-13"),
+        ("2024-03-01 10:00:60Z", written.YMD, "2024-03-01T10:01"),
+        (20240301.0, written.COMPACT, "2024-03-01"),
+        (b"20240301", written.COMPACT, "2024-03-01"),
+        (1.7e12, written.EPOCH_MS, "2023-11-14T22:13:20"),
+        ("Fri, 1 Mar 2024 10:30:00 UTC", written.MDY, "2024-03-01T10:30"),
+        ("March 1st, 2024", written.MDY, "2024-03-01"),
+        ("01-mar-24", written.MDY, "2024-03-01"),
+        ("Mar-2024", written.DMY, "2024-03-01"),
+        ("Mar-24", written.MDY, "NaT"),
+        ("1 Mar 5 2024", written.MDY, "NaT"),
+        ("31.2.2024", written.DMY, "NaT"),
+        ("2024-03-01 24:00", written.YMD, "NaT"),
+        ("1/2/345", written.MDY, "NaT"),
+        (float("inf"), written.COMPACT, "NaT"),
+        ("x", written.EPOCH, "NaT"),
+    ],
+)
+def test_written_dates(text, order, moment):
+    expected = np.datetime64(moment, "s")
+    np.testing.assert_equal(written.seconds_of(text, order), np.nan if np.isnat(expected) else expected.astype(float))
 
 
 @pytest.mark.parametrize(
@@ -137,8 +167,8 @@ def test_parts_of_a_date_are_those_of_the_calendar():
     [("1,234.50", 1234.5), ("$120", 120), ("97%", 97), ("150,000km", 150_000), ("-3", -3), ("(12)", -12), (".5", 0.5)],
 )
 def test_written_numbers(text, number):
-    assert written_numbers.read(text)[0] == number
-    assert math.isnan(written_numbers.read(text + " or so words")[0])
+    assert written.read_number(text)[0] == number
+    assert math.isnan(written.read_number(text + " or so words")[0])
 
 
 def test_values_that_are_not_numbers_are_said():

@@ -72,7 +72,7 @@ def test_squares_of_rows_in_an_order_are_refused():
     indptr = np.array([0, 1], np.int64)
     order = np.zeros(500, np.int64)
     rows = _native.Rows(indptr, np.zeros(1, np.int32), np.ones(1, np.float32), None, None, order)
-    with pytest.raises(ValueError, match="in no order"):
+    with pytest.raises(ValueError, match="have no order"):
         _native.row_squares(rows)
 
 

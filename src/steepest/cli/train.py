@@ -59,21 +59,8 @@ TASKS = {
 }
 # What the short help shows.
 COMMON = (
-    *(
-        "model",
-        "task",
-        "holdout",
-        "report",
-        "watch",
-        "quiet",
-        "json",
-        "format",
-        "label",
-        "text",
-        "categorical",
-        "numeric",
-    ),
-    *("ignore", "header", "loss", "alpha", "epochs", "early_stopping", "class_weight", "ngrams", "n_jobs"),
+    *("model", "task", "holdout", "report", "watch", "quiet", "json", "format", "label", "text", "categorical"),
+    *("numeric", "ignore", "header", "loss", "alpha", "epochs", "early_stopping", "class_weight", "ngrams", "n_jobs"),
     *("random_state", "n_factors", "n_clusters", "hidden", "dim"),
 )
 EXAMPLES = (
@@ -480,21 +467,14 @@ def _reading(options: argparse.Namespace) -> dict[str, Any]:
 
 def _estimator(kind: type[Any], arguments: dict[str, Any], options: argparse.Namespace) -> Any:
     if options.task not in ("rate", "text"):
-        return kind(**from_flat(kind, arguments), hasher=_hasher(options))
+        hasher = hasher_options(options)  # none: what to do is left to the data
+        return kind(**from_flat(kind, arguments), hasher=st.Hasher(**hasher) if hasher else None)
     why = "ids are not hashed" if options.task == "rate" else "it makes its own features"
     asked = flags.estimator_arguments(options, st.Hasher)
     for name in asked:
         if asked[name] is not None and name not in (*arguments, *KINDS[: 3 * (options.task == "text")]):
             raise st.ParameterError(f"{flags.flag_of(name)} has no meaning with --task {options.task}: {why}")
     return kind(**from_flat(kind, arguments))
-
-
-def _hasher(options: argparse.Namespace) -> st.Hasher | None:
-    """Returns the hasher that the flags ask for; None leaves it to the data."""
-    asked = hasher_options(options)
-    if not asked:
-        return None
-    return st.Hasher(**asked)
 
 
 def _report(estimator: Model, options: argparse.Namespace, measures: Mapping[str, Any], seconds: float) -> None:

@@ -15,12 +15,19 @@ import steepest as st
 from steepest.cli import flags
 from steepest.cli.data import RATINGS, READING, check_writable, tell_skipped
 from steepest.cli.parser import LEARNING
-from steepest.cli.train import about_run, add_model_arguments, choose_task, estimator_of, new_estimator, open_rows
+from steepest.cli.train import (
+    LINEAR_TASKS,
+    about_run,
+    add_model_arguments,
+    choose_task,
+    estimator_of,
+    new_estimator,
+    open_rows,
+)
 from steepest.data.raw import is_raw
 from steepest.report.choosing import save_trials
 from steepest.select.tune import DEFAULT_TRIALS, Trial, default_space, shown
 
-TUNED_TASKS = ("classify", "regress", "rank")
 UNSET = ("class_weight", "text", "categorical", "numeric")  # None if the flag was not given
 SEVERAL = ("alpha", "loss", "eta0", "penalty", "solver", "schedule", "epochs", "l1_ratio", "batch_size", "average")
 
@@ -52,8 +59,8 @@ def run(options: argparse.Namespace) -> int:
     """Prints the table of trials and the best command."""
     check_writable(options.report, options.data, options.model)
     choose_task(options)
-    if options.task not in TUNED_TASKS:
-        raise st.ParameterError(f"--task {options.task} cannot be tuned; choose one of {', '.join(TUNED_TASKS)}")
+    if options.task not in LINEAR_TASKS:
+        raise st.ParameterError(f"--task {options.task} cannot be tuned; choose one of {', '.join(LINEAR_TASKS)}")
     several = {name: value for name in SEVERAL if isinstance(value := vars(options).get(name), tuple)}
     estimator = new_estimator(options, leave_out=several)
     check_writable(options.model, options.data)
@@ -120,7 +127,7 @@ def best_command(options: argparse.Namespace, best: dict[str, Any]) -> str:
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    flag = flags.ALIASES.get(name, "--" + name.replace("_", "-"))
+    flag = flags.flag_of(name)
     if isinstance(value, bool):
         return [flag if value else "--no-" + flag[2:]]
     if name in flags.REPEATED:

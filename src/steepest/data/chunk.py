@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -68,12 +68,7 @@ class Chunk:
     group: Array | None = None
     ids: RowIds | None = None
     time: Array | None = None
-    row_fields: ClassVar[tuple[str, ...]] = (
-        "y",
-        "weight",
-        "group",
-        "time",
-    )  # arrays with one element per row of the block
+    row_fields: ClassVar[tuple[str, ...]] = ("y", "weight", "group", "time")  # arrays with one element per row
 
     @property
     def n_rows(self) -> int:
@@ -127,6 +122,9 @@ class Chunk:
         return replace(self, indptr=indptr, indices=indices, values=values, order=None, **self.per_row(rows))
 
 
+AnyChunk = TypeVar("AnyChunk", bound=Chunk)
+
+
 def _copied(arrays: Sequence[Array], starts: Array, ends: Array) -> list[Array]:
     """Copies the entries of rows one after the other, for each array; runs of rows are copied at once."""
     lengths = ends - starts
@@ -147,23 +145,19 @@ def places_between(starts: Array, ends: Array) -> tuple[Array, Array]:
     return indptr, np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
 
 
-def concatenate(chunks: Sequence[Chunk]) -> Chunk:
-    """One chunk with the visited rows of all, in order."""
+def concatenate(chunks: Sequence[AnyChunk]) -> AnyChunk:
+    """One chunk with the visited rows of all, in order; what some rows lack is left out, but a weight is then one."""
     parts = [chunk.packed() for chunk in chunks]
     if len(parts) == 1:
         return parts[0]
+    if any(part.weight is not None for part in parts):
+        parts = [replace(p, weight=np.ones(p.n_rows)) if p.weight is None else p for p in parts]
     offsets = np.cumsum([0] + [int(p.indptr[-1]) for p in parts])
-    indptr = [parts[0].indptr] + [p.indptr[1:] + offset for p, offset in zip(parts[1:], offsets[1:-1], strict=True)]
-    weighted = any(p.weight is not None for p in parts)
-    return Chunk(
-        indptr=np.concatenate(indptr),
-        indices=np.concatenate([p.indices for p in parts]),
-        values=np.concatenate([p.values for p in parts]),
-        n_features=max(p.n_features for p in parts),
-        y=None if parts[0].y is None else np.concatenate([p.y for p in parts if p.y is not None]),
-        weight=np.concatenate([np.ones(p.n_rows) if p.weight is None else p.weight for p in parts])
-        if weighted
-        else None,
-        group=None if any(p.group is None for p in parts) else np.concatenate([p.group for p in parts]),
-        time=None if any(p.time is None for p in parts) else np.concatenate([p.time for p in parts]),
-    )
+    joined = {
+        "indptr": [parts[0].indptr, *(p.indptr[1:] + n for p, n in zip(parts[1:], offsets[1:-1], strict=True))],
+        **{name: [getattr(part, name) for part in parts] for name in ("indices", "values", *parts[0].row_fields)},
+    }
+    arrays: dict[str, Any] = {
+        name: None if any(a is None for a in own) else np.concatenate(own) for name, own in joined.items()
+    }
+    return replace(parts[0], n_features=max(p.n_features for p in parts), first_id=0, ids=None, **arrays)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from steepest.data.chunk import Array
+from steepest.data.chunk import Array, concatenate
 from steepest.data.ids import IdBook
-from steepest.data.readers.ratings import RatingsChunk, RatingsInMemory, ratings_chunk
+from steepest.data.readers.ratings import RatingsChunk, RatingsInMemory
 from steepest.data.source import Source, mix
 from steepest.errors import DataError
 from steepest.parameters import inside, whole
@@ -67,16 +67,10 @@ def split_by_time(source: Source, share: float = 0.1) -> tuple[Source, Source]:
 
 def gather(source: Source) -> RatingsChunk:
     """Reads all ratings of a source into memory."""
-    parts = [chunk.packed() for chunk in source if isinstance(chunk, RatingsChunk)]
+    parts = [chunk for chunk in source if isinstance(chunk, RatingsChunk)]
     if not parts:
         raise DataError("the source holds no ratings to split; open the file with scan_ratings")
-
-    def joined(columns: list[Array | None]) -> Array | None:
-        given = [column for column in columns if column is not None]
-        return np.concatenate(given) if len(given) == len(columns) else None
-
-    columns = zip(*((p.users, p.items, p.y, p.weight, p.time) for p in parts), strict=True)
-    return ratings_chunk(*(joined(list(column)) for column in columns))
+    return concatenate(parts)
 
 
 def _parts(rows: RatingsChunk, held: Array) -> tuple[Source, Source]:

@@ -19,50 +19,16 @@ from steepest.data.tables.columns import CATEGORY, LIST, NUMBER, TEXT
 from steepest.export import runtime
 from steepest.export.describe import Column, FactorPairs, Hashing, Scores
 from steepest.export.pack import EXACT_CODE, LARGEST, Packed, levels
-from steepest.export.python_file import PATTERNS
 from steepest.export.unicode import fold_ranges, word_edges
 
 PLANE = 0x10000
 WIDTH = 116  # of a line of numbers
 TYPES = {"float32": "float", "float16": "uint16_t", "int8": "int8_t"}
-KEYWORDS = frozenset(
-    [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-    ]
-)
+_OF_C = """
+    auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+"""
+KEYWORDS = frozenset(_OF_C.split())
 HALF = """
 static float half(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -526,8 +492,7 @@ class _Scores:
         h = self.model.hashing
         assert h is not None
         row = given if isinstance(given, dict) else {h.columns[0].origin: given}
-        values = runtime.Values(PATTERNS)
-        read = ((column, values.read(asdict(column), row.get(column.origin))) for column in h.inputs)
+        read = ((column, runtime.read_value(asdict(column), row.get(column.origin))) for column in h.inputs)
         return ", ".join(literal(value, column.kind) for column, value in read)
 
 

@@ -24,29 +24,12 @@ from steepest.models.text import TextClassifier
 
 WEIGHTINGS = ("count", "binary", "log")
 # What the generators know of a hasher. A model whose hasher has another parameter set is refused, not half exported.
-KNOWN_PARAMETERS = frozenset(
-    [
-        "n_bits",
-        "ngrams",
-        "char_ngrams",
-        "signed",
-        "copies",
-        "cross",
-        "names",
-        "seed",
-        "lowercase",
-        "stop_words",
-        "max_share",
-        "weighting",
-        "norm",
-        "min_token",
-        "text",
-        "categorical",
-        "numeric",
-        "n_jobs",
-        *("kinds", "ignore", "knots", "pairs", "bags"),  # they only decide on columns, which are described one by one
-    ]
-)
+_HASHED = """
+    n_bits ngrams char_ngrams signed copies cross names seed lowercase stop_words max_share weighting norm min_token
+    text categorical numeric n_jobs
+"""
+_ON_COLUMNS = ("kinds", "ignore", "knots", "pairs", "bags")  # they only decide on what is described one by one
+KNOWN_PARAMETERS = frozenset((*_HASHED.split(), *_ON_COLUMNS))
 NEUTRAL = {"min_count": 1}
 SIGMOIDS = {"log": 1.0, "squared_hinge": 5.0, "exponential": 2.0}  # P = 1 / (1 + exp(-slope score))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import re
 import zlib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,15 +17,10 @@ from steepest.data.chunk import Array
 from steepest.export import runtime
 from steepest.export.describe import Description, FactorPairs, Hashing, Scores
 from steepest.export.unicode import fold_ranges, word_edges
-from steepest.features import dates, written_numbers
+from steepest.features import written
 
 LINE = 110
-PATTERNS = {
-    "number": written_numbers.FORM.pattern,
-    "date": dates.FORM.pattern,
-    "named": dates.NAMED_FORM.pattern,
-    "compact": dates.COMPACT_FORM.pattern,
-}
+FUTURE = "from __future__ import annotations\n"  # the first line of code in every module
 TAIL = """
 
 MODEL = load("".join(DATA))
@@ -36,13 +33,18 @@ if __name__ == "__main__":  # one row per line: a text, a JSON object, or [user,
 
 def python_source(model: Description, heading: str) -> str:
     """Returns the text of the file."""
-    source = Path(runtime.__file__).read_text(encoding="utf-8")
-    code = source[source.index("from __future__") :]
+    code = FUTURE + "".join(map(_code_of, (written, runtime)))
     text = json.dumps(plain(model), ensure_ascii=True, separators=(",", ":"))
     lines = [f"    {text[k : k + LINE]!r}," for k in range(0, len(text), LINE)]
     return f'"""{heading}\n\nfrom this file: MODEL.predict(row), MODEL.scores(row)."""\n\n{code}\n\nDATA = (\n' + (
         "\n".join(lines) + "\n)" + TAIL
     )
+
+
+def _code_of(module: ModuleType) -> str:
+    """Returns the code of a module, without its docstring and what it imports from this package."""
+    _, _, code = Path(str(module.__file__)).read_text(encoding="utf-8").partition(FUTURE)
+    return re.sub(r"^from steepest.*\n\n", "", code, flags=re.MULTILINE)
 
 
 def plain(model: Description) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def plain(model: Description) -> dict[str, Any]:
 def _plain_hashing(hashing: Hashing, model: Scores) -> dict[str, Any]:
     tables = [packed(word_edges(), "<u4"), packed(fold_ranges().ravel(), "<i4")]
     own = dataclasses.asdict(hashing)
-    return {**own, "tables": tables, "default_count": model.default_count, "patterns": PATTERNS}
+    return {**own, "tables": tables, "default_count": model.default_count}
 
 
 def _plain_factors(model: FactorPairs) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""An exported model in plain Python: this file is copied in front of the model's data, and needs nothing but Python.
+"""An exported model in plain Python: features/written.py and this file are copied in front of the model's data.
 
-It follows native/text step by step: values, words, frozen hash, sums by bucket, weights and length of texts, scores.
+It needs nothing but Python, and follows native/text step by step: values, words, frozen hash, sums by bucket, weights
+and length of texts, scores.
 Values of a row are rounded to 32 bits where the kernels round them; sums of scores have 64 bits. It is meant for places
 where nothing can be installed, and as the definition that the exported C is tested against; it is not fast.
 """
@@ -17,8 +18,9 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date
 from typing import Any
+
+from steepest.features.written import read_number, seconds_of
 
 MASK = (1 << 64) - 1
 K0, K1, K2, K3 = 0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x9E3779B97F4A7C15
@@ -27,7 +29,6 @@ INVISIBLE = (0xAD, 0x200C, 0x200D, 0x2060, 0xFEFF)
 TRUTH_VALUES = ("true", "false", "TRUE", "FALSE")
 MARKS = (b"", b"?", b"-", b"na", b"n/a", b"nan", b"null", b"none", b"<na>", b"#n/a")  # of a missing category
 NO_NUMBER = (*(mark.decode() for mark in MARKS), "unknown")
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 LARGEST = 3.4028234663852886e38  # of 32 bits
 TINY = 1e-15  # the least share of a class
 FLOAT = struct.Struct("<f")
@@ -136,83 +137,39 @@ class Words:
         return found
 
 
-class Values:
-    """Values of columns as people give them: texts, numbers, and dates as seconds since 1970."""
+def read_value(column: Mapping[str, Any], value: Any) -> Any:
+    """A value as people give it: None if it is missing; a text for texts, categories and lists; else a number.
 
-    def __init__(self, patterns: Mapping[str, str]) -> None:
-        self.patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
+    Dates become seconds since 1970.
+    """
+    if getattr(value, "ndim", None) == 0:  # a number of NumPy
+        value = value.item()
+    missing = value is None or type(value).__name__ in ("NAType", "NaTType")
+    if missing or (isinstance(value, float) and value != value):
+        return None
+    if column["part"]:
+        found = seconds_of(value, column["format"])
+        return found if math.isfinite(found) else None
+    if column["kind"] == "number":
+        return _number(column, value)
+    if column["kind"] == "list" and not isinstance(value, str | bytes) and isinstance(value, Iterable):
+        return "\x1f".join(decoded(text) for part in value if (text := written(part)) is not None)
+    text = written(value)
+    return text.capitalize() if column["format"] == "boolean" and text in TRUTH_VALUES else text
 
-    def read(self, column: Mapping[str, Any], value: Any) -> Any:
-        """None if it is missing; a text for texts, categories and lists; a number for numbers and dates."""
-        if getattr(value, "ndim", None) == 0:  # a number of NumPy
-            value = value.item()
-        if (
-            value is None
-            or type(value).__name__ in ("NAType", "NaTType")
-            or (isinstance(value, float) and value != value)
-        ):
-            return None
-        if column["part"]:
-            found = self._seconds(value, column["format"])
-            return found if math.isfinite(found) else None
-        if column["kind"] == "number":
-            return self._number(column, value)
-        if column["kind"] == "list" and not isinstance(value, str | bytes) and isinstance(value, Iterable):
-            return "\x1f".join(decoded(text) for part in value if (text := written(part)) is not None)
-        text = written(value)
-        return text.capitalize() if column["format"] == "boolean" and text in TRUTH_VALUES else text
 
-    def _number(self, column: Mapping[str, Any], value: Any) -> float | None:
-        """As the package reads it: what does not fit is missing, unless the user named the kind."""
-        marked = isinstance(value, str | bytes) and (column["format"] or not column["strict"])
-        try:
-            number = self._marked(value) if marked else float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if math.isnan(number) and column["strict"] and not (marked and decoded(value).strip().lower() in NO_NUMBER):
-            raise ValueError(f"column {column['origin']!r} is {value!r}, not a number; clean it")
-        if not marked and abs(number) > LARGEST:
-            raise ValueError(f"column {column['origin']!r} is {value!r}; clip infinity or large values")
-        return number if math.isfinite(number) else None
-
-    def _marked(self, value: str | bytes) -> float:
-        """1,234.50, $120, 97%, (12) for -12."""
-        found = self.patterns["number"].fullmatch(decoded(value))
-        if found is None:
-            return math.nan
-        number = float(found["number"].replace(",", ""))
-        return -number if (found["sign"] or found["inner"] or "+") in "-\u2212" or found["open"] else number
-
-    def _seconds(self, value: Any, order: str) -> float:
-        if order in ("epoch", "epoch_ms"):
-            try:
-                return float(value) / (1000 if order == "epoch_ms" else 1)
-            except (TypeError, ValueError):
-                return math.nan
-        if isinstance(value, int | float):
-            value = str(int(value)) if math.isfinite(value) else ""
-        text = decoded(value) if isinstance(value, bytes) else str(value)
-        if order != "compact" and (named := self.patterns["named"].match(text)) is not None:
-            before, name, after, year = named.groups()
-            day = before or after or ("1" if len(year) == 4 else "")
-            text = f"{day}.{MONTHS.index(name.lower()) + 1}.{year}{text[named.end() :]}"
-        found = self.patterns["compact" if order == "compact" else "date"].fullmatch(text)
-        if found is None:
-            return math.nan
-        if order == "compact":
-            return seconds_of(*map(int, found.groups()))
-        first, separator, second, third, hour, minute, seconds, half = found.groups()
-        if len(first) == 4:
-            year, month, day = first, second, third
-        elif len(third) not in (2, 4):
-            return math.nan
-        elif separator == "." or order == "dmy":
-            day, month, year = first, second, third
-        else:
-            month, day, year = first, second, third
-        clock = int(hour or 0) % 12 + 12 * (half[0] in "Pp") if half else int(hour or 0)
-        full = int(year) + (0 if len(year) > 2 else 2000 if int(year) < 70 else 1900)
-        return seconds_of(full, int(month), int(day), clock, int(minute or 0), int(seconds or 0))
+def _number(column: Mapping[str, Any], value: Any) -> float | None:
+    """As the package reads it: what does not fit is missing, unless the user named the kind."""
+    marked = isinstance(value, str | bytes) and (column["format"] or not column["strict"])
+    try:
+        number = read_number(decoded(value))[0] if marked else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number) and column["strict"] and not (marked and decoded(value).strip().lower() in NO_NUMBER):
+        raise ValueError(f"column {column['origin']!r} is {value!r}, not a number; clean it")
+    if not marked and abs(number) > LARGEST:
+        raise ValueError(f"column {column['origin']!r} is {value!r}; clip infinity or large values")
+    return number if math.isfinite(number) else None
 
 
 def decoded(text: str | bytes) -> str:
@@ -231,16 +188,6 @@ def written(value: Any) -> str | bytes | None:
             return None
         return str(int(value)) if abs(value) < 2.0**53 and value == int(value) else repr(value)
     return str(value)
-
-
-def seconds_of(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> float:
-    """Seconds since 1970; NaN if there is no such time."""
-    try:
-        days = date(year, month, day).toordinal() - date(1970, 1, 1).toordinal()
-    except ValueError:
-        return math.nan
-    fits = hour <= 23 and minute <= 59 and second <= 60
-    return float(days * 86400 + hour * 3600 + minute * 60 + second) if fits else math.nan
 
 
 def date_part(seconds: float, part: str) -> float:
@@ -274,7 +221,6 @@ class Hasher:
         tables = plan["tables"]
         self.words = Words(unpack("I", tables[0]), unpack("i", tables[1]), plan["lowercase"], plan["min_letters"])
         self.stop_words = [set(column["stop_words"]) for column in self.columns]
-        self.values = Values(plan["patterns"])
         self.copy_value = single(1 / math.sqrt(plan["copies"]))
 
     def row(self, given: Any) -> dict[int, float]:
@@ -287,7 +233,7 @@ class Hasher:
         sums: dict[int, float] = {}
         found = []
         for place, column in enumerate(self.columns):
-            value = self.values.read(column, given.get(column["origin"]))
+            value = read_value(column, given.get(column["origin"]))
             features = self._features(place, value)
             is_text = column["kind"] == "text" and (value is not None or self.plan["one_text"])
             found.append((features, is_text))

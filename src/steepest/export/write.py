@@ -25,8 +25,8 @@ from steepest.export.c_file import TestRow, c_source, table_bytes
 from steepest.export.describe import Column, Description, FactorPairs, Scores, describe
 from steepest.export.pack import PRECISIONS, Packed, pack_table, reduce_scores
 from steepest.export.python_file import plain, python_source
-from steepest.features import dates
 from steepest.features.hasher import Hasher
+from steepest.features.written import COMPACT, EPOCH, EPOCH_MS
 from steepest.parameters import choice, whole
 
 TARGETS = ("c", "python", "onnx")
@@ -203,7 +203,7 @@ def _made_up(column: Column, k: int, rng: np.random.Generator) -> Any:
     if column.part:
         seconds = int(rng.integers(-(10**9), 4 * 10**9))
         shown = str(np.datetime64(seconds, "s"))
-        numbers = {dates.EPOCH: seconds, dates.EPOCH_MS: 1000 * seconds, dates.COMPACT: shown[:10].replace("-", "")}
+        numbers = {EPOCH: seconds, EPOCH_MS: 1000 * seconds, COMPACT: shown[:10].replace("-", "")}
         return numbers.get(column.format, shown)
     if column.kind == NUMBER:
         if column.knots and k % 3 == 0:

@@ -70,6 +70,7 @@ from steepest.features.columns import BAG, ID, IGNORED, KINDS, TIME, USED, Colum
 from steepest.features.hasher_check import check_buckets, check_columns, check_counts, check_misfits
 from steepest.features.names import NAMES, NAMES_IN_A_ROW, NameBook, hash_name, mix
 from steepest.features.words import STOP_LISTS
+from steepest.features.written import EPOCH
 from steepest.parameters import MOST_THREADS, did_you_mean
 from steepest.protocol import (
     Estimator,
@@ -83,9 +84,10 @@ from steepest.protocol import (
 )
 
 HASH_ID = kernels.hash_id
+COUNTS = ("document_counts_", "n_documents_")
 LEARNED = (
-    *("columns_", "crosses_", "names_", "document_counts_", "n_documents_", "misfits_", "n_features_in_"),
-    *("words_", "feature_names_in_"),
+    *COUNTS,
+    *("columns_", "crosses_", "names_", "misfits_", "n_features_in_", "words_", "feature_names_in_"),
 )
 MASK = (1 << 64) - 1
 # As in the kernel: what distinguishes the character n-gram "abc" from the word, and copies from each other.
@@ -417,7 +419,7 @@ class Hasher(Estimator):
         values = None if column is None else table.columns.get(column.name)
         if column is None or values is None:
             return None
-        numbers = plain_numbers(values) if column.format == dates.EPOCH else None
+        numbers = plain_numbers(values) if column.format == EPOCH else None
         return dates.parse(python_values(values), column.format) if numbers is None else numbers
 
     def score_task(self, X: Any) -> tuple[kernels.HashRecipe, list[Any], Array | None, float, int]:
@@ -550,7 +552,7 @@ class Hasher(Estimator):
         Features that X lacks are most likely of the column that has most features which X has once.
         """
         names = [column.name for column in self.used_columns] + [f"{a} x {b}" for a, b in (*self.cross, *self.crosses_)]
-        probe = self._like_this({"names": 0, "weighting": "count", "by_column": True})
+        probe = self.like_this({"names": 0, "weighting": "count", "by_column": True})
         found, times = np.unique(probe.to_chunk(X).indices, return_counts=True)
         columns, features = found >> self.n_bits, found & ((1 << self.n_bits) - 1)
         rest = int(np.bincount(columns[times == 1], minlength=len(names)).argmax())
@@ -894,21 +896,13 @@ class Hasher(Estimator):
                 break
         return 1
 
-    def _name_reader(self) -> Self:
-        """A hasher that makes the same rows and records only the names of the next few."""
-        reader = type(self)(**{**self.get_params(deep=False), "names": NAMES_IN_A_ROW})
-        for name in LEARNED:
-            if name != "names_" and hasattr(self, name):
-                setattr(reader, name, getattr(self, name))
-        return reader
-
     def find_names(self, X: Any, rows: Chunk, wanted: Array) -> None:
         """Looks up the names of some buckets in the raw rows that were hashed to `rows`: one row is read for each."""
         entries = _first_entries(rows.indices, wanted, self.n_features)
         buckets = rows.indices[entries]
         places = np.unique(np.searchsorted(rows.indptr, entries, side="right") - 1)
         for start in range(0, len(places), ALL_ROWS_NAMED):
-            reader = self._name_reader()
+            reader = self.like_this({"names": NAMES_IN_A_ROW}, counts=True)
             part = taken_rows(X, places[start : start + ALL_ROWS_NAMED])
             reader._hash(reader._read(part), learn=True, only_names=True, weigh=False)
             found = zip(buckets.tolist(), reader.names_of(buckets), strict=True)
@@ -952,7 +946,7 @@ class Hasher(Estimator):
         """(one hashed row, the names that are in it by bucket, the names known from training by bucket)."""
         if isinstance(x, list):
             raise DataError("x is a list; give one row: a text, or a dict of columns")
-        reader = self._name_reader()
+        reader = self.like_this({"names": NAMES_IN_A_ROW}, counts=True)
         indptr, indices, values = reader._hash(reader._read([x]), learn=True, only_names=True)
         row = Chunk(indptr, indices, values, self.n_features)
         known = self.names_of(indices) if hasattr(self, "names_") else [[] for _ in indices]
@@ -1030,18 +1024,18 @@ class Hasher(Estimator):
     def _probe_rows(self, data: Any) -> Iterable[Chunk]:
         """The rows with features that hardly ever collide; under tf-idf, without the second factor."""
         weighting = "log" if self._uses_counts else self.weighting
-        probe = self._like_this({"n_bits": PROBE_BITS, "names": 0, "weighting": weighting})
+        probe = self.like_this({"n_bits": PROBE_BITS, "names": 0, "weighting": weighting})
         if not isinstance(data, Source):
             return [probe.to_chunk(data)]
         return encoded(without_cache(data), lambda batch: probe.to_chunk(batch.columns)).read(Order(), 0)
 
-    def _like_this(self, changes: dict[str, Any]) -> Self:
-        """A hasher of the same columns and words with other parameters."""
-        probe = type(self)(**self.get_params(deep=False) | changes)
-        for name in ("columns_", "crosses_", "n_features_in_", "words_"):
+    def like_this(self, changes: dict[str, Any], *, counts: bool = False) -> Self:
+        """A hasher of the same columns and words, and with `counts` of the same rarity, with other parameters."""
+        other = type(self)(**self.get_params(deep=False) | changes)
+        for name in ("columns_", "crosses_", "n_features_in_", "words_", *(COUNTS if counts else ())):
             if hasattr(self, name):
-                setattr(probe, name, getattr(self, name))
-        return probe
+                setattr(other, name, getattr(self, name))
+        return other
 
     # ---------------------------------------------------------------------------------------------------------- state
 

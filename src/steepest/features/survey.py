@@ -39,6 +39,7 @@ from steepest.data.tables.columns import (
 )
 from steepest.features import dates, written_numbers
 from steepest.features.columns import CONSTANT, DATE, ID, IGNORED, MARKED, Column
+from steepest.features.written import EPOCH, YMD, read_number
 
 FEW_ROWS = 50  # with fewer, nothing shows that a column is constant or an id
 FEW_VALUES = 32  # a number with at most so many has a knot for each
@@ -76,7 +77,7 @@ def time_column(name: str, column: Any) -> Column:
     else:
         written = (str(value) for value in python_values(column) if value is not None)
         order = dates.order_of([text for text in written if text.strip().lower() not in MISSING_MARKS], f"{name} date")
-    return Column(name, IGNORED, format=order or dates.EPOCH, reason="holds the times of rows")
+    return Column(name, IGNORED, format=order or EPOCH, reason="holds the times of rows")
 
 
 def knots_of(numbers: Array) -> tuple[float, ...]:
@@ -137,7 +138,7 @@ def _of_numbers(name: str, numbers: Array, crossed: bool, kind: str = "", **more
         if whole and distinct == len(there) >= FEW_ROWS and _is_numbered(there) and not dates.says_time(name):
             return [_left_out(base, ID)]
     elif kind == DATE:
-        order = dates.order_of_numbers(there, name + " date") or dates.EPOCH
+        order = dates.order_of_numbers(there, name + " date") or EPOCH
         return _of_dates(base, numbers.tolist(), order)
     return [_number_column(base, there)]
 
@@ -209,7 +210,7 @@ def _of_values(name: str, column: Any, kind: str) -> list[Column]:
     if kind == LIST:
         return [_list_column(name, rows(), _separator(known) or LIST_SEPARATORS)]
     if kind == DATE:
-        return _of_dates(base, rows(), dates.order_of(list(there)[:1000], name + " date") or dates.YMD)
+        return _of_dates(base, rows(), dates.order_of(list(there)[:1000], name + " date") or YMD)
     if kind == NUMBER:
         numbers, _ = written_numbers.parse(rows())
         return [replace(part, format=MARKED) for part in _of_numbers(name, numbers, False, NUMBER)]
@@ -219,7 +220,7 @@ def _of_values(name: str, column: Any, kind: str) -> list[Column]:
         return [replace(base, boolean=True)]
     if _is_typed(column):
         if all(isinstance(value, date) for value in python_values(column) if value is not None) and known:
-            return _of_dates(base, rows(), dates.YMD)
+            return _of_dates(base, rows(), YMD)
         return [base]
     if not there:
         return [base]
@@ -292,9 +293,9 @@ def _marked_numbers(
 ) -> list[Column]:
     """A column of numbers, if almost all values are such and their spelling does not say that they are codes."""
     some = list(there)[:50]
-    if sum(math.isnan(written_numbers.read(value)[0]) for value in some) > (1 - ALMOST_ALL) * len(some) + 2:
+    if sum(math.isnan(read_number(value)[0]) for value in some) > (1 - ALMOST_ALL) * len(some) + 2:
         return []
-    found = {value: written_numbers.read(value) for value in there}
+    found = {value: read_number(value) for value in there}
     good = {value: unit for value, (number, unit) in found.items() if number == number}
     n_there, n_good = sum(there.values()), sum(there[value] for value in good)
     units = Counter[str]()

@@ -1,11 +1,10 @@
-"""Numbers as people write them: 1,234.50, $120, 97%, 150,000km, (12) for -12; anything else is missing.
+"""Columns of numbers as people write them (see written.py); anything else is missing.
 
 All numbers of a column must have the same unit, since "10k" and "3M" are not 10 and 3: a survey refuses others.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,22 +12,7 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.data.tables.columns import MISSING_MARKS
-
-FORM = re.compile(
-    r"\s*(?P<open>\()?\s*(?P<sign>[-+\u2212])?\s*(?P<currency>[$\u20ac\u00a3\u00a5\u20b9]|[A-Z]{3}(?=\s))?\s*(?P<inner>[-+])?"
-    r"(?P<number>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)"
-    r"\s*(?P<unit>%|[$\u20ac\u00a3\u00a5\u20b9]|[A-Za-z\u00b0\u00b5][A-Za-z\u00b2\u00b3/\u00b0]{0,9})?\s*\)?\s*"
-)
-
-
-def read(text: str) -> tuple[float, str]:
-    """(number, its currency and unit) of one value; (NaN, "") if it is not a number."""
-    found = FORM.fullmatch(text)
-    if found is None:
-        return float("nan"), ""
-    number = float(found["number"].replace(",", ""))
-    negative = (found["sign"] or found["inner"] or "+") in "-\u2212" or bool(found["open"])
-    return -number if negative else number, (found["currency"] or "") + (found["unit"] or "")
+from steepest.features.written import read_number
 
 
 def parse(values: Iterable[Any]) -> tuple[Array, int]:
@@ -52,7 +36,7 @@ def _number(value: Any) -> float:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
-        return read(value)[0]
+        return read_number(value)[0]
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from steepest.parameters import choice, shown
 from steepest.report.chart import COLOURS, Chart, Line
 from steepest.report.picture import draw
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["calibration", "collisions", "history", "losses", "norms", "path", "race"]
 
 LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)), (0, (7, 2)))
@@ -38,7 +41,7 @@ OF_CLASSES = ("zero_one", *(name for name, loss in LOSSES.items() if loss.kind =
 OF_NUMBERS = tuple(name for name, loss in LOSSES.items() if loss.kind != "binary")
 
 
-def losses(names: Sequence[str] | None = None, *, scaled: bool = False) -> Any:
+def losses(names: Sequence[str] | None = None, *, scaled: bool = False) -> Figure:
     """Losses of one row over its score: those of classes at y = +1 on the left, those of numbers at y = 0 on the right.
 
     Parameters
@@ -48,10 +51,6 @@ def losses(names: Sequence[str] | None = None, *, scaled: bool = False) -> Any:
     scaled : bool
         Multiplies each loss of classes by the number that makes it an upper bound of the 0/1 loss: 1 / log 2 for
         "log", 2 for "squared". The perceptron's loss bounds nothing and is left out.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Examples
     --------
@@ -80,7 +79,7 @@ def losses(names: Sequence[str] | None = None, *, scaled: bool = False) -> Any:
     return figure
 
 
-def norms(p: Sequence[float] = (0.5, 1.0, 1.5, 2.0, 4.0, math.inf)) -> Any:
+def norms(p: Sequence[float] = (0.5, 1.0, 1.5, 2.0, 4.0, math.inf)) -> Figure:
     """The weights (w₁, w₂) with ‖w‖_p = 1, for each p: a star below 1, a diamond, a circle at 2, a square at infinity.
 
     Below 1 the set inside is not convex, which is why no solver takes such a p; it is drawn to be seen.
@@ -89,10 +88,6 @@ def norms(p: Sequence[float] = (0.5, 1.0, 1.5, 2.0, 4.0, math.inf)) -> Any:
     ----------
     p : sequence of float
         Exponents above 0; infinity is the max norm.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Examples
     --------
@@ -115,7 +110,7 @@ def norms(p: Sequence[float] = (0.5, 1.0, 1.5, 2.0, 4.0, math.inf)) -> Any:
     return figure
 
 
-def history(model: Any, names: Sequence[str] = ("loss", "holdout_loss", "objective")) -> Any:
+def history(model: Any, names: Sequence[str] = ("loss", "holdout_loss", "objective")) -> Figure:
     """Quantities of the training history over the epochs; of batch solvers over their iterations.
 
     Parameters
@@ -124,10 +119,6 @@ def history(model: Any, names: Sequence[str] = ("loss", "holdout_loss", "objecti
         Whose records are drawn.
     names : sequence of str
         Which quantities; those that the history lacks are left out.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Examples
     --------
@@ -150,17 +141,13 @@ def history(model: Any, names: Sequence[str] = ("loss", "holdout_loss", "objecti
     return _drawn([Chart("Training", "epoch", lines[0].name, lines, log_x=False, log_y=False)])
 
 
-def path(result: Any) -> Any:
+def path(result: Any) -> Figure:
     """Draws the largest weights, the losses and the non-zeros of a regularisation path against alpha.
 
     Parameters
     ----------
     result : Path
         What `regularization_path` returns.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Examples
     --------
@@ -173,17 +160,13 @@ def path(result: Any) -> Any:
     return _drawn(result.charts(), one_legend=False)
 
 
-def race(result: Any) -> Any:
+def race(result: Any) -> Figure:
     """Gap from the optimum and test error of each solver against seconds of training.
 
     Parameters
     ----------
     result : Race
         What `st.race` returns.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Examples
     --------
@@ -197,7 +180,7 @@ def race(result: Any) -> Any:
     return _drawn(result.charts())
 
 
-def calibration(y: Any, probability: Any, *, bins: int = 10) -> Any:
+def calibration(y: Any, probability: Any, *, bins: int = 10) -> Figure:
     """Reliability: the share of rows that are positive against their mean probability, in bins of equally many rows.
 
     Parameters
@@ -208,10 +191,6 @@ def calibration(y: Any, probability: Any, *, bins: int = 10) -> Any:
         Its predicted probability: a column of `predict_proba`.
     bins : int
         How many points are drawn.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Examples
     --------
@@ -232,7 +211,7 @@ def calibration(y: Any, probability: Any, *, bins: int = 10) -> Any:
     return _drawn([Chart(title, "mean probability", "share of positive rows", lines, log_x=False, log_y=False)])
 
 
-def collisions(texts: Sequence[Any], *, bits: Sequence[int] = (10, 11, 12, 13, 14, 15, 16), **options: Any) -> Any:
+def collisions(texts: Sequence[Any], *, bits: Sequence[int] = (10, 11, 12, 13, 14, 15, 16), **options: Any) -> Figure:
     """How far hashing into 2^bits buckets moves inner products of rows, with random signs and without.
 
     With signs the error has mean zero and falls as 2^(-bits/2); without them every collision adds to the product.
@@ -245,10 +224,6 @@ def collisions(texts: Sequence[Any], *, bits: Sequence[int] = (10, 11, 12, 13, 1
         Sizes of the table, as powers of two.
     **options
         Further parameters of `Hasher`, such as `ngrams`.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Examples
     --------
@@ -277,12 +252,13 @@ def _products(texts: Sequence[Any], options: dict[str, Any]) -> Any:
     return table @ table.T
 
 
-def _drawn(charts: Sequence[Chart], *, one_legend: bool = True) -> Any:
+def _drawn(charts: Sequence[Chart], *, one_legend: bool = True) -> Figure:
     _figure(1)
-    return draw(charts, one_legend=one_legend)
+    figure: Figure = draw(charts, one_legend=one_legend)
+    return figure
 
 
-def _figure(columns: int) -> Any:
+def _figure(columns: int) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -16,9 +16,10 @@ import pyarrow as pa
 from steepest.data.chunk import Array
 from steepest.data.tables.columns import KINDS, MISSING_MARKS, TRUTH_VALUES
 from steepest.errors import DataError
-from steepest.features import dates, written_numbers
+from steepest.features import dates
 from steepest.features.columns import TIME
 from steepest.features.hasher import Hasher
+from steepest.features.written import read_number
 from steepest.kernels import json_texts
 from steepest.learners.targets import LARGEST_TARGET
 
@@ -174,7 +175,7 @@ class RowReader:
         if kind == "date":
             found, right = dates.parse([value], self._formats[name])[0], "a date as in the training data"
         else:
-            found, right = written_numbers.read(value)[0], "a number"
+            found, right = read_number(value)[0], "a number"
         if math.isnan(found):
             raise DataError(f"row {number}, column {name!r} holds {str(value)[:50]!r}; give {right}, or null")
         return value if kind == "date" else found

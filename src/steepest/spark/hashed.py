@@ -21,7 +21,7 @@ from steepest.spark.messages import ANSWER, Answer, answer_rows, lines_of, parti
 from steepest.spark.rows import Columns
 
 FIRST_ROWS = 1 << 13  # that the driver reads
-COUNTS = ("document_counts_", "n_documents_")
+IN_AN_EXECUTOR = {"names": 0, "n_jobs": 1}
 
 
 def with_hasher(estimator: Any, frame: Any, columns: Columns) -> Columns:
@@ -45,17 +45,11 @@ def with_hasher(estimator: Any, frame: Any, columns: Columns) -> Columns:
 
 def bare(hasher: Hasher) -> Hasher:
     """A copy of the columns for executors: hashing in one thread, without names."""
-    copy = Hasher(**{**hasher.get_params(deep=False), "names": 0, "n_jobs": 1})
-    for name in ("columns_", "crosses_", "n_features_in_", "words_", *COUNTS):
-        if hasattr(hasher, name):
-            setattr(copy, name, getattr(hasher, name))
-    return copy
+    return hasher.like_this(IN_AN_EXECUTOR, counts=True)
 
 
 def _count(session: Any, rows: Any, own: Hasher) -> None:
-    fresh = bare(own)
-    for name in COUNTS:
-        vars(fresh).pop(name, None)
+    fresh = own.like_this(IN_AN_EXECUTOR)
     table = collect(session, mapped(rows, partial(count_rows, fresh), ANSWER), blobs=False)
     counts, n_rows = np.zeros(own.n_features, np.uint32), 0
     for answer in read_answers(lines_of(table.to_batches())).values():
