@@ -589,7 +589,7 @@ class CsvSyntax(Syntax):
 
     def _fault(self, record: list[str], n_columns: int, places: list[tuple[int, str, str]]) -> str:
         if len(record) != n_columns:
-            return f"the row has {len(record)} values instead of {n_columns}"
+            return f"the row has {len(record)} value{'s' * (len(record) != 1)} instead of {n_columns}"
         for place, name, kind in places:
             fault = self._value_fault(record[place], name, kind)
             if fault:
