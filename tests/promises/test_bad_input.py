@@ -50,7 +50,7 @@ def with_line(kind: str, line: bytes, at: int = 20) -> bytes:
 
 BAD_LINES = [
     ("csv", b"ham,caf\xe9", "'text' is not UTF-8"),
-    ("csv", b"onlyone", "1 values instead of 2"),
+    ("csv", b"onlyone", "1 value instead of 2"),
     ("csv", b"ham,a,b,c", "4 values instead of 2"),
     ("csv", b",words", "is missing"),
     ("tsv", b"ham\ta\tb", "3 values instead of 2"),
