@@ -94,6 +94,23 @@ def test_too_few_rows_and_too_many_classes_decide_nothing():
     assert shape_of(frame, np.arange(N) % 20.0, "classify") == Shape()
 
 
+def test_a_table_is_shaped_whether_or_not_a_hasher_is_given():
+    frame = table()
+    y = bent(frame) + crossed(frame)
+    models = [st.LinearRegressor(**options).fit(frame, y) for options in ({}, {"hasher": st.Hasher()})]
+    assert any(event.startswith("curves for numbers (x") for event in models[0].history_.events)
+    np.testing.assert_array_equal(models[0].predict(frame), models[1].predict(frame))
+
+
+def test_a_missing_number_of_a_table_is_named_by_its_column():
+    frame = table()[["x", "z"]]
+    frame.loc[7, "z"] = np.nan
+    with pytest.raises(st.DataError, match=r"NaN: row 7, column 'z'; .* give hasher=st\.Hasher"):
+        st.LinearRegressor().fit(frame, bent(frame))
+    model = st.LinearRegressor(hasher=st.Hasher()).fit(frame, bent(frame))
+    assert model.score(frame, bent(frame)) > 0.9
+
+
 def test_a_model_uses_the_shape_and_says_so(tmp_path):
     frame, new = table(), table(seed=9)
     y = bent(frame) + crossed(frame)

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 import steepest as st
 from steepest.data.source import from_arrays
+from steepest.data.store import row_store
 from steepest.learners.batch import batch_data
 from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.closed_form import ClosedForm
@@ -72,8 +73,10 @@ def test_chunks_and_threads_give_the_same_bits(solver, monkeypatch):
     X, y, columns = problem(700)
     rows = widened(X, columns)
     found = []
-    for room, chunk_rows, n_jobs in ((1 << 20, 1000, 1), (0, 64, 2), (0, 501, 1)):
+    in_memory, in_a_file, coded_anew = (1 << 20, 1 << 20), (0, 1 << 20), (0, 0)
+    for (room, most), chunk_rows, n_jobs in ((in_memory, 1000, 1), (in_a_file, 64, 2), (coded_anew, 501, 1)):
         monkeypatch.setattr(batch_data, "room_for_entries", lambda room=room: room)
+        monkeypatch.setattr(row_store, "MOST_ENTRIES", most)
         source = from_arrays(rows, y, chunk_rows=chunk_rows).limit(650)
         if room == 0:  # rows in passes, in visiting order
             source = st.data.source.Limited(from_arrays(rows, y, chunk_rows=chunk_rows), 650)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import steepest as st
+from steepest.data.source import from_arrays
+from steepest.learners.linear.auto import race
 
 STOCHASTIC = ("sgd", "asgd", "adagrad", "ftrl", "coin")
 RAW = {
@@ -218,3 +221,14 @@ def test_many_sparse_rows_are_learned_by_the_solver_that_wins_on_some_of_them(un
         if solver == "auto":
             assert any("on the next of 8,192 rows (asgd" in event for event in model.history_.events)
     assert scores["auto"] >= max(scores["asgd"], scores["adagrad"]) - 0.03
+
+
+def test_in_tables_the_least_loss_wins_the_race_and_elsewhere_only_a_clear_win():
+    X, y = documents(unit=False)
+    rows = replace(from_arrays(X, y.astype(float)).block, y=2.0 * y - 1)
+    settings = [st.LinearClassifier(random_state=0).settings_for(rows.n_rows, s) for s in ("asgd", "adagrad")]
+    found = [race(rows, settings, [0.0, 1.0], margin) for margin in (0.0, 1.0)]
+    assert "adagrad" in found[0].because
+    assert [choice.solver for choice in found] == ["adagrad", "asgd"]
+    assert "clearly" not in found[0].because
+    assert "no other has clearly less loss" in found[1].because

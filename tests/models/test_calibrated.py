@@ -7,6 +7,7 @@ import pytest
 from sklearn import metrics as sk
 
 import steepest as st
+from steepest import kernels
 from steepest.metrics import ProbabilityMetrics, RocMetrics
 from steepest.models import calibration
 from steepest.models.calibration import (
@@ -285,7 +286,9 @@ def test_a_row_whose_score_overflows_is_not_remembered(tmp_path, model):
     y = np.where(X[:, 0] > 0, 9, -9)
     model.fit(X, y).partial_fit(np.float32([[3e38, 0, 0], [1, 0, 0]]), [9, 9], calibrate=True)
     model.save(tmp_path / "m")
-    assert len(st.load(tmp_path / "m")._recent.rows) == 1
+    rows = st.load(tmp_path / "m")._recent.rows
+    assert np.isfinite(rows).all()
+    assert len(rows) == (1 if kernels.isa == "v3" else 2)  # others add up in double precision, with no overflow
 
 
 def test_the_last_rows_of_a_stream_do_not_depend_on_how_they_are_cut():

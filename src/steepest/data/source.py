@@ -591,8 +591,11 @@ def _from_dense(X: Any) -> tuple[Array, Array, Array, int]:
         with np.errstate(over="ignore"):
             values = matrix[rows].astype(np.float32)
         column = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise DataError(
-            f"Input X contains {'NaN' if np.isnan(values[column]) else 'infinity'}: row {rows}, column {column}; "
-            "drop the row or fill the value"
-        )
+        found, name, way_out = "infinity", str(column), "drop the row or fill the value"
+        if np.isnan(values[column]):
+            found = "NaN"
+            if (names := getattr(X, "columns", None)) is not None:  # of a table of numbers
+                name = repr(names[column])
+                way_out = "drop the row, fill the value, or give hasher=st.Hasher(), which takes missing values"
+        raise DataError(f"Input X contains {found}: row {rows}, column {name}; {way_out}")
     return (*rows, int(matrix.shape[1]))

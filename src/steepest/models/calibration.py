@@ -172,18 +172,19 @@ def calibrate_two(scores: Array, positive: Array, own: Array | None, weight: Arr
     """Fits the map for two classes; `own`: the model's own probabilities of the second one, or None."""
     y = positive.astype(np.float64)
     before = None if own is None else _two_losses(np.asarray(own, np.float64), y)
-    maps = {"temperature": False, "platt": True}
+    shifted = {"temperature": False, "platt": True}
+    maps = {name: fit_sigmoid(scores, y, weight, shifted[name]) for name in shifted}
 
-    def losses(shifted: bool) -> Array:
+    def losses(name: str) -> Array:
         found = np.empty(len(y))
         for fold in range(FOLDS):
             held = _folds(len(y)) == fold
-            slope, shift = fit_sigmoid(scores[~held], y[~held], weight[~held], shifted)
+            slope, shift = fit_sigmoid(scores[~held], y[~held], weight[~held], shifted[name], maps[name])
             found[held] = _two_losses(sigmoid(slope * scores[held] + shift), y[held])
         return found
 
-    kind = _choose(before, {name: losses(shifted) for name, shifted in maps.items()}, weight)
-    slope, shift = (1.0, 0.0) if kind == "none" else fit_sigmoid(scores, y, weight, maps[kind])
+    kind = _choose(before, {name: losses(name) for name in maps}, weight)
+    slope, shift = maps.get(kind, (1.0, 0.0))
     return Calibration(kind, slope, shift, len(y))
 
 
@@ -202,13 +203,15 @@ def calibrate_many(own: Array, true: Array, weight: Array) -> Calibration:
     return Calibration(kind, slope, 0.0, len(true))
 
 
-def fit_sigmoid(scores: Array, y: Array, weight: Array, shifted: bool) -> tuple[float, float]:
+def fit_sigmoid(
+    scores: Array, y: Array, weight: Array, shifted: bool, start: tuple[float, float] | None = None
+) -> tuple[float, float]:
     """(slope, shift) of least log loss by Newton's method; targets are drawn in as by one more row of each class."""
     scale = max(float(np.sqrt(np.average(scores**2, weights=weight))), TINY)
     z = scores / scale
     n1, n0 = float(weight @ y), float(weight @ (1 - y))
     target = np.where(y > 0, (n1 + 1) / (n1 + 2), 1 / (n0 + 2))
-    w = np.array([1.0, 0.0])
+    w = np.array([1.0, 0.0] if start is None else [start[0] * scale, start[1]])
 
     def loss(w: Array) -> float:
         s = w[0] * z + w[1]

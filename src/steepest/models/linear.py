@@ -36,7 +36,7 @@ from steepest.features.names import NAMES, NameBook
 from steepest.features.vw_names import VwNames
 from steepest.learners.base import State
 from steepest.learners.batch.solvers import BATCH_SOLVERS, FINDINGS, SolverOptions
-from steepest.learners.linear.auto import FEW_TABLE_ENTRIES, RACE_ROWS, Choice, Problem, choose, race
+from steepest.learners.linear.auto import CLEARLY, FEW_TABLE_ENTRIES, RACE_ROWS, Choice, Problem, choose, race
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import (
     ADAPTIVE,
@@ -277,7 +277,7 @@ class LinearModel(Model):
         assert sample.y is not None
         labels = distinct(sample.y).tolist() if self.task == "classify" and sample.y.ndim == 1 else []
         candidates = [self.settings_for(source.n_rows, solver) for solver in ("asgd", "adagrad")]
-        return race(sample, candidates, labels)
+        return race(sample, candidates, labels, CLEARLY if getattr(self, "hasher_", None) is None else 0.0)
 
     def _is_table(self, rows: ArraySource, n_entries: int) -> bool:
         """Whether rows are dense or have columns of several kinds."""
@@ -619,7 +619,7 @@ class LinearModel(Model):
         self.vw_names_ = None
         self._memory = None
         if self.memory_budget is None or y is None:
-            if self.hasher is not None and y is not None and not more_to_come:
+            if y is not None and not more_to_come and (self.hasher is not None or self._is_raw(X)):
                 self._survey_arrays(X, y)
             return
         targets = np.asarray(y)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ MOST_ENTRIES = 64 << 20
 MOST_ROWS = 1 << 20
 # Entries of a chunk, about. Its runs lie all over the file, and touching one brings in its surroundings.
 CHUNK_ENTRIES = 1 << 17
+NO_INDICES, NO_VALUES = np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 
 def store_rows(source: Source) -> Source:
@@ -102,9 +105,9 @@ class StoredSource(Derived):
 class TemporaryColumns:
     """Columns in memory; entries that are too many for it are moved to temporary files."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int | None = None) -> None:
         # Memory is taken where it is first touched: the room that is not needed costs nothing.
-        room = room_for_entries()
+        room = room_for_entries() if room is None else room
         self._entries = {"indices": _Entries(np.int32, room), "values": _Entries(np.float32, room)}
         self._parts: dict[str, list[Array]] = {}
 
@@ -126,6 +129,35 @@ class TemporaryColumns:
         for entries in self._entries.values():
             if entries.mapped is not None:
                 entries.mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class StoredChunks:
+    """Chunks that are read again and again as they are: their entries in memory, or else in temporary files."""
+
+    def __init__(self, chunks: Iterable[Chunk], room: int) -> None:
+        self._columns = TemporaryColumns(room)
+        self._chunks: list[Chunk] = []
+        ends = [0]
+        for chunk in chunks:
+            rows = chunk if chunk.order is None else chunk.packed()
+            first, last = int(rows.indptr[0]), int(rows.indptr[-1])
+            self._columns.append("indices", rows.indices[first:last], "<i4")
+            self._columns.append("values", rows.values[first:last], "<f4")
+            ends.append(ends[-1] + last - first)
+            self._chunks.append(replace(rows, indptr=rows.indptr - first, indices=NO_INDICES, values=NO_VALUES))
+        entries = self._columns.finish()
+        for number, (start, end) in enumerate(pairwise(ends)):
+            indices, values = entries["indices"][start:end], entries["values"][start:end]
+            self._chunks[number] = replace(self._chunks[number], indices=indices, values=values)
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Yields the chunks; pages of a file are released after their visit."""
+        for chunk in self._chunks:
+            yield chunk
+            self._columns.release()
 
 
 class _Entries:

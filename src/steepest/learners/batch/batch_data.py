@@ -1,7 +1,9 @@
 """The rows that a batch solver learns from: read in passes, or put together in memory, on the columns in use.
 
-Solvers that read all rows in every pass need constant memory beyond what the source needs. Those that visit rows at
-random (dual_cd, saga and cd) keep a number per row anyway, so rows from files are put together in memory, if they fit.
+Solvers that read all rows in every pass need constant memory beyond what the source needs: coded rows are kept for the
+next pass as a row store keeps rows, in memory or in a temporary file, and coded anew if they are too many. Those that
+visit rows at random (dual_cd, saga and cd) keep a number per row anyway, so rows from files are put together in memory,
+if they fit.
 
 A column is in use if some row has an entry there. If half of the columns or more are not (hashed features rarely use
 more than a few of their 2^22), those in use are numbered in ascending order and the solver sees these numbers only: its
@@ -24,7 +26,8 @@ import numpy as np
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, concatenate
 from steepest.data.source import ArraySource, Source
-from steepest.data.store.row_store import room_for_entries
+from steepest.data.store import row_store
+from steepest.data.store.row_store import StoredChunks, room_for_entries
 from steepest.errors import DataError
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.slots import Slots
@@ -53,14 +56,20 @@ class BatchData:
         self.heavy: Any = None  # a preconditioner.HeavyHessian, once a solver has made it
         self._survey(compact=compact)
         self.roots: Array | None = None if roots is None else roots(self.seen).astype(np.float32)
-        self.stored = [self._coded(chunk) for chunk in self.source.in_file_order()] if self._fits() else None
+        self.stored = self._store()
 
-    def _fits(self) -> bool:
-        """Whether coded rows are kept: arrays are there already, and half of what a row store holds fits besides it."""
+    def _store(self) -> list[Chunk] | StoredChunks | None:
+        """The coded rows for all passes: of arrays in memory, else as a row store has them; None if they do not fit."""
+        coded = map(self._coded, self.source.in_file_order())
         if isinstance(self.source, ArraySource):
-            return True
+            return list(coded)
         renewed = any(source.renewed for source in self.source.lineage)
-        return not renewed and self.n_entries <= room_for_entries() // 2
+        if renewed or self.n_entries > row_store.MOST_ENTRIES or self.n_rows > row_store.MOST_ROWS:
+            return None
+        try:
+            return StoredChunks(coded, room_for_entries() // 2)  # the other half is for the rows as they are
+        except OSError:  # no room on the disk, or no place for temporary files
+            return None
 
     def _survey(self, *, compact: bool) -> None:
         """Classes, columns and counts; the learner gets to know them all before it codes a target."""
@@ -161,8 +170,8 @@ class BatchData:
 
     def _joined(self) -> Chunk:
         source = self.source
-        if self.stored is not None and len(self.stored) == 1 and self.stored[0].order is None:
-            return self.stored[0]
+        if self.stored is not None and len(self.stored) == 1 and (only := next(iter(self.stored))).order is None:
+            return only
         in_place = isinstance(source, ArraySource) and source.rows is None and source.block.order is None
         if isinstance(source, ArraySource) and in_place and self.columns is None:
             return self._coded(source.block)
