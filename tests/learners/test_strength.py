@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -156,3 +157,17 @@ def test_rows_held_back_weigh_as_rows_that_are_learned(class_weight):
     for (alpha, loss), (same_alpha, same_loss) in zip(tried(weighted), tried(rows), strict=False):
         assert alpha == same_alpha
         assert loss == pytest.approx(same_loss, rel=0.02)  # "balanced" counts the rows that are learned
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["b", "a"], ["c", "a", "b"], ["b", "c", "a"]])
+def test_the_last_fit_starts_from_the_trial_whatever_class_comes_first(tmp_path, names):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((5000, 4))
+    y = np.array(names)[(X @ rng.standard_normal((4, len(names))) + rng.gumbel(size=(5000, len(names)))).argmax(axis=1)]
+    first = int(np.flatnonzero(y == names[0])[0])
+    order = np.r_[first, np.delete(np.arange(5000), first)]
+    path = tmp_path / "rows.csv"
+    pd.DataFrame(X, columns=list("pqrs")).assign(label=y).iloc[order].to_csv(path, index=False)
+    model = st.LinearClassifier().fit_stream(st.scan_csv(path, label="label"))
+    assert model.history_[0]["loss"] < 1.05 * model.history_[-1]["loss"]
+    assert model.score(pd.DataFrame(X, columns=list("pqrs")), y) > 0.6

@@ -432,7 +432,7 @@ class LinearModel(Model):
         if self._choice is not None and self._choice.warm:
             objective.warm = data.table_of(self._one_pass(learner, source, seed))
         start = self._warm or (None if self._strength is None else self._strength.start)
-        if start is not None:
+        if start is not None and set(start.book.labels) == set(learner.book.labels):
             objective.warm = data.table_of(start)
         schedule = self.flat_params()["schedule"]
         options = SolverOptions(str(schedule), settings.eta0, tol, seed, average=self.average is not False)

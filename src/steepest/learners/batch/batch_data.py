@@ -119,9 +119,17 @@ class BatchData:
         self.learner.refuse_bad_row(coded, visit)
 
     def table_of(self, learner: LinearLearner) -> Array:
-        """The weights of a learner as solvers hold them: of the columns they see, and a last row for the bias."""
+        """The weights of a learner as solvers hold them: of the columns they see, and a last row for the bias.
+
+        The learner may have met the same classes in another order.
+        """
         columns = [learner.output_weights(output, self.seen) for output in range(learner.n_outputs)]
         table = np.vstack([np.column_stack(columns), learner.used_weights()[2]]).astype(np.float64)
+        labels, known = self.learner.book.labels, learner.book.labels
+        if labels != known and learner.n_outputs == 1:  # the score of the second class
+            table = -table
+        elif labels != known:
+            table = table[:, [known.index(label) for label in labels]]
         if self.roots is not None:
             table[:-1] /= self.roots[:, None]
         return table
