@@ -68,6 +68,18 @@ def test_noise_has_no_pairs(seed):
     assert shape_of(frame, y).pairs == ()
 
 
+def test_among_very_many_pairs_of_noise_hardly_any_is_found():
+    """780 pairs in each table; at two standard errors, all but one of these tables have some, 16 in all."""
+    n_found = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((2000, 40))
+        y = np.sign(X[:, :12].sum(axis=1) + 2 * rng.standard_normal(2000))
+        n_found.append(len(shape_of(pd.DataFrame(X).add_prefix("c"), y, "classify").pairs))
+    assert sum(n_found) <= 5
+    assert n_found.count(0) >= 3
+
+
 def test_a_number_with_one_value_over_a_long_stretch_stays_a_line():
     frame = table()
     frame.loc[: N // 4, "x"] = 0.5

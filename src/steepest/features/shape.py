@@ -57,7 +57,9 @@ MOST_CLASSES = 12
 RIDGES = (1.0, 5.0, 25.0)  # rows that a cell has to outweigh: the best is taken, for few cells or many
 LARGEST_STEP = 3.0  # of a cell
 LEAST_GAIN = 1e-3  # of a pair, as a share of the loss
-LEAST_CERTAINTY = 2.0  # of a pair's gain, in standard errors: cells of noise lose, so that few of many pairs have it
+# Of a pair's gain, in standard errors. Cells of noise lose, so that few pairs of noise have it: of very many, about one
+# in PAIRS_PER_RIVAL is a rival of the true ones, and the largest of so many normal numbers must be beaten.
+LEAST_CERTAINTY, PAIRS_PER_RIVAL = 2.0, 20
 BEND_CERTAINTY = 0.0  # of a bend: one that is taken in vain costs little
 TOLERATED = 0.01  # share of the loss by which one way may be worse where both together are better
 
@@ -317,13 +319,14 @@ def _add_pairs(
     additive = scores
     taken: list[Any] = []
     least = LEAST_GAIN * float(additive.losses.mean())
+    certainty = max(LEAST_CERTAINTY, math.sqrt(2 * math.log(max(1.0, len(pairs) / PAIRS_PER_RIVAL))))
     while pairs and len(taken) < most:
         gains = {(a, b): scores.gain(cells[a].by(cells[b])) for a, b in pairs}
         better = (pair for pair in pairs if gains[pair] > least)
         pairs = sorted(better, key=lambda pair: -gains[pair])[:MOST_TRIED_AGAIN]
         for a, b in pairs:
             moved = scores.moved(cells[a].by(cells[b]))
-            if moved.is_better_than(scores, LEAST_CERTAINTY, LEAST_GAIN) and moved.is_tolerable_beside(additive):
+            if moved.is_better_than(scores, certainty, LEAST_GAIN) and moved.is_tolerable_beside(additive):
                 taken.append((a, b))
                 pairs, scores = [pair for pair in pairs if pair != (a, b)], moved
                 break
