@@ -44,6 +44,7 @@ format: $(VENV)/.lint
 TESTS ?= tests
 coverage: build/coverage/.installed | $(VENV)/.coverage
 	find build/coverage/native -name '*.gcda' -delete
+	echo "import coverage; coverage.process_startup()" > $$(find build/coverage/venv -name borrowed.pth -execdir pwd \;)/coverage.pth
 	OPENBLAS_NUM_THREADS=1 COVERAGE_FILE=build/coverage/data build/coverage/venv/bin/python -m pytest -n auto --dist loadgroup \
 	  -m 'not build' -k 'not does_not_grow and not take_no_mem and not stays_bounded and not full_disk' $(TESTS) \
 	  --cov steepest --cov-report term:skip-covered --cov-report html:build/coverage/python

@@ -459,3 +459,12 @@ def test_frames_of_numbers_are_learned_and_predicted_and_their_names_checked(lib
     np.testing.assert_array_equal(model.predict(table({"a": X[:, 0], "b": X[:, 1]})), X[:, 0] > 0)
     with pytest.raises(st.DataError, match="b"):
         model.predict(table({"a": X[:, 0], "c": X[:, 1]}))
+
+
+@pytest.mark.parametrize("form", ["dok", "lil", "coo", "dia", "bsr", "csc"])
+def test_every_sparse_format_gives_what_csr_gives(form):
+    X = sp.random(40, 5, density=0.5, format="csr", random_state=0)
+    y = np.arange(40) % 2
+    models = [st.LinearClassifier(random_state=0).fit(rows, y) for rows in (X, X.asformat(form))]
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+    np.testing.assert_array_equal(models[0].predict(X), models[1].predict(X.asformat(form)))

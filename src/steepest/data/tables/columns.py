@@ -132,7 +132,7 @@ def is_raw_rows(X: Any) -> bool:
         first = next(filterfalse(is_missing, X), None) if X.ndim == 1 and X.dtype.kind == "O" else None
         return (X.ndim == 1 and X.dtype.kind in "UT") or isinstance(first, str | bytes | dict)
     if isinstance(X, Mapping):
-        return True
+        return not hasattr(X, "tocsr")  # a dictionary of keys is a sparse matrix
     if hasattr(X, "iloc") and hasattr(X, "dtypes"):
         kinds = np.atleast_1d(np.asarray(X.dtypes, object))
         return any(getattr(kind, "kind", "O") not in "biuf" for kind in kinds)
