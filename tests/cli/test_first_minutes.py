@@ -6,6 +6,8 @@ import csv
 import json
 import os
 import random
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -271,3 +273,14 @@ def test_output_piped_to_head_ends_quietly(tmp_path):
     assert done.returncode == 0
     assert done.stderr == ""
     assert done.stdout.splitlines()[0] == "x\ty"
+
+
+def test_a_table_from_a_pipe_says_what_could_not_be_tried(tmp_path):
+    rows = "".join(f"{k % 7},{k % 3},{'yes' if k % 7 > 3 else 'no'}\n" for k in range(300))
+    command = [sys.executable, "-m", "steepest", "train", "-", "--label", "sold", "-m", str(tmp_path / "m")]
+    said = subprocess.run(command, input=f"size,day,sold\n{rows}", capture_output=True, text=True, check=True).stderr
+    assert "note      standard input can be read only once" in said
+    assert "train on a file to have them" in said
+    texts = "".join(f"__label__{k % 2} word{k % 2} noon\n" for k in range(50))
+    said = subprocess.run([*command[:5], "-m", command[-1]], input=texts, capture_output=True, text=True, check=True)
+    assert "only once" not in said.stderr

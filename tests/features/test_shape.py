@@ -114,6 +114,14 @@ def test_a_table_is_shaped_whether_or_not_a_hasher_is_given():
     np.testing.assert_array_equal(models[0].predict(frame), models[1].predict(frame))
 
 
+def test_a_second_fit_says_nothing_of_the_first():
+    frame = table()
+    model = st.LinearRegressor().fit(frame, bent(frame))
+    assert any("curves" in event for event in model.history_.events)
+    model.fit(frame[["x", "z"]], bent(frame))
+    assert not any("curves" in event for event in model.history_.events)
+
+
 def test_a_missing_number_of_a_table_is_named_by_its_column():
     frame = table()[["x", "z"]]
     frame.loc[7, "z"] = np.nan

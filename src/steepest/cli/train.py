@@ -543,6 +543,7 @@ def summary(
     if label is not None or (found := estimator.recipe_.get("label")) is not None:
         lines["label"] = label or f"{found}, chosen by its name (--label COLUMN chooses another)"
     lines["model"] = f"{type(estimator).__name__}, {_learned(estimator)}"
+    lines["note"] = next((event for event in events if "can be read only once" in event), "")
     chosen = next((event for event in events if event.startswith("solver='auto' chose ")), "")
     lines["solver"] = chosen.removeprefix("solver='auto' chose ").replace("'", "", 2)
     if len(records) > 1 and records[0].get("loss") is not None:

@@ -185,6 +185,14 @@ class LinearModel(Model):
             run.monitor.choice(sentence)
         return settings
 
+    def _first_rows_only(self, source: Source) -> list[str]:
+        """What could not be tried on the columns of a pipe, as a sentence."""
+        columns = getattr(getattr(self, "hasher_", None), "used_columns", ())
+        if source.read_once is None or all(column.kind == "text" for column in columns):
+            return []
+        said = f"{source.read_once} can be read only once, so the kinds of its columns follow from its first rows"
+        return [f"{said}, and no curves or pairs of columns were tried; train on a file to have them"]
+
     def _choices_made(self, solver: str) -> list[str]:
         """Sentences that say what "auto" chose."""
         made = [] if self._shape is None else list(self._shape.events)
@@ -330,7 +338,8 @@ class LinearModel(Model):
     def _fit(self, source: Source, validation: Source | None = None, run: Run | None = None) -> Self:
         super()._fit(source, validation, run)
         place = 0 if self._memory is None else 1  # behind the reason of the memory plan
-        self.history_.events[place:place] = self._choices_made(self.learner_.settings.solver)
+        made = self._choices_made(self.learner_.settings.solver)
+        self.history_.events[place:place] = self._first_rows_only(source) + made
         if self._strength is not None:
             if self.calibration_ is None:
                 self._calibrate_by_held_back(self._strength.held, self._strength.later)
@@ -617,7 +626,7 @@ class LinearModel(Model):
     def _plan_for_arrays(self, X: Any, y: Any, classes: Any = None, *, more_to_come: bool = False) -> None:
         """Plans the memory for rows in memory if there is a budget, and surveys raw columns; nothing is learned yet."""
         self.vw_names_ = None
-        self._memory = None
+        self._memory = self._shape = None
         if self.memory_budget is None or y is None:
             if y is not None and not more_to_come and (self.hasher is not None or self._is_raw(X)):
                 self._survey_arrays(X, y)
@@ -644,7 +653,7 @@ class LinearModel(Model):
 
     def _plan_for_stream(self, source: Source) -> None:
         """Checks the parameters, and plans the memory if there is a budget; the source is read once for it."""
-        self._memory = None
+        self._memory = self._shape = None
         self._check_settings()
         if self.memory_budget is not None:
             parse_bytes(self.memory_budget)
