@@ -185,9 +185,12 @@ class LinearModel(Model):
             run.monitor.choice(sentence)
         return settings
 
-    def _first_rows_only(self, source: Source) -> list[str]:
-        """What could not be tried on the columns of a pipe, as a sentence."""
+    def _untried(self, source: Source) -> list[str]:
+        """What was not tried on the columns of a pipe, or of a table of numbers, as a sentence."""
         columns = getattr(getattr(self, "hasher_", None), "used_columns", ())
+        if not columns and hasattr(self, "feature_names_in_") and self.solver == "auto":
+            said = "X has numbers only, so it is learned as an array, with one weight for each column"
+            return [f"{said}; hasher=st.Hasher() makes it a table, with curves and pairs of columns"]
         if source.read_once is None or all(column.kind == "text" for column in columns):
             return []
         said = f"{source.read_once} can be read only once, so the kinds of its columns follow from its first rows"
@@ -339,7 +342,7 @@ class LinearModel(Model):
         super()._fit(source, validation, run)
         place = 0 if self._memory is None else 1  # behind the reason of the memory plan
         made = self._choices_made(self.learner_.settings.solver)
-        self.history_.events[place:place] = self._first_rows_only(source) + made
+        self.history_.events[place:place] = self._untried(source) + made
         if self._strength is not None:
             if self.calibration_ is None:
                 self._calibrate_by_held_back(self._strength.held, self._strength.later)
