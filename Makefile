@@ -43,12 +43,12 @@ format: $(VENV)/.lint
 # large that counting takes minutes; on a full disk, in little memory, in a directory that has gone and in a process that
 # is being stopped, counting fails in ways of its own. gcov takes counts of billions for faults.
 TESTS ?= tests
+UNCOUNTED := does_not_grow or take_no_mem or stays_bounded or full_disk or little_memory or has_gone or in_the_making
 coverage: build/coverage/.installed | $(VENV)/.coverage
 	find build/coverage/native -name '*.gcda' -delete
 	echo "import coverage; coverage.process_startup()" > $$(find build/coverage/venv -name borrowed.pth -execdir pwd \;)/coverage.pth
 	OPENBLAS_NUM_THREADS=1 COVERAGE_FILE=build/coverage/data build/coverage/venv/bin/python -m pytest -n auto --dist loadgroup \
-	  -m 'not build' -k 'not does_not_grow and not take_no_mem and not stays_bounded and not full_disk and not little_memory \
-	  and not has_gone and not in_the_making' $(TESTS) \
+	  -m 'not build' -k 'not ($(UNCOUNTED))' $(TESTS) \
 	  --cov steepest --cov-report term:skip-covered --cov-report html:build/coverage/python
 	$(BIN)/gcovr --root . --filter native/ build/coverage/native --merge-mode-functions separate --merge-lines \
 	  --gcov-ignore-errors source_not_found --gcov-ignore-parse-errors all \
