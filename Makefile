@@ -87,8 +87,8 @@ $(VENV)/.%: $(VENV)/.installed
 # The native module under a sanitizer (address also checks undefined behaviour), and the tests that reach native code,
 # with both instruction sets. TESTS=tests/kernels runs a part.
 SANITIZED ?= tests/kernels tests/data tests/features tests/learners tests/models tests/promises tests/test_model_file.py
-# Threads of hogwild write to the same weights without locks, by definition; processes that are killed share a set-up that
-# the sanitizer ends.
+# Threads of hogwild write to the same weights without locks, by definition; threads of processes that were
+# forked, as those of killed runs are, cannot be followed.
 THREADED := (threads or jobs or parallel or replicas or mixing or blocks or seed or threaded) and not hogwild and not was_killed
 SANITIZER = -fsanitize=$(1) -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
 RUNTIME = $(shell $(CXX) -print-file-name=lib$(1).so) $(shell $(CXX) -print-file-name=libstdc++.so)
