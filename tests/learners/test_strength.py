@@ -171,3 +171,25 @@ def test_the_last_fit_starts_from_the_trial_whatever_class_comes_first(tmp_path,
     model = st.LinearClassifier().fit_stream(st.scan_csv(path, label="label"))
     assert model.history_[0]["loss"] < 1.05 * model.history_[-1]["loss"]
     assert model.score(pd.DataFrame(X, columns=list("pqrs")), y) > 0.6
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], ["a", "b", "c"]])
+def test_columns_far_apart_are_chosen_for_as_if_they_were_neighbours(labels):
+    X, numbers = sparse_problem(n_rows=5000, n_classes=len(labels))
+    y = np.array(labels)[numbers % len(labels)]
+    own = np.unique(X.indices)
+    near, far = sp.csr_matrix(X[:, own]), 1000 * np.arange(len(own)) + 7
+    wide = sp.csr_matrix((near.data, far[near.indices].astype(np.int32), near.indptr), (X.shape[0], 1 << 22))
+    settings = LinearSettings(loss="log", solver="newton_cg", multi_class="ovr" if len(labels) == 2 else "softmax")
+
+    def chosen(rows):
+        return choose_strength(from_arrays(rows, y), "newton_cg", lambda s: LinearLearner(settings, s.n_features), 1)
+
+    close, spread = chosen(near), chosen(wide)
+    assert (spread.alpha, spread.tried) == (close.alpha, close.tried)
+    assert spread.start.n_features == 1 << 22
+    features, weights, bias = spread.start.used_weights()
+    np.testing.assert_array_equal(features, far)
+    np.testing.assert_array_equal(weights, close.start.used_weights()[1])
+    np.testing.assert_array_equal(bias, close.start.used_weights()[2])
+    np.testing.assert_array_equal(spread.held.scores, close.held.scores)

@@ -31,8 +31,8 @@ from steepest.data.chunk import Array, Chunk
 from steepest.data.source import ArraySource
 from steepest.data.tables.columns import NUMBER, TEXT
 from steepest.features.columns import Column
-from steepest.learners.batch.batch_data import BatchData
-from steepest.learners.batch.objective import Objective
+from steepest.learners.batch.batch_data import BatchData, on_columns_in_use
+from steepest.learners.batch.objective import Objective, dot
 from steepest.learners.batch.strength import GOLDEN, is_sorted, solve
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
@@ -107,7 +107,7 @@ class _Sample:
 
     def scored(self, columns: Sequence[Column]) -> _Scores:
         """Scores of all rows by additive models trained on the other folds."""
-        rows = replace(self.encoded(columns), y=self.y)
+        rows, _ = on_columns_in_use(replace(self.encoded(columns), y=self.y))
         labels = distinct(self.y).tolist() if self.task == "classify" else []
         settings = LinearSettings(
             task=self.task,
@@ -277,7 +277,7 @@ def _trend(values: Array) -> str:
     _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2
     rows = np.arange(len(values)) - (len(values) - 1) / 2
-    if abs(ranks[codes] @ rows) > ALONG * (np.repeat(ranks, counts) @ rows) > 0:
+    if abs(dot(ranks[codes], rows)) > ALONG * dot(np.repeat(ranks, counts), rows) > 0:
         return "rises"
     starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
     if 2 < len(counts) <= len(values) / ROWS_PER_VALUE and len(starts) - 1 <= ONCE * len(counts):

@@ -27,12 +27,13 @@ import numpy as np
 
 from steepest.data.chunk import Array
 from steepest.data.source import ArraySource
-from steepest.learners.batch.batch_data import BatchData
+from steepest.learners.batch.batch_data import BatchData, on_columns_in_use
 from steepest.learners.batch.blocks import LIKELIHOODS, Blocks, BlockStrengths, most_probable_strengths
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.solvers import BATCH_SOLVERS, SolverOptions
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
+from steepest.learners.linear.sizes import MOST_COLUMNS
 
 STRENGTHS = tuple(10.0 ** (-k / 2) for k in range(2, 13))  # 1e-1 ... 1e-6
 FOLDS, FEW_ROWS = 5, 4000  # fewer rows are split so many times, since one part would say too little
@@ -153,6 +154,7 @@ class _Trials:
     solver: str
     new_learner: NewLearner
     n_threads: int
+    has_sizes: bool = True
 
     def path(
         self,
@@ -206,6 +208,7 @@ class _Trials:
 
     def _learner(self, learn: ArraySource) -> LinearLearner:
         learner = self.new_learner(learn)
+        learner.sizes_open &= self.has_sizes
         learner.measure_sizes(learn)
         return learner
 
@@ -220,12 +223,29 @@ def choose_strength(
     blocks: Blocks | None = None,
 ) -> Strength | None:
     """The best alpha for these rows, `mixed` if nothing shows an order; None if no part can be learned from."""
+    trials = _Trials(solver, new_learner, n_threads)
+    n_features, columns = source.n_features or 0, None
+    if n_features > MOST_COLUMNS:
+        block, columns = on_columns_in_use(source.block)
+    if columns is None:
+        return _choose(source, trials, mixed, blocks)
+    trials = replace(trials, has_sizes=False)  # few columns in use do not make a dense table of hashed rows
+    in_use = None if blocks is None else Blocks(blocks.names, blocks.of(columns))
+    found = _choose(ArraySource(block, source.rows, source.chunk_rows), trials, mixed, in_use)
+    if found is None:
+        return None
+    if found.start is not None:
+        found.start.renumber(columns, n_features)
+    by_block = found.by_block
+    return found if by_block is None or blocks is None else replace(found, by_block=replace(by_block, blocks=blocks))
+
+
+def _choose(source: ArraySource, trials: _Trials, mixed: bool, blocks: Blocks | None) -> Strength | None:
     whole, source = source, _some_stretches(source)
     all_rows = whole.n_rows or 0
     n_rows = source.n_rows or 0
     sums = np.zeros(len(STRENGTHS))
     n_held, n_learned, tried = 0, 0, len(STRENGTHS)
-    trials = _Trials(solver, new_learner, n_threads)
     folds: list[tuple[ArraySource, ArraySource, list[Solved]]] = []
     numbers = source.row_numbers
     y, weight = (None if values is None else values[numbers] for values in (source.block.y, source.block.weight))

@@ -335,6 +335,12 @@ class LinearLearner(TargetLearner):
         self.arrays["bias"][...] = bias
         self._forget_shown()
 
+    def renumber(self, features: Array, n_features: int) -> None:
+        """Turns a model of the columns in use into one of all columns: feature j is now number `features[j]`."""
+        own, table, bias = self.used_weights()
+        self.n_features = n_features
+        self.take_weights(table, bias, Slots(n_features, features if own is None else features[own]))
+
     def continued(self, settings: LinearSettings) -> Self:
         """A copy that continues from these weights with other settings of the same solver."""
         own = finished(self).clone()
