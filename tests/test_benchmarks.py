@@ -9,7 +9,7 @@ from functools import partial
 import benchmarks
 import numpy as np
 import pytest
-from benchmarks import compare, generate, kmeans, linear, rcv1
+from benchmarks import compare, generate, kmeans, linear, rcv1, tables
 from benchmarks.compare import Job, Settings, Target
 from sklearn.datasets import load_svmlight_file
 from sklearn.svm import LinearSVC
@@ -208,6 +208,54 @@ def test_every_target_of_k_means_names_runners_of_its_job():
     for job in kmeans.JOBS.values():
         made = {"seconds": 1.0, "inertia": 1.0}
         assert all("not measured" not in t.verdict(dict.fromkeys(job.runners, made)) for t in job.targets)
+
+
+# ------------------------------------------------------------------------------------------------------ real tables
+
+TABLE = {"label": "kind", "task": "classify", "text": ["a title"], "cat": ["colour"], "num": ["size"],
+         "ignored": ["id"], "log": False}  # fmt: skip
+
+
+def _write_table(folder, classes, n_rows=300):
+    rows = [f"{i},{classes[i % len(classes)]},Is it: {'abc'[i % len(classes)]}|?,dark red,{i % 7 or ''}\n"
+            for i in range(n_rows)]  # fmt: skip
+    for part in ("train", "test"):
+        text = "id,kind,a title,colour,size\n" + "".join(rows)
+        (folder / f"{part}.csv.gz").write_bytes(gzip.compress(text.encode()))
+
+
+@pytest.mark.parametrize(("classes", "codes"), [("xy", ["-1", "1"]), ("xyz", ["1", "2", "3"])])
+def test_tables_are_written_for_vw_and_learned_by_it(tmp_path, classes, codes):
+    pytest.importorskip("vowpalwabbit")
+    _write_table(tmp_path, classes)
+    tables.write_files(tmp_path, TABLE, tmp_path)
+    lines = (tmp_path / "train.vw").read_text().splitlines()
+    assert lines[:2] == [
+        f"{codes[0]} |t0 is it a |c colour=dark_red |n",
+        f"{codes[1]} |t0 is it b |c colour=dark_red |n size:1",
+    ]
+    found = tables.vw(TABLE, tmp_path)
+    assert found["accuracy"] == 1
+    assert found["loss"] < 0.5
+
+
+def test_the_summary_counts_tables_and_shares_of_gaps():
+    def table(own, pipeline, boosting):
+        return {"steepest": own, "pipeline": pipeline, "boosting": boosting}
+
+    def quality(accuracy, loss):
+        return {"accuracy": accuracy, "loss": loss}
+
+    found = {
+        "adult": table(quality(0.9, 0.3), quality(0.8, 0.4), quality(0.95, 0.2)),
+        "bank": table(quality(0.896, 0.305), quality(0.9, 0.3), quality(0.9, 0.31)),  # boosting is not better
+        "bike_hourly": table({"r2": 0.7}, {"r2": 0.8}, {"r2": 0.9}),
+        "elsewhere": table(quality(0.7, 0.2), quality(0.9, 0.3), quality(0.9, 0.2)),
+    }
+    counts, shares = tables.summary(found)
+    assert " on 2 of 4 tables, " in counts
+    assert counts.endswith(" on 1")
+    assert shares.endswith("mean -0.25 of 2 tables, adult 0.50, bike_hourly -1.00")
 
 
 # ---------------------------------------------------------------------------------------- the lecture's table on RCV1

@@ -23,6 +23,7 @@ HashOptions options_of(uint8_t a, uint8_t b) {
   options.lowercase = a & 8;
   options.normalise = b & 4;
   options.seed = a;
+  options.min_rows = 1 + (b >> 6 & 1);
   return options;
 }
 

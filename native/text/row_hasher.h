@@ -77,8 +77,22 @@ inline int32_t bucket_mask(const HashOptions& options) {
   return static_cast<int32_t>((1u << options.n_bits) - 1);
 }
 
-// Counts the words of a row, then weighs them by the rows up to and with this one.
-inline void count_and_weigh(const Plan& plan, int64_t row, const int32_t* index, float* x, size_t n) {
+// Leaves out the features that too few rows have; returns how many stay.
+inline size_t leave_out_rare(const HashOptions& options, const uint32_t* counts, int32_t* index, float* x,
+                             size_t n) {
+  if (options.min_rows <= 1) return n;
+  const int32_t mask = bucket_mask(options);
+  size_t kept = 0;
+  for (size_t k = 0; k < n; ++k) {
+    index[kept] = index[k];
+    x[kept] = x[k];
+    kept += counts[index[k] & mask] >= options.min_rows;
+  }
+  return kept;
+}
+
+// Counts the words of a row, then weighs them by the rows up to and with this one; returns how many stay.
+inline size_t count_and_weigh(const Plan& plan, int64_t row, int32_t* index, float* x, size_t n) {
   uint32_t* const counts = plan.task.count_documents;
   const int32_t mask = bucket_mask(plan.task.recipe.options);
   const double log_rows = 1 + log1p(plan.task.n_documents + static_cast<double>(row + 1));
@@ -88,7 +102,9 @@ inline void count_and_weigh(const Plan& plan, int64_t row, const int32_t* index,
     const uint32_t count = ++counts[index[k] & mask];
     x[k] = static_cast<float>(x[k] * (log_rows - plan.log_count(count)));
   }
+  n = leave_out_rare(plan.task.recipe.options, counts, index, x, n);
   scale(plan.task.recipe.options, x, n);
+  return n;
 }
 
 // How to name the features of a batch: the n-grams of words by their place, everything else by its text.
@@ -180,8 +196,9 @@ class RowHasher {
     row_.clear();
     singles_.clear();
     single_values_.clear();
+    size_t n;
     if (recipe_.is_one_text()) {
-      read_one_text(row);
+      n = read_one_text(row);
     } else {
       for (size_t k = 0; k < features_.size(); ++k) {
         begin_column(k);
@@ -190,14 +207,15 @@ class RowHasher {
       add_crosses(row);
       insert_singles();
       write_out();
+      n = row_.size();
     }
     if (plan_->task.book) {
       const int32_t* const index = indices();
-      for (size_t k = 0; k < row_.size(); ++k)
+      for (size_t k = 0; k < n; ++k)
         if (const uint32_t j = static_cast<uint32_t>(index[k]); j < NameBook::kSampledBuckets)
           touched_[j / 64] |= uint64_t{1} << j % 64;
     }
-    rows_.indptr.push_back(rows_.indptr.back() + static_cast<int64_t>(row_.size()));
+    rows_.indptr.push_back(rows_.indptr.back() + static_cast<int64_t>(n));
   }
 
   // The different words of a text or a bag in one row, by hash.
@@ -233,8 +251,8 @@ class RowHasher {
   int32_t* indices() { return rows_.indices.data() + rows_.size(); }
   float* values() { return rows_.values.data() + rows_.size(); }
 
-  // The row is the block of its text, or the mark of a missing one.
-  void read_one_text(int64_t row) {
+  // The row is the block of its text, or the mark of a missing one; returns how many features it has.
+  size_t read_one_text(int64_t row) {
     const ColumnReader& reader = recipe_.readers[0];
     const Span value = plan_->task.fields[0].texts.at(row);
     if (value.data) {
@@ -244,7 +262,7 @@ class RowHasher {
       insert(row_, grams_, 1, 1, named([&](size_t) { return reader.label + kMissing; }));
     }
     write_out();
-    weigh(row, indices(), values(), row_.size());
+    return weigh(row, indices(), values(), row_.size());
   }
 
   // What follows belongs to this column, or to a cross behind all columns.
@@ -478,7 +496,7 @@ class RowHasher {
   // The words of a block are weighed by themselves and added to the row, behind all that came before.
   void close_block(int64_t row, float factor) {
     insert_singles();
-    const size_t n = block_.size();
+    size_t n = block_.size();
     block_indices_.resize(n);
     block_values_.resize(n);
     for (size_t k = 0; k < n; ++k) {
@@ -486,7 +504,7 @@ class RowHasher {
       block_values_[k] = block_.value(k);
     }
     block_.clear();
-    weigh(row, block_indices_.data(), block_values_.data(), n);
+    n = weigh(row, block_indices_.data(), block_values_.data(), n);
     row_.make_room(n);
     for (size_t k = 0; k < n; ++k)
       row_.add_value(static_cast<uint32_t>(block_indices_[k]), block_values_[k] * factor);
@@ -561,22 +579,23 @@ class RowHasher {
     }
   }
 
-  // Counts to values, of one block.
-  void weigh(int64_t row, const int32_t* index, float* x, size_t n) {
+  // Counts to values, of one block; returns how many features stay.
+  size_t weigh(int64_t row, int32_t* index, float* x, size_t n) {
     if (options_.weighting == kBinary)
       for (size_t k = 0; k < n; ++k) x[k] = static_cast<float>((x[k] > 0) - (x[k] < 0));
     if (options_.weighting == kLog)
       for (size_t k = 0; k < n; ++k)
         if (x[k] != 0 && fabsf(x[k]) != 1) x[k] = copysignf(damped(fabsf(x[k])), x[k]);
-    if (plan_->counts_and_weighs()) {
-      if (plan_->n_parts == 1) count_and_weigh(*plan_, row, index, x, n);  // else when all rows are there
-      return;
-    }
+    if (plan_->counts_and_weighs())  // of several parts when all rows are there
+      return plan_->n_parts == 1 ? count_and_weigh(*plan_, row, index, x, n) : n;
     if (uint32_t* const counts = plan_->task.count_documents) count_documents(counts, index, n);
-    if (const uint32_t* const counts = plan_->task.document_counts)
+    if (const uint32_t* const counts = plan_->task.document_counts) {
+      n = leave_out_rare(options_, counts, index, x, n);
       for (size_t k = 0; k < n; ++k)
         x[k] = static_cast<float>(x[k] * plan_->inverse_frequency(counts[index[k] & mask_]));
+    }
     scale(options_, x, n);
+    return n;
   }
 
   // Sums of whole numbers do not depend on the order, so all threads may count in one array.

@@ -116,8 +116,10 @@ void Recipe::give_back(RowHashers hashers) const {
 
 HashedRows hash_rows(const HashTask& task, int n_threads) {
   const std::vector<int64_t> starts = row_starts(task);
-  // Other blocks come into a row after its words were weighed, so then rows cannot wait until all are there.
-  if (task.count_documents && task.document_counts && !task.recipe.is_one_text()) n_threads = 1;
+  // Other blocks come into a row after its words were weighed, and rare words leave it, so then rows cannot
+  // wait until all are there.
+  const bool waits = task.recipe.is_one_text() && task.recipe.options.min_rows <= 1;
+  if (task.count_documents && task.document_counts && !waits) n_threads = 1;
   const int64_t n_parts = parts_for(starts.back(), n_threads, kBytesPerThread);
   const Plan plan(task, n_parts);
   RowHashers parts = task.recipe.borrow(n_parts);

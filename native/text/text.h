@@ -81,6 +81,7 @@ struct HashOptions {
   bool is_signed, lowercase, normalise;
   uint64_t seed;
   bool by_column = false;  // the features of each column, or cross, have 2^n_bits buckets of their own
+  uint32_t min_rows = 1;   // where rows are counted: features of texts that fewer rows have are left out
 };
 
 struct Column {

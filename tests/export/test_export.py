@@ -51,6 +51,7 @@ MODELS = {
     "words": lambda: linear(st.Hasher(14)),
     "counts": lambda: linear(st.Hasher(14, weighting="count", norm=None, signed=False, lowercase=False)),
     "grams": lambda: linear(st.Hasher(14, ngrams=(1, 3), char_ngrams=(1, 4), stop_words=["beta"], min_token=2)),
+    "rare": lambda: linear(st.Hasher(14, ngrams=(1, 2), min_rows=3)),
     "characters": lambda: linear(st.Hasher(12, ngrams=None, char_ngrams=(3, 5), weighting="binary", seed=7)),
     "softmax": lambda: linear(st.Hasher(14), TEXTS, THREE, multi_class="softmax"),
     "several": lambda: linear(

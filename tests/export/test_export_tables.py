@@ -91,6 +91,7 @@ MODELS = {
     "softmax": lambda: calibrated(classifier(THREE, multi_class="softmax"), THREE),
     "one against the rest": lambda: calibrated(classifier(THREE, loss="log", multi_class="ovr"), THREE),
     "hats and crosses": lambda: classifier(TWO, st.Hasher(15, ngrams=(1, 2), cross=CROSSES[:6], stop_words=["bad"])),
+    "rare": lambda: classifier(THREE, st.Hasher(15, ngrams=(1, 2), cross=CROSSES[:4], min_rows=3)),
     "copies": lambda: classifier(
         THREE, st.Hasher(14, copies=3, weighting="binary", norm=None, signed=False, cross=CROSSES[:4])
     ),

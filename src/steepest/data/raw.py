@@ -70,9 +70,10 @@ Encoder = Callable[[RawBatch], Chunk]
 class RowEncoder:
     """Encodes raw batches by a hasher; with `learn`, the hasher learns from each batch once."""
 
-    def __init__(self, hasher: Any, learn: bool) -> None:
+    def __init__(self, hasher: Any, learn: bool, counted: bool = False) -> None:
         self.hasher = hasher
         self.learn = learn
+        self.counted = counted  # the hasher has counted the rows in a pass before
         self.heaviness: Callable[[Array], Array] | None = None  # of a learner's weights, by bucket
         self._seen: set[int] = set()
         self._n_batches = 0
@@ -106,7 +107,7 @@ class RowEncoder:
         blocks = (batch.first_id,) if batch.ids is None else tuple(batch.ids.ids.tolist())
         new = self.learn and not self._seen.issuperset(blocks)
         self._seen.update(blocks)
-        chunk: Chunk = self.hasher.to_chunk(batch.columns, learn=new)
+        chunk: Chunk = self.hasher.to_chunk(batch.columns, learn=new, counted=self.counted)
         if new and self._unnamed is not None and len(self._unnamed):
             self.hasher.find_names(batch.columns, chunk, self._unnamed)
             self._unnamed = np.setdiff1d(self._unnamed, chunk.indices)

@@ -162,6 +162,7 @@ class _Scores:
             "binary": h.weighting == 1,
             "logarithms": h.weighting == 2,
             "counts": h.uses_counts,
+            "rare": h.min_rows > 0,
             "places": h.uses_counts and h.one_text,
             "normalise": h.normalise,
             "embedding": model.head is not None,
@@ -258,14 +259,14 @@ class _Scores:
         return found
 
     def _rarity(self, model: Scores, h: Hashing) -> list[str]:
-        """Returns log((1 + rows) / (1 + rows with it)) + 1 by code."""
+        """Returns log((1 + rows) / (1 + rows with it)) + 1 by code; 0 for what too few rows have."""
         kinds, codes = np.unique(np.asarray(model.counts), return_inverse=True)
         log_rows = 1 + np.log1p(h.n_documents)
         kind = "uint8_t" if len(kinds) <= 256 else "uint16_t" if len(kinds) <= PLANE else "uint32_t"
-        values = [real(float(log_rows - np.log1p(float(count)))) for count in kinds]
-        other = real(float(log_rows - np.log1p(float(model.default_count))))
+        counts = np.append(kinds, model.default_count).astype(np.float64)
+        values = [real(float(x)) for x in np.where(counts < h.min_rows, 0.0, log_rows - np.log1p(counts))]
         return [
-            f"\n#define RARITY_OF_OTHERS {other}",
+            f"\n#define RARITY_OF_OTHERS {values.pop()}",
             array("double", "rarity", values, len(values)),
             array(kind, "rarity_codes", map(str, codes.tolist()), len(codes)),
         ]

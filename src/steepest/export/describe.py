@@ -26,7 +26,7 @@ WEIGHTINGS = ("count", "binary", "log")
 # What the generators know of a hasher. A model whose hasher has another parameter set is refused, not half exported.
 _HASHED = """
     n_bits ngrams char_ngrams signed copies cross names seed lowercase stop_words max_share weighting norm min_token
-    text categorical numeric n_jobs
+    min_rows text categorical numeric n_jobs
 """
 _ON_COLUMNS = ("kinds", "ignore", "knots", "pairs", "bags")  # they only decide on what is described one by one
 KNOWN_PARAMETERS = frozenset((*_HASHED.split(), *_ON_COLUMNS))
@@ -75,6 +75,7 @@ class Hashing:
     crosses: tuple[tuple[int, int], ...]
     uses_counts: bool
     n_documents: float
+    min_rows: int  # words and n-grams that fewer rows have are worth 0
     one_text: bool  # and nothing else: then also the mark of a missing text is weighed as a word
 
     @property
@@ -285,6 +286,7 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
         crosses=crosses,
         uses_counts=uses_counts,
         n_documents=float(hasher.n_documents_) if uses_counts else 0.0,
+        min_rows=hasher.min_rows if uses_counts and hasher.min_rows > 1 else 0,
         one_text=[column.kind for column in columns] == [TEXT] and not crosses,
     )
     return hashing, hasher.document_counts_ if uses_counts else None

@@ -604,6 +604,18 @@ static void weigh(steepest_sums *sums) {
     if (size != 0 && size != 1) sums->value[k] = x < 0 ? -(1 + logf(size)) : 1 + logf(size);
   }
 //@ end
+//@ if rare
+  { /* What too few rows have is left out. */
+    const uint32_t n = sums->n;
+    sums->n = 0;
+    for (k = 0; k < n; ++k) {
+      const int32_t place = find_row(sums->bucket[k]);
+      if (!((place < 0 ? RARITY_OF_OTHERS : rarity[rarity_codes[place]]) > 0)) continue;
+      sums->bucket[sums->n] = sums->bucket[k];
+      sums->value[sums->n++] = sums->value[k];
+    }
+  }
+//@ end
 //@ if counts
   for (k = 0; k < sums->n; ++k) {
     const int32_t place = find_row(sums->bucket[k]);

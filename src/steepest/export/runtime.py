@@ -331,13 +331,17 @@ class Hasher:
 
     def _weigh(self, sums: dict[int, float]) -> None:
         weighting, use_counts = self.plan["weighting"], self.plan["uses_counts"]
-        for bucket, x in sums.items():
+        blocked = list(sums.items())
+        sums.clear()
+        for bucket, x in blocked:
             if weighting == 1:
                 x = float((x > 0) - (x < 0))
             elif weighting == 2 and x and abs(x) != 1:
                 x = math.copysign(single(1 + single(math.log(abs(x)))), x)
             if use_counts:
                 count = self.counts.get(bucket, self.default_count)
+                if count < self.plan["min_rows"]:
+                    continue
                 x = single(x * (self.log_rows - math.log1p(count)))
             sums[bucket] = x
         factor = 1 / math.sqrt(self.plan["copies"])

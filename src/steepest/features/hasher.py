@@ -109,9 +109,12 @@ INTEGERS = (
     ("copies", 1, 64),
     ("min_token", 1, 1 << 20),
     ("min_count", 1, 1 << 31),
+    ("min_rows", 1, 1 << 31),
     ("seed", -(1 << 63), (1 << 64) - 1),
 )
 MOST_NAMES = 1 << 26
+# Parameters of a hasher that need no rows to be counted.
+COUNTED: dict[str, Any] = {"weighting": "count", "min_rows": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,11 @@ class Hasher(Estimator):
         Leave out words that occur in fewer rows than this, before n-grams are built. Try 5 for long texts. Rows are
         counted by `fit` (for a file, in a pass before learning) or by the first `partial_fit`, exactly for the first
         1.5 million different words and by a sketch beyond; the decision also holds for later rows.
+    min_rows : int
+        Leave out words and n-grams that occur in fewer rows than this, after n-grams are built. It uses the counts of
+        tf-idf: rows are counted by `fit` (for a file, in a pass before learning) or by the first `partial_fit`, and go
+        on being counted by further ones. What occurs in one row says nothing about others, so 2 makes models smaller
+        and often better; linear models choose it with pairs of words.
     max_share : float, above 0 and at most 1
         Leave out words that occur in more than this share of the rows, counted in the same way.
     weighting : "auto", "count", "binary", "log" or "tfidf"
@@ -237,6 +245,7 @@ class Hasher(Estimator):
     min_count: int
     max_share: float
     bags: bool | str
+    min_rows: int
     weighting: str
     norm: str | None
     min_token: int
@@ -282,6 +291,7 @@ class Hasher(Estimator):
         ignore: Sequence[str] | str | None = None,
         by_column: bool = False,
         bags: bool | str = "auto",
+        min_rows: int = 1,
     ) -> None:
         store(self, locals())
 
@@ -326,6 +336,11 @@ class Hasher(Estimator):
         """Whether words are left out by the number of rows that have them; unknown columns may all be texts."""
         asked = self.min_count > 1 or self.max_share < 1
         return asked and any(column.kind == TEXT for column in getattr(self, "columns_", (Column("", TEXT),)))
+
+    @property
+    def leaves_out_rare(self) -> bool:
+        """Whether words and n-grams are left out by the number of rows that have them."""
+        return self.min_rows > 1 and self.counts_rows
 
     @property
     def stop_list(self) -> tuple[str, ...]:
@@ -395,19 +410,27 @@ class Hasher(Estimator):
                 names[again] = [f"{names[bucket]} ({bucket})" for bucket in again.tolist()]
         return names
 
-    def to_chunk(self, X: Any, y: Any = None, sample_weight: Any = None, *, learn: bool = False) -> Chunk:
+    def to_chunk(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, learn: bool = False, counted: bool = False
+    ) -> Chunk:
         """Hashed rows with targets and weights; with `learn`, X is read as by `partial_fit` in the same pass.
 
-        Under tf-idf each row is then weighted by the rows up to and with it, as in a stream without an end.
+        Under tf-idf each row is then weighted by the rows up to and with it, as in a stream without an end; or by all
+        rows, if those of X were `counted` before.
         """
-        return self._chunk(self._read(X, learn=learn), y, sample_weight, learn=learn)
+        return self._chunk(self._read(X, learn=learn), y, sample_weight, learn=learn, counted=counted)
 
-    def _chunk(self, table: Table, y: Any = None, sample_weight: Any = None, *, learn: bool) -> Chunk:
+    def _chunk(
+        self, table: Table, y: Any = None, sample_weight: Any = None, *, learn: bool, counted: bool = False
+    ) -> Chunk:
         targets = None if y is None else as_targets(y)
         if targets is not None and len(targets) != table.n_rows:
             raise DataError(f"X has {table.n_rows} rows but y has {len(targets)}; give one target per row")
         weight = None if sample_weight is None else as_weights(sample_weight, table.n_rows)
-        indptr, indices, values = self._hash(table, learn=learn)
+        if learn and self.leaves_out_rare and not hasattr(self, "document_counts_"):
+            self._hash(table, count=True, weigh=False)
+            counted = True
+        indptr, indices, values = self._hash(table, count=learn and not counted, name=learn)
         return Chunk(indptr, indices, values, self.n_features, targets, weight, time=self._times(table))
 
     def _times(self, table: Table) -> Array | None:
@@ -468,8 +491,7 @@ class Hasher(Estimator):
 
     def count_distinct(self, X: Any) -> int:
         """The number of different features in the rows; learns nothing."""
-        plain = {"n_bits": 30, "copies": 1, "names": 0, "weighting": "count", "by_column": False}
-        plain |= {"min_count": 1, "max_share": 1.0}
+        plain = COUNTED | {"n_bits": 30, "copies": 1, "names": 0, "by_column": False, "min_count": 1, "max_share": 1.0}
         probe = type(self)(**{**self.get_params(deep=False), **plain})
         return len(np.unique(probe.survey(X).to_chunk(X).indices))
 
@@ -552,7 +574,7 @@ class Hasher(Estimator):
         Features that X lacks are most likely of the column that has most features which X has once.
         """
         names = [column.name for column in self.used_columns] + [f"{a} x {b}" for a, b in (*self.cross, *self.crosses_)]
-        probe = self.like_this({"names": 0, "weighting": "count", "by_column": True})
+        probe = self.like_this(COUNTED | {"names": 0, "by_column": True})
         found, times = np.unique(probe.to_chunk(X).indices, return_counts=True)
         columns, features = found >> self.n_bits, found & ((1 << self.n_bits) - 1)
         rest = int(np.bincount(columns[times == 1], minlength=len(names)).argmax())
@@ -572,6 +594,16 @@ class Hasher(Estimator):
             self._count_words(self._read(part, learn=True), counts)
         return self._keep_words(counts)
 
+    def count_rows(self, X: Any) -> int:
+        """Counts the rows with each feature, for tf-idf; returns the number of entries. Names are not learned."""
+        indptr, *_ = self._hash(self._read(X, learn=True), count=True, weigh=False)
+        return int(indptr[-1])
+
+    def forget_counts(self) -> None:
+        """Drops the numbers of rows with each feature."""
+        for name in (*COUNTS, "_plan"):
+            self.__dict__.pop(name, None)
+
     def _count_words(self, table: Table, counts: kernels.WordCounts) -> None:
         assert self._plan is not None
         counts.read(self._plan.recipe, self._encode(table, self._plan, False))
@@ -589,7 +621,7 @@ class Hasher(Estimator):
 
     def _learn(self, table: Table) -> Self:
         if self.learns or self.counts_words:
-            self._hash(table, learn=True, weigh=False)
+            self._hash(table, count=True, name=True, weigh=False)
         return self
 
     def _read_anew(self, X: Any) -> Table:
@@ -692,24 +724,24 @@ class Hasher(Estimator):
         return tuple(c.with_knots() if c.kind == NUMBER and c.name in crossed else c for c in chosen)
 
     def _hash(
-        self, table: Table, *, learn: bool, only_names: bool = False, weigh: bool = True
+        self, table: Table, *, count: bool = False, name: bool = False, weigh: bool = True
     ) -> tuple[Array, Array, Array]:
-        """Hashes a table to (indptr, indices, values); with `only_names`, only names are learned."""
-        if learn:
+        """Hashes a table to (indptr, indices, values), counts its rows, and learns the names of its features."""
+        if count or name:
             self._make_state(table)
         elif self.counts_words and not hasattr(self, "words_"):
             raise not_fitted(self, "min_count and max_share need the words of all rows: call fit or partial_fit first")
         if self._plan is None:
             self._plan = self._make_plan()
-        count = learn and self.counts_rows and not only_names
-        recipe, columns, counts, n_documents = self._hash_task(table, weigh=weigh, count=learn and not only_names)
+        recipe, columns, counts, n_documents = self._hash_task(table, weigh=weigh, count=count)
+        count = count and self.counts_rows
         rows = kernels.hash_rows(
             recipe,
             columns,
             count_documents=self.document_counts_ if count else None,
             document_counts=counts,
             n_documents=n_documents,
-            book=self.names_.table if learn and self.n_names else None,
+            book=self.names_.table if name and self.n_names else None,
             n_threads=_threads(self.n_jobs),
         )
         if count:
@@ -790,6 +822,7 @@ class Hasher(Estimator):
             normalise=self.norm == "l2",
             seed=self.seed & MASK,
             by_column=bool(self.by_column) and self.n_features > 0,  # which refuses too many
+            min_rows=self.min_rows,
         )
         recipe = kernels.HashRecipe(
             columns=[
@@ -850,6 +883,11 @@ class Hasher(Estimator):
             raise ParameterError(f"stop_words={self.stop_words!r} holds something that is not a text")
         if not isinstance(self.max_share, float | int | np.number) or not 0 < self.max_share <= 1:
             raise ParameterError(f"max_share={self.max_share!r} must be a share of rows above 0 and at most 1")
+        if self.min_rows > 1 and self.weighting not in ("auto", "tfidf"):
+            raise ParameterError(
+                f"min_rows={self.min_rows} needs the counts of tf-idf, and weighting={self.weighting!r} has none; "
+                "give weighting='tfidf', or min_count, which counts words"
+            )
         if isinstance(self.cross, str) or not all(_is_pair(pair, str) for pair in self.cross):
             raise ParameterError(
                 f"cross={self.cross!r} must hold pairs of column names, as in cross=[('text', 'user')]"
@@ -904,7 +942,7 @@ class Hasher(Estimator):
         for start in range(0, len(places), ALL_ROWS_NAMED):
             reader = self.like_this({"names": NAMES_IN_A_ROW}, counts=True)
             part = taken_rows(X, places[start : start + ALL_ROWS_NAMED])
-            reader._hash(reader._read(part), learn=True, only_names=True, weigh=False)
+            reader._hash(reader._read(part), name=True, weigh=False)
             found = zip(buckets.tolist(), reader.names_of(buckets), strict=True)
             self.names_.add({bucket: names[0] for bucket, names in found if names})
 
@@ -947,7 +985,7 @@ class Hasher(Estimator):
         if isinstance(x, list):
             raise DataError("x is a list; give one row: a text, or a dict of columns")
         reader = self.like_this({"names": NAMES_IN_A_ROW}, counts=True)
-        indptr, indices, values = reader._hash(reader._read([x]), learn=True, only_names=True)
+        indptr, indices, values = reader._hash(reader._read([x]), name=True)
         row = Chunk(indptr, indices, values, self.n_features)
         known = self.names_of(indices) if hasattr(self, "names_") else [[] for _ in indices]
         return row, reader.names_of(indices), known
@@ -1024,7 +1062,7 @@ class Hasher(Estimator):
     def _probe_rows(self, data: Any) -> Iterable[Chunk]:
         """The rows with features that hardly ever collide; under tf-idf, without the second factor."""
         weighting = "log" if self._uses_counts else self.weighting
-        probe = self.like_this({"n_bits": PROBE_BITS, "names": 0, "weighting": weighting})
+        probe = self.like_this({"n_bits": PROBE_BITS, "names": 0, "weighting": weighting, "min_rows": 1})
         if not isinstance(data, Source):
             return [probe.to_chunk(data)]
         return encoded(without_cache(data), lambda batch: probe.to_chunk(batch.columns)).read(Order(), 0)
@@ -1112,7 +1150,8 @@ class Hasher(Estimator):
 
     @property
     def _needs_fit(self) -> bool:
-        return self.names not in (0, "auto") or self.weighting == "tfidf" or self.min_count > 1 or self.max_share < 1
+        rare = self.min_count > 1 or self.min_rows > 1 or self.max_share < 1
+        return self.names not in (0, "auto") or self.weighting == "tfidf" or rare
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -31,9 +31,10 @@ from steepest.data.chunk import Array, Chunk
 from steepest.data.source import ArraySource
 from steepest.data.tables.columns import NUMBER, TEXT
 from steepest.features.columns import Column
+from steepest.features.hasher import COUNTED
 from steepest.learners.batch.batch_data import BatchData, on_columns_in_use
 from steepest.learners.batch.objective import Objective, dot
-from steepest.learners.batch.strength import GOLDEN, is_sorted, solve
+from steepest.learners.batch.strength import GOLDEN, is_sorted, solve, with_strength
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
 from steepest.learners.targets import distinct
@@ -42,6 +43,9 @@ LEAST_ROWS = 200  # of a sample, below which nothing is decided
 FOLDS = 4  # of which models are made
 PARTS = 16  # of which the steps of cells are made, four to a fold
 ALPHA = 1e-4
+# Of fewer rows, models are compared under the best of some strengths each, since bends and pairs may otherwise make up
+# for a strength that is far from the best; and the model with all pairs taken must beat the one without.
+FEW_ROWS, STRENGTHS = 4000, (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 LONG_STRETCH = 0.1  # of the rows, with one value throughout
 ALONG = 0.99  # of the rank correlation with the number of the row that a sorted column would have
 FEW_VALUES = 32  # a number with no more is a code: long stretches of one are nothing unusual
@@ -97,17 +101,18 @@ class _Sample:
     n_threads: int
     parts: list[Array] = field(default_factory=list)
 
-    def encoded(self, columns: Sequence[Column]) -> Chunk:
-        """The rows encoded by these columns alone."""
-        params = self.hasher.get_params(deep=False) | {"names": 0, "weighting": "count", "cross": ()}
+    def encoded(self, columns: Sequence[Column], pairs: Sequence[tuple[str, str]] = ()) -> Chunk:
+        """The rows encoded by these columns and pairs of them alone."""
+        params = self.hasher.get_params(deep=False) | COUNTED | {"names": 0, "cross": ()}
         trial = type(self.hasher)(**params)
-        trial.columns_, trial.n_features_in_ = tuple(columns), len(columns)
+        trial.columns_, trial.n_features_in_, trial.crosses_ = tuple(columns), len(columns), tuple(pairs)
         chunk: Chunk = trial.to_chunk(self.table)
         return chunk
 
-    def scored(self, columns: Sequence[Column]) -> _Scores:
-        """Scores of all rows by additive models trained on the other folds."""
-        rows, _ = on_columns_in_use(replace(self.encoded(columns), y=self.y))
+    def scored(self, columns: Sequence[Column], pairs: Sequence[tuple[str, str]] = ()) -> _Scores:
+        """Scores of all rows by models trained on the other folds; of few rows, under the strength with least loss."""
+        strengths = STRENGTHS if len(self.y) < FEW_ROWS else (ALPHA,)
+        rows, _ = on_columns_in_use(replace(self.encoded(columns, pairs), y=self.y))
         labels = distinct(self.y).tolist() if self.task == "classify" else []
         settings = LinearSettings(
             task=self.task,
@@ -118,20 +123,24 @@ class _Sample:
             multi_class="softmax" if len(labels) > 2 else "ovr",
             dtype="float64",
         )
-        ways, last = [], None
-        for parts in self.parts:
+        n_outputs = len(labels) if len(labels) > 2 else 1
+        tables = np.zeros((len(strengths), len(self.parts), len(self.y), n_outputs))
+        start: LinearLearner | None = None
+        for way, parts in enumerate(self.parts):
             folds = parts % FOLDS
-            scores = np.zeros((len(self.y), len(labels) if len(labels) > 2 else 1))
             for fold in range(FOLDS):
                 learner = LinearLearner(settings, rows.n_features, labels)
                 data = BatchData(ArraySource(rows, np.flatnonzero(folds != fold)), learner)
-                objective = Objective(data, self.n_threads)
-                objective.warm = None if last is None else data.table_of(last)
-                data.take_weights(solve(objective, "newton_cg"))
-                held, last = np.flatnonzero(folds == fold), learner
-                scores[held] = learner.scores(rows.visit(held), self.n_threads)
-            ways.append(scores)
-        return _Scores(self, ways)
+                warm = None if start is None else data.table_of(start)
+                held, start = np.flatnonzero(folds == fold), learner if len(strengths) == 1 else None
+                for k, alpha in enumerate(strengths):
+                    learner.settings = with_strength(settings, alpha)
+                    objective = Objective(data, self.n_threads)
+                    objective.warm = warm
+                    warm = solve(objective, "newton_cg")
+                    data.take_weights(warm)
+                    tables[k, way, held] = learner.scores(rows.visit(held), self.n_threads)
+        return min((_Scores(self, list(ways)) for ways in tables), key=lambda scores: float(scores.losses.mean()))
 
     def losses(self, scores: Array) -> Array:
         """The loss of every row."""
@@ -231,7 +240,7 @@ def find_shape(hasher: Any, table: Any, y: Array, task: str, n_threads: int = 1)
             shape.events.append(f"kept as straight lines, because {why}: {', '.join(odd)}")
     if may_cross:
         origins = {column.name: column.origin for column in steady}
-        _add_pairs(shape, cells, origins, scores, most_pairs)
+        _add_pairs(shape, columns, cells, origins, scores, most_pairs)
     return shape
 
 
@@ -309,9 +318,14 @@ def _bend(
 
 
 def _add_pairs(
-    shape: Shape, cells: Mapping[str, _Cells], origins: Mapping[str, str], scores: _Scores, most: int
+    shape: Shape,
+    columns: Sequence[Column],
+    cells: Mapping[str, _Cells],
+    origins: Mapping[str, str],
+    scores: _Scores,
+    most: int,
 ) -> None:
-    """Adds the best pairs one by one, as long as the next one surely helps."""
+    """Adds the best pairs one by one, as long as the next one surely helps, if then the model with all of them does."""
     if len(cells) > MOST_CROSSED:
         alone = {name: scores.gain(own) for name, own in cells.items()}
         cells = {name: cells[name] for name in sorted(cells, key=lambda name: -alone[name])[:MOST_CROSSED]}
@@ -332,6 +346,9 @@ def _add_pairs(
                 break
         else:
             break
+    if taken and len(scores.sample.y) < FEW_ROWS:
+        scores = scores.sample.scored(columns, taken)
+        taken = taken if scores.is_better_than(additive, 0.0) else []  # each pair has surely gained something
     if taken:
         shape.pairs = tuple(taken)
         names = ", ".join(f"{a} x {b}" for a, b in taken)

@@ -11,7 +11,8 @@ seen has no rows. See `native/text/word_filter.h` for the counters.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,30 @@ def count_words(source: Source, hasher: Hasher) -> None:
     hasher.count_words(_columns_of(source))
 
 
-def _columns_of(source: Source) -> Iterator[Any]:
+def count_rows(source: Source, hasher: Hasher, most_entries: float = math.inf) -> bool:
+    """Counts the rows with each word and n-gram in a pass of its own, if a hasher leaves out rare ones.
+
+    False if it does not, or if there are too many entries: then rare ones are not left out.
+    """
+    if not hasher.leaves_out_rare or hasattr(hasher, "document_counts_"):
+        return False
+    if source.root.read_once:
+        raise DataError(
+            f"{source.root.read_once} can be read only once, but min_rows needs a pass over the data before learning; "
+            "save it in a file, or leave min_rows out"
+        )
+    n_entries = 0
+    with closing(_columns_of(source)) as parts:
+        for columns in parts:
+            n_entries += hasher.count_rows(columns)
+            if n_entries > most_entries:
+                hasher.forget_counts()
+                hasher.min_rows = 1
+                return False
+    return True
+
+
+def _columns_of(source: Source) -> Generator[Any, None, None]:
     """The raw columns of the rows that a source gives, part by part: of its limits and splits, the rows that pass."""
     batches = _Batches()
     for chunk in encoded(without_cache(source), batches).read(Order(), 0):

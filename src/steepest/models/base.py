@@ -615,7 +615,7 @@ class Model:
             elif learn and self.hasher is not None and not hasattr(self, "hasher_"):
                 raise ParameterError("hasher= is for raw columns, and these rows have features already; leave it out")
             return source
-        from steepest.features.words import count_words
+        from steepest.features.words import count_rows, count_words
 
         if not learn and getattr(self, "hasher_", None) is None:
             raise DataError(
@@ -627,9 +627,15 @@ class Model:
         if learn and not hasattr(hasher, "columns_") and (sample := sample_columns(source)) is not None:
             hasher.survey(*sample)  # on rows from all over the data, whatever the order of reading
             self.choose_encoding(hasher, *sample)
+        counted = False
         if learn:
             count_words(source, hasher)
-        return encoded(source, RowEncoder(hasher, learn), hasher.signature(learn=learn))
+            counted = count_rows(source, hasher, self._most_counted())
+        return encoded(source, RowEncoder(hasher, learn, counted), hasher.signature(learn=learn))
+
+    def _most_counted(self) -> float:
+        """Hook: of how many entries at most rare words and n-grams are counted before learning."""
+        return math.inf
 
     def choose_encoding(self, hasher: Any, columns: Any, y: Array | None) -> None:
         """Chooses knots and crosses from a sample of rows and their targets; called once, before rows are encoded."""

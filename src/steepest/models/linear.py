@@ -17,12 +17,12 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk, concatenate
-from steepest.data.raw import Survey, sample_columns, survey
+from steepest.data.raw import SAMPLE_ROWS, Survey, sample_columns, survey
 from steepest.data.readers.raw_arrays import RawArrays
 from steepest.data.readers.vw import VwSource, recording_names
 from steepest.data.source import SHUFFLES, ArraySource, Source, as_targets, as_weights, from_arrays
 from steepest.data.store.row_store import StoredSource, load_rows, store_rows
-from steepest.data.tables.columns import is_list_of_texts, read_table
+from steepest.data.tables.columns import Table, is_list_of_texts, python_values, read_table
 from steepest.engine.checkpoint import Checkpoints
 from steepest.engine.history import History
 from steepest.engine.iterations import TOLERANCES, Iterations, Weights
@@ -36,7 +36,16 @@ from steepest.features.names import NAMES, NameBook
 from steepest.features.vw_names import VwNames
 from steepest.learners.base import State
 from steepest.learners.batch.solvers import BATCH_SOLVERS, FINDINGS, SolverOptions
-from steepest.learners.linear.auto import CLEARLY, FEW_TABLE_ENTRIES, RACE_ROWS, Choice, Problem, choose, race
+from steepest.learners.linear.auto import (
+    CLEARLY,
+    FEW_ENTRIES,
+    FEW_TABLE_ENTRIES,
+    RACE_ROWS,
+    Choice,
+    Problem,
+    choose,
+    race,
+)
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import (
     ADAPTIVE,
@@ -73,7 +82,10 @@ MIXING = ("n_shards", "rounds", "sync_seconds", "mix", "send")  # what a resumed
 SURVEY_ROWS = 1 << 14  # counted to see how many features there are
 DEFAULT_TOL = 1e-6  # of the batch solvers
 CHOSEN_TOL = 1e-4  # of those that "auto" has chosen: predictions change no more
-TABLE_NGRAMS = (1, 2)  # words and pairs of words, of texts that are columns among others
+PAIRS_OF_WORDS = (1, 2)  # words and pairs of words
+PAIR_ROWS = 2  # which have a word or a pair: what one row has alone says nothing about others
+LEAST_TEXTS = 200  # of which rare words are left out: of few texts, most words are rare
+CHARACTERS_PER_PAIR = 3  # a word of six gives itself and a pair
 FULL_TABLE = 16  # entries per feature in arrays from which on most features are in use, and need not be numbered
 VOTER = "voter."  # marks the arrays of a shard's model in a model file
 VW_NAMES = "vw_names."  # marks those of a book of names
@@ -227,12 +239,29 @@ class LinearModel(Model):
             return
         from steepest.features.shape import find_shape
 
-        if self.hasher is None and len({column.kind == "text" for column in hasher.used_columns}) == 2:
-            hasher.ngrams = TABLE_NGRAMS
+        table = read_table(columns)
+        if self.hasher is None and self._takes_pairs_of_words(hasher, table, y):
+            hasher.ngrams = PAIRS_OF_WORDS
+            hasher.min_rows = PAIR_ROWS if table.n_rows >= LEAST_TEXTS else 1
         self._sample = columns
-        self._shape = find_shape(hasher, read_table(columns), y, self.task, self.n_threads)
+        self._shape = find_shape(hasher, table, y, self.task, self.n_threads)
         hasher.use_knots(self._shape.bends)
         hasher.add_crosses(self._shape.pairs)
+
+    def _most_counted(self) -> float:
+        """Rare words are left out of small data only, if nobody asked for it: rows are read once more to count them."""
+        return FEW_TABLE_ENTRIES if self.hasher is None else math.inf
+
+    def _takes_pairs_of_words(self, hasher: Any, table: Table, y: Array) -> bool:
+        """Whether there are texts, beside other columns or so few that the exact minimum can be found with pairs."""
+        texts = [column.name for column in hasher.used_columns if column.kind == "text" and not column.is_bag]
+        if len(texts) < len(hasher.used_columns):
+            return bool(texts)
+        if not LEAST_TEXTS <= table.n_rows < SAMPLE_ROWS or y.ndim > 1 or self.memory_budget is not None:
+            return False
+        n_outputs = len(distinct(y)) if self.task == "classify" else 1
+        n_characters = sum(len(text or "") for name in texts for text in python_values(table.column(name)))
+        return n_characters * n_outputs <= CHARACTERS_PER_PAIR * FEW_ENTRIES
 
     def _problem(self, source: Source, rows: ArraySource | None) -> Problem:
         """The properties of the data and the parameters from which a solver is chosen."""
@@ -649,7 +678,7 @@ class LinearModel(Model):
     def _survey_arrays(self, X: Any, y: Any) -> None:
         """Decides the kinds of columns and their encoding on a sample from all over X, as for files."""
         hasher = self.own_hasher()
-        if isinstance(X, list) and is_list_of_texts(X):
+        if isinstance(X, list) and is_list_of_texts(X) and not LEAST_TEXTS <= len(X) < SAMPLE_ROWS:
             return
         if (sample := sample_columns(RawArrays(X, y))) is not None:
             self.choose_encoding(hasher.survey(sample[0]), *sample)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,6 +123,9 @@ class Recipe:
     normalise: bool = True
     seed: int = 0
     stop_words: Sequence[str] = ()
+    counts: Mapping[int, int] | None = None  # rows with each bucket of a text, for tf-idf
+    n_documents: int = 0
+    min_rows: int = 1
 
 
 def text_features(document: str | bytes, name: str, recipe: Recipe) -> list[int]:
@@ -239,10 +242,15 @@ def weigh(count: float, weighting: str) -> float:
 
 
 def add_words(row: dict[int, float], words: Iterable[int], factor: float, recipe: Recipe) -> None:
-    """Adds a block of words: counted, weighed, scaled to length 1, and times a factor."""
+    """Adds a block of words: counted, weighed, without rare ones, scaled to length 1, and times a factor."""
     block: dict[int, float] = {}
     add(block, words, 1.0, recipe)
     block = {bucket: weigh(count, recipe.weighting) for bucket, count in block.items()}
+    if recipe.counts is not None:
+        rows = {bucket: recipe.counts.get(bucket, 0) for bucket in block}
+        rarity = {bucket: 1 + math.log((1 + recipe.n_documents) / (1 + n)) for bucket, n in rows.items()}
+        least = recipe.min_rows if recipe.min_rows > 1 else 0
+        block = {bucket: x * rarity[bucket] for bucket, x in block.items() if rows[bucket] >= least}
     length = math.sqrt(sum(x * x for x in block.values())) if recipe.normalise else math.sqrt(recipe.copies)
     for bucket, x in block.items():
         row[bucket] = row.get(bucket, 0.0) + factor * x / (length or 1.0)
