@@ -536,8 +536,7 @@ void bind_text(nb::module_& module) {
       .def(nb::init<int32_t, Grams, Grams, int32_t, int32_t, int32_t, bool, bool, bool, uint64_t, bool,
                     uint32_t>(),
            nb::kw_only(), "n_bits"_a, "ngrams"_a, "char_ngrams"_a, "weighting"_a, "copies"_a, "min_letters"_a,
-           "is_signed"_a, "lowercase"_a, "normalise"_a, "seed"_a, "by_column"_a = false,
-           "min_rows"_a = 1);
+           "is_signed"_a, "lowercase"_a, "normalise"_a, "seed"_a, "by_column"_a = false, "min_rows"_a = 1);
   nb::class_<WordFilter>(module, "WordFilter")
       .def("__init__", make_word_filter, "listed"_a, "keeps_listed"_a, "enough"_a, "too_many"_a,
            "sketch_bits"_a)
