@@ -191,6 +191,8 @@ class LinearModel(Model):
                 self._strength = self._find_strength(rows, source.labels)
         self._sample = None
         settings = self.settings_for(source.n_rows)
+        if self._choice is not None and settings.eta0 is None:
+            settings = replace(settings, first_step=self._choice.first_step)
         if self._memory is not None:
             run.monitor.event(self._memory.reason)
         for sentence in self._choices_made(settings.solver):

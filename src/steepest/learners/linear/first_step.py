@@ -43,18 +43,18 @@ def find_first_step(learner: LinearLearner, rows: Chunk) -> None:
     eta = 1.0 / max(1e-12, square * (learner.loss.curvature or 1.0))
     if settings.solver in ADAPTIVE:
         eta = 0.1 * _target_spread(learner, sample) if settings.task == "regress" else 0.1
-    learner.eta0 = _best_step(learner, sample, 2.0 ** round(math.log2(eta)))
+    learner.eta0 = settings.first_step or _best_step(learner, sample, 2.0 ** round(math.log2(eta)))
 
 
 def _best_step(learner: LinearLearner, sample: Chunk, eta: float) -> float:
     """The step with the least loss before learning; if learning nothing is best, with the least cost afterwards."""
-    best, loss = _descend(lambda step: _loss_before(learner, sample, step), eta)
+    best, loss = descend(lambda step: _loss_before(learner, sample, step), eta)
     if loss < _loss_before(learner, sample, eta * 0.5**MOST_TRIALS) * (1 - LEAST_GAIN):
         return best
-    return _descend(lambda step: _cost_after(learner, sample, step), eta)[0]
+    return descend(lambda step: _cost_after(learner, sample, step), eta)[0]
 
 
-def _descend(cost_of: Callable[[float], float], eta: float) -> tuple[float, float]:
+def descend(cost_of: Callable[[float], float], eta: float) -> tuple[float, float]:
     """The step with the least cost on the way down from eta, and that cost."""
     cost = cost_of(eta)
     for factor in (2.0, 0.5):

@@ -45,6 +45,7 @@ class LinearSettings(PlainSettings):
     solver: str = "sgd"
     schedule: int = 2
     eta0: float | None = None  # None: calibrate
+    first_step: float | None = None  # what calibration would find, where it is known already
     power: float = 1.0
     alpha: float = 1e-6
     l1: float = 0.0
