@@ -8,6 +8,7 @@ import pytest
 
 import steepest as st
 from steepest.data.raw import sample_columns
+from steepest.features import shape
 from steepest.features.shape import LEAST_ROWS, Shape, find_shape
 
 N = 3000
@@ -66,6 +67,18 @@ def test_noise_has_no_pairs(seed):
     frame = table(seed=seed)
     y = np.random.default_rng(100 + seed).standard_normal(N)
     assert shape_of(frame, y).pairs == ()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_pairs_that_only_make_up_for_a_strong_penalty_are_not_taken(seed, monkeypatch):
+    """A category decides, of whose 160 values each has few rows; what differs between these tells them apart, too."""
+    rng = np.random.default_rng(seed)
+    farm = rng.integers(0, 160, 800)
+    numbers = {f"x{k}": 0.05 * rng.standard_normal(800) + rng.standard_normal(160)[farm] for k in range(6)}
+    frame = pd.DataFrame({**numbers, "farm": [f"f{k}" for k in farm]})
+    assert not shape_of(frame, farm % 6, "classify").pairs
+    monkeypatch.setattr(shape, "FEW_ROWS", 0)
+    assert shape_of(frame, farm % 6, "classify").pairs
 
 
 def test_among_very_many_pairs_of_noise_hardly_any_is_found():

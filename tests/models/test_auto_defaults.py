@@ -223,6 +223,22 @@ def test_many_sparse_rows_are_learned_by_the_solver_that_wins_on_some_of_them(un
     assert scores["auto"] >= max(scores["asgd"], scores["adagrad"]) - 0.03
 
 
+def test_the_first_step_of_rows_that_race_depends_on_no_seed():
+    """Where targets are noisy, the first thousand rows of another order ask for another step."""
+    rng = np.random.default_rng(0)
+    rare = rng.integers(0, 40_000, (20_000, 60)).astype(np.int32).ravel()
+    noise = sparse.csr_matrix((np.ones(len(rare), np.float32), rare, np.arange(0, len(rare) + 1, 60)), (20_000, 40_000))
+    signal = sparse.csr_matrix((rng.random((20_000, 30)) < 0.3).astype(np.float32))
+    X, y = sparse.csr_matrix(sparse.hstack([signal, noise])), signal @ rng.standard_normal(30)
+    y = y + 6 * rng.standard_t(2.1, 20_000)
+    steps = {
+        solver: {st.LinearRegressor(solver=solver, random_state=k).fit(X, y).learner_.eta0 for k in range(4)}
+        for solver in ("asgd", "auto")
+    }
+    assert len(steps["asgd"]) > 1
+    assert len(steps["auto"]) == 1
+
+
 def test_in_tables_the_least_loss_wins_the_race_and_elsewhere_only_a_clear_win():
     X, y = documents(unit=False)
     rows = replace(from_arrays(X, y.astype(float)).block, y=2.0 * y - 1)

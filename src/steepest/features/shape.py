@@ -43,8 +43,8 @@ LEAST_ROWS = 200  # of a sample, below which nothing is decided
 FOLDS = 4  # of which models are made
 PARTS = 16  # of which the steps of cells are made, four to a fold
 ALPHA = 1e-4
-# Of fewer rows, models are compared under the best of some strengths each, since bends and pairs may otherwise make up
-# for a strength that is far from the best; and the model with all pairs taken must beat the one without.
+# Of fewer rows, the model with all pairs taken must beat the one without, each under the best of some strengths: pairs
+# may otherwise gain only what a strength that is far from the best has left over.
 FEW_ROWS, STRENGTHS = 4000, (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 LONG_STRETCH = 0.1  # of the rows, with one value throughout
 ALONG = 0.99  # of the rank correlation with the number of the row that a sorted column would have
@@ -105,13 +105,17 @@ class _Sample:
         """The rows encoded by these columns and pairs of them alone."""
         params = self.hasher.get_params(deep=False) | COUNTED | {"names": 0, "cross": ()}
         trial = type(self.hasher)(**params)
-        trial.columns_, trial.n_features_in_, trial.crosses_ = tuple(columns), len(columns), tuple(pairs)
-        chunk: Chunk = trial.to_chunk(self.table)
+        trial.columns_, trial.n_features_in_ = tuple(columns), len(columns)
+        chunk: Chunk = trial.add_crosses(pairs).to_chunk(self.table)
         return chunk
 
-    def scored(self, columns: Sequence[Column], pairs: Sequence[tuple[str, str]] = ()) -> _Scores:
-        """Scores of all rows by models trained on the other folds; of few rows, under the strength with least loss."""
-        strengths = STRENGTHS if len(self.y) < FEW_ROWS else (ALPHA,)
+    def scored(
+        self,
+        columns: Sequence[Column],
+        pairs: Sequence[tuple[str, str]] = (),
+        strengths: Sequence[float] = (ALPHA,),
+    ) -> _Scores:
+        """Scores of all rows by models trained on the other folds, under the strength with least loss."""
         rows, _ = on_columns_in_use(replace(self.encoded(columns, pairs), y=self.y))
         labels = distinct(self.y).tolist() if self.task == "classify" else []
         settings = LinearSettings(
@@ -140,7 +144,8 @@ class _Sample:
                     warm = solve(objective, "newton_cg")
                     data.take_weights(warm)
                     tables[k, way, held] = learner.scores(rows.visit(held), self.n_threads)
-        return min((_Scores(self, list(ways)) for ways in tables), key=lambda scores: float(scores.losses.mean()))
+        losses = np.array([[self.losses(scores).mean() for scores in ways] for ways in tables])
+        return _Scores(self, [tables[k, way] for way, k in enumerate(losses.argmin(axis=0))])
 
     def losses(self, scores: Array) -> Array:
         """The loss of every row."""
@@ -347,7 +352,7 @@ def _add_pairs(
         else:
             break
     if taken and len(scores.sample.y) < FEW_ROWS:
-        scores = scores.sample.scored(columns, taken)
+        additive, scores = (scores.sample.scored(columns, own, STRENGTHS) for own in ((), taken))
         taken = taken if scores.is_better_than(additive, 0.0) else []  # each pair has surely gained something
     if taken:
         shape.pairs = tuple(taken)
