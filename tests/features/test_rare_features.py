@@ -138,6 +138,7 @@ def test_texts_of_a_table_become_words_and_pairs_that_several_rows_have(tmp_path
     frame, y = table()
     model = st.LinearClassifier(random_state=0).fit(frame, y)
     assert (model.hasher_.ngrams, model.hasher_.min_rows) == ((1, 2), 2)
+    assert model.history_.events[0] == "texts became words and pairs of words, without those that only one row has"
     frame.assign(y=y).to_csv(tmp_path / "t.csv", index=False)
     streamed = st.LinearClassifier(random_state=0).fit_stream(st.scan_csv(tmp_path / "t.csv", label="y"))
     assert (streamed.hasher_.ngrams, streamed.hasher_.min_rows) == ((1, 2), 2)
@@ -167,6 +168,7 @@ def test_of_too_many_entries_nothing_is_left_out(tmp_path, monkeypatch):
     model = st.LinearClassifier(random_state=0).fit_stream(st.scan_csv(tmp_path / "t.csv", label="y"))
     assert (model.hasher_.ngrams, model.hasher_.min_rows) == ((1, 2), 1)
     assert model.hasher_.n_documents_ == len(frame)
+    assert model.history_.events[0] == "texts became words and pairs of words"
 
 
 def test_leaving_out_what_one_row_has_helps_on_rows_not_learned():

@@ -212,7 +212,12 @@ class LinearModel(Model):
 
     def _choices_made(self, solver: str) -> list[str]:
         """Sentences that say what "auto" chose."""
-        made = [] if self._shape is None else list(self._shape.events)
+        hasher = getattr(self, "hasher_", None)
+        made = []
+        if self.hasher is None and hasher is not None and hasher.ngrams == PAIRS_OF_WORDS:
+            rare = "" if hasher.min_rows < PAIR_ROWS else ", without those that only one row has"
+            made = [f"texts became words and pairs of words{rare}"]
+        made += [] if self._shape is None else self._shape.events
         made += [] if self._choice is None else [self._choice.sentence(solver)]
         if self._row_order() != self.shuffle:
             made.append(f"half_life: rows are learned in their order, so shuffle={self.shuffle!r} is left out")
