@@ -176,7 +176,6 @@ def encoder(meta: dict[str, Any], *, texts: bool) -> Any:
 
 def peer(meta: dict[str, Any], place: Path, boosting: bool) -> Result:
     os.environ.pop("OMP_NUM_THREADS", None)  # boosting takes all cores by default, as steepest does
-    os.environ["OMP_WAIT_POLICY"] = "passive"  # spinning took 14 s instead of 2.7 on a busy machine
     import pandas as pd
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from sklearn.linear_model import LogisticRegression, Ridge
