@@ -156,9 +156,26 @@ def test_few_texts_alone_get_pairs_of_words_and_few_rows_or_long_texts_do_not():
     for name, rows in {"some": some, "few": few, "short": short, "long": long}.items():
         hasher = st.LinearClassifier(random_state=0).fit(rows, [k % 2 for k in range(len(rows))]).hasher_
         chosen[name] = hasher.ngrams, hasher.min_rows
-    assert chosen == {"some": ((1, 2), 2), "few": ((1, 1), 1), "short": ((1, 2), 2), "long": ((1, 1), 1)}
-    own = st.LinearClassifier(hasher=Hasher(14), random_state=0).fit(some, labels_of(some)).hasher_
-    assert (own.ngrams, own.min_rows) == ((1, 1), 1)
+    pairs, words = ((1, 2), 2), ("auto", "auto")  # which means single words
+    assert chosen == {"some": pairs, "few": words, "short": pairs, "long": words}
+
+
+def test_the_choice_of_pairs_does_not_hang_on_other_parameters_and_is_made_by_nobody_else():
+    rows, (frame, y) = texts(300), table()
+
+    def chosen(**options):
+        own = st.LinearClassifier(hasher=Hasher(16, **options), random_state=0).fit(frame, y).hasher_
+        return own.ngrams, own.min_rows
+
+    assert chosen() == chosen(kinds={"size": "number"}) == chosen(pairs=0) == ((1, 2), 2)
+    assert chosen(ngrams=(1, 1)) == ((1, 1), "auto")
+    assert chosen(min_rows=1) == ((1, 2), 1)
+    assert chosen(weighting="count") == ("auto", "auto")
+    own = st.LinearClassifier(hasher=Hasher(14), random_state=0).fit(rows, labels_of(rows)).hasher_
+    assert (own.ngrams, own.min_rows) == ("auto", "auto")  # texts alone, with a size that the caller chose
+    plain, words = Hasher(12).fit(rows), Hasher(12, ngrams=(1, 1), min_rows=1).fit(rows)
+    assert (plain.transform(rows) != words.transform(rows)).nnz == 0
+    assert plain.makes_the_rows_of(words)
 
 
 def test_of_too_many_entries_nothing_is_left_out(tmp_path, monkeypatch):

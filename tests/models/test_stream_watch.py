@@ -58,6 +58,20 @@ def test_shares_of_labels_and_of_unseen_features_are_watched():
     assert "the share of unseen features went from" in found
 
 
+def test_new_words_are_watched_where_rare_ones_are_left_out():
+    rng = np.random.default_rng(3)
+    words = np.array([f"w{i}" for i in range(40)])
+    texts = [" ".join(rng.choice(words, 8)) for _ in range(4000)]
+    label = np.where(rng.random(4000) < 0.5, "a", "b")
+    model = st.LinearClassifier("log", solver="sgd", hasher=st.Hasher(14, min_rows=2), random_state=0)
+    model.fit(texts[:2000], label[:2000])
+    learned(model, texts[2000:], label[2000:], 20)
+    before = len(drifts(model))
+    strange = [" ".join(f"new{rng.integers(1 << 30)}" for _ in range(8)) for _ in range(1500)]
+    learned(model, strange, label[:1500], 20)
+    assert "the share of unseen features went from" in " ".join(drifts(model)[before:])
+
+
 def test_of_a_table_with_texts_only_new_words_and_categories_count_as_unseen():
     """Rows are counted for words alone; of other columns the weights show what was learned."""
     rng = np.random.default_rng(4)
@@ -68,7 +82,7 @@ def test_of_a_table_with_texts_only_new_words_and_categories_count_as_unseen():
         model = st.LinearClassifier("log", solver=solver, hasher=hasher, random_state=0)
         model.fit(rows, [int(row["size"] > 4) ^ (n % 10 == 0) for n, row in enumerate(rows)])
         known, new = rows[0], {"town": "nowhere", "size": 3.0, "note": "w1 w2 strange"}
-        assert [model.unseen_features(model.hasher_.to_chunk([row]).indices) for row in (known, new)] == [0, 2]
+        assert [model.unseen_features(model.hasher_.all_features([row])) for row in (known, new)] == [0, 3]
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])

@@ -554,7 +554,7 @@ BATCH = {  # solver: losses it can learn
     "newton_cg": ("log", "hinge", "modified_huber", "squared", "poisson", "epsilon_insensitive"),
     "saga": ("log", "squared"),
 }
-H = dict(n_bits=12)
+H = dict(n_bits=12, ngrams=(1, 1))
 
 
 def linear_of(loss):

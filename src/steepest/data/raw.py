@@ -443,3 +443,35 @@ def encoded(source: Source, encode: Encoder, signature: str = "") -> Source:
         return result
 
     return source.rebased(put_in)
+
+
+def columns_of(source: Source) -> Generator[Any, None, None]:
+    """The raw columns of the rows that a source gives, part by part: of its limits and splits, the rows that pass."""
+    batches = _Batches()
+    for chunk in encoded(without_cache(source), batches).read(Order(), 0):
+        entries = chunk.indptr[chunk.row_numbers]
+        if len(entries):
+            columns, n_rows = batches.waiting[int(chunk.values[entries[0]])]
+            rows = chunk.indices[entries]
+            yield columns if len(rows) == n_rows else taken_rows(columns, rows.astype(np.int64))
+            batches.forget_before(int(chunk.values[entries[0]]))
+
+
+class _Batches:
+    """An encoder that marks each row with its batch and position: entry k of batch b is (k, b)."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, tuple[Any, int]] = {}
+        self._n = 0
+
+    def __call__(self, batch: RawBatch) -> Chunk:
+        """Keeps the batch until its rows are used, and returns marked rows."""
+        number, n = self._n, batch.n_rows
+        self.waiting[number] = batch.columns, n
+        self._n += 1
+        return Chunk(np.arange(n + 1), np.arange(n, dtype=np.int32), np.full(n, number, np.float32), max(n, 1))
+
+    def forget_before(self, number: int) -> None:
+        """Drops the batches before this one, since batches are used in order."""
+        for old in [known for known in list(self.waiting) if known < number]:
+            del self.waiting[old]

@@ -273,7 +273,7 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
     crosses = tuple((places[a], places[b]) for a, b in (*hasher.cross, *hasher.crosses_))
     hashing = Hashing(
         n_bits=hasher.n_bits,
-        ngrams=_pair(hasher.ngrams),
+        ngrams=hasher.word_ngrams,
         char_ngrams=_pair(hasher.char_ngrams),
         weighting=WEIGHTINGS.index(weighting),
         copies=hasher.copies,
@@ -286,7 +286,7 @@ def hashing_of(hasher: Hasher | None) -> tuple[Hashing | None, Array | None]:
         crosses=crosses,
         uses_counts=uses_counts,
         n_documents=float(hasher.n_documents_) if uses_counts else 0.0,
-        min_rows=hasher.min_rows if uses_counts and hasher.min_rows > 1 else 0,
+        min_rows=hasher.least_rows if uses_counts and hasher.least_rows > 1 else 0,
         one_text=[column.kind for column in columns] == [TEXT] and not crosses,
     )
     return hashing, hasher.document_counts_ if uses_counts else None

@@ -109,7 +109,6 @@ INTEGERS = (
     ("copies", 1, 64),
     ("min_token", 1, 1 << 20),
     ("min_count", 1, 1 << 31),
-    ("min_rows", 1, 1 << 31),
     ("seed", -(1 << 63), (1 << 64) - 1),
 )
 MOST_NAMES = 1 << 26
@@ -137,9 +136,10 @@ class Hasher(Estimator):
     n_bits : int, 10 to 30
         Size of the hash table: 2**n_bits buckets, which are the columns of the rows. Raise it if `collision_report`
         shows that many features share a bucket.
-    ngrams : (low, high) or None
+    ngrams : (low, high), "auto" or None
         Lengths of word n-grams: (1, 2) gives words and pairs of words. A word is a run of letters, marks, numbers and
-        "_"; a Han ideograph is a word by itself.
+        "_"; a Han ideograph is a word by itself. "auto" is (1, 1), but a linear model takes (1, 2) for texts beside
+        other columns.
     char_ngrams : (low, high), optional
         Lengths of character n-grams inside words, with marks at both ends, as in `<word>`. (1, L) gives all substrings
         up to length L. Misspelt words then share most features with the correct ones.
@@ -164,11 +164,11 @@ class Hasher(Estimator):
         Leave out words that occur in fewer rows than this, before n-grams are built. Try 5 for long texts. Rows are
         counted by `fit` (for a file, in a pass before learning) or by the first `partial_fit`, exactly for the first
         1.5 million different words and by a sketch beyond; the decision also holds for later rows.
-    min_rows : int
+    min_rows : int or "auto"
         Leave out words and n-grams that occur in fewer rows than this, after n-grams are built. It uses the counts of
         tf-idf: rows are counted by `fit` (for a file, in a pass before learning) or by the first `partial_fit`, and go
         on being counted by further ones. What occurs in one row says nothing about others, so 2 makes models smaller
-        and often better; linear models choose it with pairs of words.
+        and often better. "auto" is 1, or 2 where `ngrams="auto"` has become pairs of words.
     max_share : float, above 0 and at most 1
         Leave out words that occur in more than this share of the rows, counted in the same way.
     weighting : "auto", "count", "binary", "log" or "tfidf"
@@ -233,7 +233,7 @@ class Hasher(Estimator):
 
     _kind = "transformer"
     n_bits: int
-    ngrams: tuple[int, int] | None
+    ngrams: tuple[int, int] | str | None
     char_ngrams: tuple[int, int] | None
     signed: bool
     copies: int
@@ -245,7 +245,7 @@ class Hasher(Estimator):
     min_count: int
     max_share: float
     bags: bool | str
-    min_rows: int
+    min_rows: int | str
     weighting: str
     norm: str | None
     min_token: int
@@ -267,7 +267,7 @@ class Hasher(Estimator):
         self,
         n_bits: int = 22,
         *,
-        ngrams: tuple[int, int] | None = (1, 1),
+        ngrams: tuple[int, int] | str | None = "auto",
         char_ngrams: tuple[int, int] | None = None,
         signed: bool = True,
         copies: int = 1,
@@ -291,7 +291,7 @@ class Hasher(Estimator):
         ignore: Sequence[str] | str | None = None,
         by_column: bool = False,
         bags: bool | str = "auto",
-        min_rows: int = 1,
+        min_rows: int | str = "auto",
     ) -> None:
         store(self, locals())
 
@@ -340,7 +340,17 @@ class Hasher(Estimator):
     @property
     def leaves_out_rare(self) -> bool:
         """Whether words and n-grams are left out by the number of rows that have them."""
-        return self.min_rows > 1 and self.counts_rows
+        return self.least_rows > 1 and self.counts_rows
+
+    @property
+    def word_ngrams(self) -> tuple[int, int]:
+        """The lengths of word n-grams, (0, 0) for none."""
+        return (1, 1) if isinstance(self.ngrams, str) else self.ngrams or (0, 0)
+
+    @property
+    def least_rows(self) -> int:
+        """The number of rows that a word or n-gram must have."""
+        return 1 if isinstance(self.min_rows, str) else self.min_rows
 
     @property
     def stop_list(self) -> tuple[str, ...]:
@@ -474,7 +484,9 @@ class Hasher(Estimator):
 
     def makes_the_rows_of(self, other: Hasher) -> bool:
         """Whether both turn the same data into the same rows; columns that this one does not name are left open."""
-        mine, theirs = self._plain_params(), other._plain_params()
+        mine, theirs = (
+            own._plain_params() | {"ngrams": own.word_ngrams, "min_rows": own.least_rows} for own in (self, other)
+        )
         roles = ("text", "categorical", "numeric", "kinds", "ignore")
         for name in ["n_jobs", "names", *(role for role in roles if not mine[role])]:
             mine.pop(name), theirs.pop(name)
@@ -593,6 +605,10 @@ class Hasher(Estimator):
         for part in parts:
             self._count_words(self._read(part, learn=True), counts)
         return self._keep_words(counts)
+
+    def all_features(self, X: Any) -> Array:
+        """The features of all entries of the rows, those that are left out because few rows have them, too."""
+        return self._hash(self._read(X), weigh=False)[1]
 
     def count_rows(self, X: Any) -> int:
         """Counts the rows with each feature, for tf-idf; returns the number of entries. Names are not learned."""
@@ -812,7 +828,7 @@ class Hasher(Estimator):
         weighting = "log" if self._uses_counts else "count" if self.weighting == "auto" else self.weighting
         options = kernels.HashOptions(
             n_bits=self.n_bits,
-            ngrams=self.ngrams or (0, 0),
+            ngrams=self.word_ngrams,
             char_ngrams=self.char_ngrams or (0, 0),
             weighting=("count", "binary", "log").index(weighting),
             copies=self.copies,
@@ -822,7 +838,7 @@ class Hasher(Estimator):
             normalise=self.norm == "l2",
             seed=self.seed & MASK,
             by_column=bool(self.by_column) and self.n_features > 0,  # which refuses too many
-            min_rows=self.min_rows,
+            min_rows=self.least_rows,
         )
         recipe = kernels.HashRecipe(
             columns=[
@@ -872,7 +888,8 @@ class Hasher(Estimator):
                 raise ParameterError(f"{name}={value!r} is unknown; choose one of {', '.join(map(repr, known))}")
         for name in ("ngrams", "char_ngrams"):
             pair = getattr(self, name)
-            if pair is not None and not (_is_pair(pair, int) and 1 <= pair[0] <= pair[1] <= LONGEST_GRAM):
+            plain = pair is None or (name == "ngrams" and isinstance(pair, str) and pair == "auto")
+            if not plain and not (_is_pair(pair, int) and 1 <= pair[0] <= pair[1] <= LONGEST_GRAM):
                 bounds = f"(low, high), such as (1, 2), with 1 <= low <= high <= {LONGEST_GRAM}"
                 raise ParameterError(f"{name}={pair!r} must be {bounds}, or None")
         if isinstance(self.stop_words, str) and self.stop_words not in STOP_LISTS:
@@ -883,7 +900,10 @@ class Hasher(Estimator):
             raise ParameterError(f"stop_words={self.stop_words!r} holds something that is not a text")
         if not isinstance(self.max_share, float | int | np.number) or not 0 < self.max_share <= 1:
             raise ParameterError(f"max_share={self.max_share!r} must be a share of rows above 0 and at most 1")
-        if self.min_rows > 1 and self.weighting not in ("auto", "tfidf"):
+        is_auto = isinstance(self.min_rows, str) and self.min_rows == "auto"
+        if not is_auto and not _is_whole(self.min_rows, 1, 1 << 31):
+            raise ParameterError(f"min_rows={self.min_rows!r} must be a whole number from 1 to {1 << 31}, or 'auto'")
+        if self.least_rows > 1 and self.weighting not in ("auto", "tfidf"):
             raise ParameterError(
                 f"min_rows={self.min_rows} needs the counts of tf-idf, and weighting={self.weighting!r} has none; "
                 "give weighting='tfidf', or min_count, which counts words"
@@ -1150,7 +1170,7 @@ class Hasher(Estimator):
 
     @property
     def _needs_fit(self) -> bool:
-        rare = self.min_count > 1 or self.min_rows > 1 or self.max_share < 1
+        rare = self.min_count > 1 or self.least_rows > 1 or self.max_share < 1
         return self.names not in (0, "auto") or self.weighting == "tfidf" or rare
 
     def __sklearn_tags__(self) -> Any:

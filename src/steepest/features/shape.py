@@ -7,7 +7,8 @@ v = -Σg / (Σh + ridge) from the rows of other parts, and the column or pair ga
 own part (Lou, Caruana, Gehrke and Hooker, "Accurate intelligible models with pairwise interactions", KDD 2013, rank
 pairs alike). A number bends if its own cells gain on the scores of a model of lines. Pairs are taken one by one, the
 best first, on the scores of the model with bends; each moves the scores by its steps, so that a second pair which says
-the same gains nothing. All rows are judged, so that little depends on which of them are held back.
+the same gains nothing. All rows are judged, so that little depends on which of them are held back. With few rows, the
+model with all pairs must at last be better than the one without.
 
 A number that stays the same over a long stretch of the file, and varies elsewhere, has changed its meaning there: bends
 or crosses would learn the stretch, so it stays a line. So does one that rises or falls along the whole file, such as a

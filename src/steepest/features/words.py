@@ -6,22 +6,23 @@ low, and too high by more than e N / 2^SKETCH_BITS for fewer than 2 % of its wor
 to count. So a sketch may keep a word that is a little too rare; no word is lost to min_count that has enough rows.
 What was decided is stored as hashes and bits, and new rows are read by it without counting again: a word that was never
 seen has no rows. See `native/text/word_filter.h` for the counters.
+Rare n-grams are left out in another way, by the counts of tf-idf: `count_rows` makes a pass for them before learning.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, Chunk
-from steepest.data.raw import RawBatch, encoded, taken_rows, without_cache
-from steepest.data.source import Order, Source
+from steepest.data.chunk import Array
+from steepest.data.raw import columns_of
+from steepest.data.source import Source
 from steepest.errors import DataError
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def count_words(source: Source, hasher: Hasher) -> None:
             f"{source.root.read_once} can be read only once, but min_count and max_share need a pass over the data "
             "before learning; save it in a file, or name words by stop_words"
         )
-    hasher.count_words(_columns_of(source))
+    hasher.count_words(columns_of(source))
 
 
 def count_rows(source: Source, hasher: Hasher, most_entries: float = math.inf) -> bool:
@@ -155,7 +156,7 @@ def count_rows(source: Source, hasher: Hasher, most_entries: float = math.inf) -
             "save it in a file, or leave min_rows out"
         )
     n_entries = 0
-    with closing(_columns_of(source)) as parts:
+    with closing(columns_of(source)) as parts:
         for columns in parts:
             n_entries += hasher.count_rows(columns)
             if n_entries > most_entries:
@@ -163,35 +164,3 @@ def count_rows(source: Source, hasher: Hasher, most_entries: float = math.inf) -
                 hasher.min_rows = 1
                 return False
     return True
-
-
-def _columns_of(source: Source) -> Generator[Any, None, None]:
-    """The raw columns of the rows that a source gives, part by part: of its limits and splits, the rows that pass."""
-    batches = _Batches()
-    for chunk in encoded(without_cache(source), batches).read(Order(), 0):
-        entries = chunk.indptr[chunk.row_numbers]
-        if len(entries):
-            columns, n_rows = batches.waiting[int(chunk.values[entries[0]])]
-            rows = chunk.indices[entries]
-            yield columns if len(rows) == n_rows else taken_rows(columns, rows.astype(np.int64))
-            batches.forget_before(int(chunk.values[entries[0]]))
-
-
-class _Batches:
-    """An encoder that marks each row with its batch and position: entry k of batch b is (k, b)."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[int, tuple[Any, int]] = {}
-        self._n = 0
-
-    def __call__(self, batch: RawBatch) -> Chunk:
-        """Keeps the batch until its rows are used, and returns marked rows."""
-        number, n = self._n, batch.n_rows
-        self.waiting[number] = batch.columns, n
-        self._n += 1
-        return Chunk(np.arange(n + 1), np.arange(n, dtype=np.int32), np.full(n, number, np.float32), max(n, 1))
-
-    def forget_before(self, number: int) -> None:
-        """Drops the batches before this one, since batches are used in order."""
-        for old in [known for known in list(self.waiting) if known < number]:
-            del self.waiting[old]

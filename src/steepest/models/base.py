@@ -357,8 +357,11 @@ class Model:
             unseen[unseen] = ~np.any([self.learner_.output_weights(k, features[unseen]) for k in outputs], axis=0)
         return int(np.count_nonzero(unseen))
 
-    def _unseen_share(self, chunk: Chunk) -> float | None:
-        features = chunk.packed().indices
+    def _unseen_share(self, chunk: Chunk, X: Any) -> float | None:
+        """The share of the features of these rows, hashed to a chunk, that training has not seen."""
+        hasher: Any = getattr(self, "hasher_", None)
+        leaves_out = hasher is not None and hasher.leaves_out_rare
+        features = hasher.all_features(X) if leaves_out else chunk.packed().indices
         unseen = self.unseen_features(features, counted=True) if len(features) else None
         return None if unseen is None else unseen / len(features)
 

@@ -214,8 +214,8 @@ class LinearModel(Model):
         """Sentences that say what "auto" chose."""
         hasher = getattr(self, "hasher_", None)
         made = []
-        if self.hasher is None and hasher is not None and hasher.ngrams == PAIRS_OF_WORDS:
-            rare = "" if hasher.min_rows < PAIR_ROWS else ", without those that only one row has"
+        if hasher is not None and hasher.ngrams != self.given_hasher().ngrams:
+            rare = "" if hasher.least_rows < PAIR_ROWS else ", without those that only one row has"
             made = [f"texts became words and pairs of words{rare}"]
         made += [] if self._shape is None else self._shape.events
         made += [] if self._choice is None else [self._choice.sentence(solver)]
@@ -247,9 +247,10 @@ class LinearModel(Model):
         from steepest.features.shape import find_shape
 
         table = read_table(columns)
-        if self.hasher is None and self._takes_pairs_of_words(hasher, table, y):
+        if hasher.ngrams == "auto" and self._takes_pairs_of_words(hasher, table, y):
             hasher.ngrams = PAIRS_OF_WORDS
-            hasher.min_rows = PAIR_ROWS if table.n_rows >= LEAST_TEXTS else 1
+            if hasher.min_rows == "auto" and table.n_rows >= LEAST_TEXTS:
+                hasher.min_rows = PAIR_ROWS
         self._sample = columns
         self._shape = find_shape(hasher, table, y, self.task, self.n_threads)
         hasher.use_knots(self._shape.bends)
@@ -257,14 +258,16 @@ class LinearModel(Model):
 
     def _most_counted(self) -> float:
         """Rare words are left out of small data only, if nobody asked for it: rows are read once more to count them."""
-        return FEW_TABLE_ENTRIES if self.hasher is None else math.inf
+        return FEW_TABLE_ENTRIES if self.given_hasher().min_rows == "auto" else math.inf
 
     def _takes_pairs_of_words(self, hasher: Any, table: Table, y: Array) -> bool:
         """Whether there are texts, beside other columns or so few that the exact minimum can be found with pairs."""
         texts = [column.name for column in hasher.used_columns if column.kind == "text" and not column.is_bag]
+        if hasher.weighting not in ("auto", "tfidf"):
+            return False
         if len(texts) < len(hasher.used_columns):
             return bool(texts)
-        if not LEAST_TEXTS <= table.n_rows < SAMPLE_ROWS or y.ndim > 1 or self.memory_budget is not None:
+        if not LEAST_TEXTS <= table.n_rows < SAMPLE_ROWS or y.ndim > 1 or self.hasher is not None:
             return False
         n_outputs = len(distinct(y)) if self.task == "classify" else 1
         n_characters = sum(len(text or "") for name in texts for text in python_values(table.column(name)))

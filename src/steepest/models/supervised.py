@@ -20,7 +20,7 @@ from steepest.errors import DataError, ParameterError
 from steepest.learners.losses import LOSSES
 from steepest.learners.targets import balanced_weights, distinct
 from steepest.metrics import ClassificationMetrics, MultiLabelMetrics, ProbabilityMetrics, RegressionMetrics, RocMetrics
-from steepest.models.base import Model
+from steepest.models.base import Model, in_memory
 from steepest.models.calibration import (
     LEAST_ROWS,
     Recent,
@@ -111,13 +111,14 @@ class Classifier(Model):
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, classes, more_to_come=True)
+        X = in_memory(X) if calibrate else X
         source, _ = self._rows_and_targets(X, y, sample_weight)
         self._check_width(source)
         if calibrate and hasattr(self, "classes_"):
-            self._add_recent(source)
+            self._add_recent(source, X)
         return self._learn_more(source, classes)
 
-    def _add_recent(self, source: ArraySource) -> None:
+    def _add_recent(self, source: ArraySource, X: Any) -> None:
         """Scores rows before they are learned and calibrates by them; skips unknown classes and infinite scores."""
         chunk = source.block
         if self.learner_.several_targets or len(self.classes_) < 2 or chunk.y is None or chunk.y.ndim > 1:
@@ -129,7 +130,7 @@ class Classifier(Model):
         decisions = self._decisions(self._scores(rows))
         finite = np.isfinite(decisions.reshape(len(decisions), -1)).all(axis=1)
         decisions, (true, weight) = decisions[finite], (values[finite] for values in self._truth(rows))
-        self._watch_rows(chunk, decisions, true)
+        self._watch_rows(chunk, X, decisions, true)
         self._recent = self._recent or Recent(1 if decisions.ndim == 1 else decisions.shape[1])
         if self._has_link() or self._is_mapped():
             residuals = 1 - self.probabilities_of(decisions)[np.arange(len(true)), true]
@@ -140,7 +141,7 @@ class Classifier(Model):
             self._fit_map(scores, held[:, -2].astype(np.int64), held[:, -1])
         self._use_levels()
 
-    def _watch_rows(self, chunk: Chunk, decisions: Array, true: Array) -> None:
+    def _watch_rows(self, chunk: Chunk, X: Any, decisions: Array, true: Array) -> None:
         """Adds events to the history if the loss, calibration, labels or features of a stream have changed."""
         labels = self.labels_of(decisions)
         wrong = labels != self.classes_[true]
@@ -151,7 +152,7 @@ class Classifier(Model):
             losses, best = 1 - p[np.arange(len(true)), true], p.max(axis=1)
             surprises = ((1 + ~wrong - best) / 2).tolist()
         truths, known = self.classes_[true].tolist(), self.classes_.tolist()
-        events = self._stream_watch().add(losses.tolist(), surprises, truths, known, self._unseen_share(chunk))
+        events = self._stream_watch().add(losses.tolist(), surprises, truths, known, self._unseen_share(chunk, X))
         self.history_.events += events
 
     def _refresh(self) -> None:
@@ -463,10 +464,11 @@ class Regressor(Model):
         """
         if not hasattr(self, "learner_"):
             self._plan_for_arrays(X, y, more_to_come=True)
+        X = in_memory(X) if calibrate else X
         source = self.source_of(X, y, sample_weight)
         self._check_width(source)
         if calibrate and hasattr(self, "n_features_in_"):
-            self._add_recent(source)
+            self._add_recent(source, X)
         return self._learn_more(source)
 
     def _means(self, scores: Array) -> Array:
@@ -501,7 +503,7 @@ class Regressor(Model):
         ]
         self._store_residuals(np.concatenate(parts) if parts else np.zeros(0))
 
-    def _add_recent(self, source: ArraySource) -> None:
+    def _add_recent(self, source: ArraySource, X: Any) -> None:
         """Predicts rows before they are learned and stores the errors for intervals and drift events."""
         chunk = source.block
         if self.learner_.several_targets or chunk.y is None or chunk.y.ndim > 1:
@@ -513,7 +515,7 @@ class Regressor(Model):
         means, y = means[finite], y[finite]
         watch = self._stream_watch()
         losses = watch.bounded(np.abs(means - y).tolist())
-        self.history_.events += watch.add(losses, unseen=self._unseen_share(chunk))
+        self.history_.events += watch.add(losses, unseen=self._unseen_share(chunk, X))
         self._recent.adapt(self.calibration_, np.abs(means - y))
         held = self._recent.add(means, y, np.ones(len(y)))
         if held is not None:

@@ -243,7 +243,7 @@ class TextClassifier(Classifier):
             self._use_pretrained(learner)
             self.adopt(learner, History(events=events), source)
         elif calibrate:
-            self._add_recent(source)
+            self._add_recent(source, X)
         self.learner_.go_on()
         return self._learn_more(source)
 
@@ -410,7 +410,7 @@ class TextClassifier(Classifier):
             parts = [self._doubts(chunk, scores) for chunk, scores in self._known_rows(rows)]
             self._store_residuals(np.concatenate(parts) if parts else np.zeros(0))
 
-    def _add_recent(self, source: ArraySource) -> None:
+    def _add_recent(self, source: ArraySource, X: Any) -> None:
         """Scores texts before they are learned and stores 1 - P of their labels."""
         chunk = source.block
         if self.learner_.several_targets or chunk.y is None or len(self.classes_) < 2:
