@@ -77,7 +77,7 @@ inline int32_t bucket_mask(const HashOptions& options) {
   return static_cast<int32_t>((1u << options.n_bits) - 1);
 }
 
-// Leaves out the features that too few rows have; returns how many stay.
+// Leaves out the features that too few rows have; returns how many are left.
 inline size_t leave_out_rare(const HashOptions& options, const uint32_t* counts, int32_t* index, float* x,
                              size_t n) {
   if (options.min_rows <= 1) return n;
@@ -91,7 +91,7 @@ inline size_t leave_out_rare(const HashOptions& options, const uint32_t* counts,
   return kept;
 }
 
-// Counts the words of a row, then weighs them by the rows up to and with this one; returns how many stay.
+// Counts the words, then weighs them by the rows up to and including this one; returns how many are left.
 inline size_t count_and_weigh(const Plan& plan, int64_t row, int32_t* index, float* x, size_t n) {
   uint32_t* const counts = plan.task.count_documents;
   const int32_t mask = bucket_mask(plan.task.recipe.options);
@@ -579,7 +579,7 @@ class RowHasher {
     }
   }
 
-  // Counts to values, of one block; returns how many features stay.
+  // Turns the counts of one block into values; returns how many features are left.
   size_t weigh(int64_t row, int32_t* index, float* x, size_t n) {
     if (options_.weighting == kBinary)
       for (size_t k = 0; k < n; ++k) x[k] = static_cast<float>((x[k] > 0) - (x[k] < 0));

@@ -104,6 +104,30 @@ def test_a_file_is_counted_before_it_is_learned_and_equals_rows_in_memory(tmp_pa
     np.testing.assert_array_equal(again.hasher_.document_counts_, hasher.fit(rows[:200]).document_counts_)
 
 
+class Stop(st.Monitor):
+    """Ends the run after an epoch, as Ctrl-C would."""
+
+    def epoch_done(self, record):
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_was_cut_off_goes_on_to_the_same_bits(tmp_path):
+    path = write(tmp_path / "t.txt", texts())
+
+    def model():
+        hasher = Hasher(16, ngrams=(1, 2), min_rows=2)
+        return st.LinearClassifier(hasher=hasher, solver="asgd", epochs=4, random_state=0)
+
+    whole = model().fit_stream(st.scan_text(path))
+    with pytest.raises(KeyboardInterrupt):
+        model().fit_stream(st.scan_text(path), monitor=Stop(), checkpoint=tmp_path / "c", checkpoint_every="100-rows")
+    resumed = model().fit_stream(st.scan_text(path), checkpoint=tmp_path / "c", resume=True)
+    np.testing.assert_array_equal(resumed.hasher_.document_counts_, whole.hasher_.document_counts_)
+    np.testing.assert_array_equal(
+        resumed.decision_function(texts(50, seed=9)), whole.decision_function(texts(50, seed=9))
+    )
+
+
 def test_rows_held_out_are_not_counted(tmp_path):
     path = write(tmp_path / "t.txt", texts())
     learned, held = st.scan_text(path).holdout(0.3, 1)

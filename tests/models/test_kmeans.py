@@ -16,9 +16,10 @@ from sklearn.cluster import KMeans as ScikitKMeans
 
 import steepest as st
 from steepest import cli, kernels
+from steepest.data.chunk import compact
 from steepest.kernels.reference import kmeans as reference
 from steepest.learners.kmeans.centres import Centres
-from steepest.learners.kmeans.kmeans_start import choose_rows, compact
+from steepest.learners.kmeans.kmeans_start import choose_rows
 from steepest.learners.kmeans.lloyd import Lloyd
 from steepest.learners.kmeans.minibatch import KMeansLearner, KMeansSettings, cluster_rows
 

@@ -337,16 +337,18 @@ def test_vectors_arrays_and_libsvm_lines_give_the_same_bits(spark, binary, tmp_p
         same(here, st.fit_spark(local(2, epochs=1), rows, **options))
 
 
-def test_text_is_hashed_in_the_executors_and_the_model_is_an_ordinary_one(spark, tmp_path):
+@pytest.mark.parametrize("words_of_hasher", [{}, {"ngrams": (1, 2), "min_rows": 6}])
+def test_text_is_hashed_in_the_executors_and_the_model_is_an_ordinary_one(spark, tmp_path, words_of_hasher):
     rng = np.random.default_rng(0)
     words = np.array(["free", "money", "now", "meeting", "report", "monday", "cheap", "pills", "agenda", "lunch"])
     texts = [" ".join(rng.choice(words, 5)) for _ in range(400)]
     y = ["spam" if {"free", "cheap", "pills"} & set(text.split()) else "ham" for text in texts]
     table = pd.DataFrame({"text": texts, "user": rng.integers(0, 9, 400).astype(str), "label": y})
     table.to_parquet(tmp_path / "mails.parquet")
-    model = st.LinearClassifier(hasher=st.Hasher(12, names=100), parallel=st.Mixing(n_shards=2), random_state=0)
+    own = st.Hasher(12, names=100, **words_of_hasher)
+    model = st.LinearClassifier(hasher=own, parallel=st.Mixing(n_shards=2), random_state=0)
     st.fit_spark(model, str(tmp_path / "mails.parquet"), features=["text", "user"], label="label")
-    hasher = st.Hasher(12)
+    hasher = st.Hasher(12, **words_of_hasher)
     rows = hasher.fit_transform(table[["text", "user"]])
     same(local(2, epochs=5).set_params(random_state=0).fit(rows, y), model)
     assert {"free", "cheap", "pills"} >= {name for name, _ in model.top_features(2)["spam"]}

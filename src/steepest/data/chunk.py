@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steepest import kernels
+from steepest.errors import DataError
 
 Array = npt.NDArray[Any]
 ENTRIES_PER_COPY = 256  # from which on copying runs of rows costs less than fetching entry by entry
@@ -143,6 +144,24 @@ def places_between(starts: Array, ends: Array) -> tuple[Array, Array]:
     indptr = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(ends - starts, out=indptr[1:])
     return indptr, np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], ends - starts)
+
+
+def compact(rows: Chunk) -> tuple[Chunk, Array]:
+    """(the rows with the columns in use numbered in ascending order, these columns).
+
+    What learns from the same rows many times then needs tables as long as the columns in use, and none of all columns.
+    """
+    used = np.zeros(rows.n_features, bool)
+    entries = rows.indices[rows.indptr[0] : rows.indptr[-1]]
+    if len(entries) and (entries.min() < 0 or entries.max() >= rows.n_features):
+        raise DataError(f"X has a column index outside 0..{rows.n_features - 1}; check how the matrix was built")
+    used[entries] = True
+    columns = np.flatnonzero(used)
+    if len(columns) == rows.n_features:
+        return rows, columns
+    numbers = np.zeros(rows.n_features, np.int32)  # what is not touched costs nothing
+    numbers[columns] = np.arange(len(columns), dtype=np.int32)
+    return replace(rows, indices=numbers[rows.indices], n_features=max(1, len(columns))), columns
 
 
 def concatenate(chunks: Sequence[AnyChunk]) -> AnyChunk:

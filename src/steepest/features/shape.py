@@ -28,14 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk
+from steepest.data.chunk import Array, Chunk, compact
 from steepest.data.source import ArraySource
 from steepest.data.tables.columns import NUMBER, TEXT
 from steepest.features.columns import Column
 from steepest.features.hasher import COUNTED
-from steepest.learners.batch.batch_data import BatchData, on_columns_in_use
+from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.objective import Objective, dot
-from steepest.learners.batch.strength import GOLDEN, is_sorted, solve, with_strength
+from steepest.learners.batch.strength import FEW_ROWS, GOLDEN, is_sorted, solve, with_strength
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
 from steepest.learners.targets import distinct
@@ -44,9 +44,9 @@ LEAST_ROWS = 200  # of a sample, below which nothing is decided
 FOLDS = 4  # of which models are made
 PARTS = 16  # of which the steps of cells are made, four to a fold
 ALPHA = 1e-4
-# Of fewer rows, the model with all pairs taken must beat the one without, each under the best of some strengths: pairs
+# With few rows, the model with all pairs taken must beat the one without, each under the best of these strengths: pairs
 # may otherwise gain only what a strength that is far from the best has left over.
-FEW_ROWS, STRENGTHS = 4000, (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+STRENGTHS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 LONG_STRETCH = 0.1  # of the rows, with one value throughout
 ALONG = 0.99  # of the rank correlation with the number of the row that a sorted column would have
 FEW_VALUES = 32  # a number with no more is a code: long stretches of one are nothing unusual
@@ -117,7 +117,7 @@ class _Sample:
         strengths: Sequence[float] = (ALPHA,),
     ) -> _Scores:
         """Scores of all rows by models trained on the other folds, under the strength with least loss."""
-        rows, _ = on_columns_in_use(replace(self.encoded(columns, pairs), y=self.y))
+        rows, _ = compact(replace(self.encoded(columns, pairs), y=self.y))
         labels = distinct(self.y).tolist() if self.task == "classify" else []
         settings = LinearSettings(
             task=self.task,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from steepest.data.chunk import Array, Chunk, concatenate
+from steepest.data.chunk import Array, Chunk, compact, concatenate
 from steepest.data.matrices import checked_csr
 from steepest.data.source import ArraySource, Source
 from steepest.engine.history import History
@@ -21,7 +21,7 @@ from steepest.engine.stopping import Plan
 from steepest.errors import DataError, ParameterError
 from steepest.learners.base import State
 from steepest.learners.kmeans.centres import Centres
-from steepest.learners.kmeans.kmeans_start import STARTS, compact, weights_of
+from steepest.learners.kmeans.kmeans_start import STARTS, weights_of
 from steepest.learners.kmeans.lloyd import Clustering, Lloyd
 from steepest.learners.kmeans.minibatch import KMeansLearner, KMeansSettings, cluster_rows
 from steepest.models.base import Model, Run

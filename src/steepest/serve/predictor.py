@@ -163,7 +163,7 @@ class Predictor:
         """(features of the rows, those that training has not seen); None if this model cannot say."""
         hasher = getattr(self.model, "hasher_", None)
         if hasher is not None:
-            features = hasher.all_features(X) if hasher.leaves_out_rare else hasher.to_chunk(X).indices
+            features = hasher.all_features(X)
         elif self.rows.form == SPARSE and not isinstance(X, list):
             features = from_arrays(X).block.indices
         else:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from steepest import atomic
-from steepest.data.chunk import Array, Chunk, concatenate
+from steepest.data.chunk import Array, Chunk, compact, concatenate
 from steepest.engine.mixing import run_length, shards_of_rows
 from steepest.errors import DataError
 from steepest.learners.kmeans.centres import Centres, new_table
-from steepest.learners.kmeans.kmeans_start import choose_rows, compact, weights_of
+from steepest.learners.kmeans.kmeans_start import choose_rows, weights_of
 from steepest.learners.kmeans.lloyd import Clustering, Lloyd, Record, rows_for_empty_clusters, squared_lengths
 from steepest.learners.kmeans.minibatch import START_EPOCHS, START_TOL, KMeansLearner, KMeansSettings, cluster_rows
 from steepest.models.kmeans import SOLVERS

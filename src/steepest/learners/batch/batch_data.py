@@ -193,18 +193,6 @@ class BatchData:
         return concatenate([chunk for _, chunk in self.passes()])
 
 
-def on_columns_in_use(rows: Chunk) -> tuple[Chunk, Array | None]:
-    """(the block with the columns in use numbered in ascending order, these columns); (the block, None) if most are.
-
-    What learns from the same block many times then needs tables as long as the columns in use, and none of all columns.
-    """
-    in_use = Slots(rows.n_features)
-    if in_use.number(rows.indices).min(initial=0) < 0 or 2 * in_use.n > rows.n_features:
-        return rows, None  # a bad column is refused when it is learned
-    columns = Slots(rows.n_features, np.sort(in_use.owners))
-    return replace(rows, indices=columns.of(rows.indices), n_features=columns.n), columns.owners
-
-
 def _add_columns(in_use: Slots, chunk: Chunk) -> None:
     """The columns of the rows visited; a row with a column that cannot be is refused."""
     in_use.grow(chunk.n_features)

@@ -25,15 +25,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from steepest.data.chunk import Array
+from steepest.data.chunk import Array, compact
 from steepest.data.source import ArraySource
-from steepest.learners.batch.batch_data import BatchData, on_columns_in_use
+from steepest.learners.batch.batch_data import BatchData
 from steepest.learners.batch.blocks import LIKELIHOODS, Blocks, BlockStrengths, most_probable_strengths
 from steepest.learners.batch.objective import Objective
 from steepest.learners.batch.solvers import BATCH_SOLVERS, SolverOptions
 from steepest.learners.linear.linear import LinearLearner
 from steepest.learners.linear.linear_settings import LinearSettings
 from steepest.learners.linear.sizes import MOST_COLUMNS
+from steepest.learners.targets import refuse_bad_rows
 
 STRENGTHS = tuple(10.0 ** (-k / 2) for k in range(2, 13))  # 1e-1 ... 1e-6
 FOLDS, FEW_ROWS = 5, 4000  # fewer rows are split so many times, since one part would say too little
@@ -224,10 +225,12 @@ def choose_strength(
 ) -> Strength | None:
     """The best alpha for these rows, `mixed` if nothing shows an order; None if no part can be learned from."""
     trials = _Trials(solver, new_learner, n_threads)
-    n_features, columns = source.n_features or 0, None
-    if n_features > MOST_COLUMNS:
-        block, columns = on_columns_in_use(source.block)
-    if columns is None:
+    n_features = source.n_features or 0
+    if n_features <= MOST_COLUMNS:
+        return _choose(source, trials, mixed, blocks)
+    refuse_bad_rows(source.block, check_values=False)
+    block, columns = compact(source.block)
+    if not len(columns):
         return _choose(source, trials, mixed, blocks)
     trials = replace(trials, has_sizes=False)  # few columns in use do not make a dense table of hashed rows
     in_use = None if blocks is None else Blocks(blocks.names, blocks.of(columns))

@@ -15,26 +15,11 @@ import numpy as np
 
 from steepest import kernels
 from steepest.data.chunk import Array, Chunk
-from steepest.errors import DataError
 from steepest.learners.kmeans.centres import Centres
 
 STARTS = ("k-means++", "k-means||", "random")
 ROUNDS = 5
 OVERSAMPLING = 2.0
-
-
-def compact(rows: Chunk) -> tuple[Chunk, Array]:
-    """(the rows with the columns in use renumbered from 0, the original columns)."""
-    used = np.zeros(rows.n_features, bool)
-    entries = rows.indices[rows.indptr[0] : rows.indptr[-1]]
-    if len(entries) and (entries.min() < 0 or entries.max() >= rows.n_features):
-        raise DataError(f"X has a column index outside 0..{rows.n_features - 1}; check how the matrix was built")
-    used[entries] = True
-    columns = np.flatnonzero(used)
-    if len(columns) == rows.n_features:
-        return rows, columns
-    numbers = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    return replace(rows, indices=numbers[rows.indices], n_features=max(1, len(columns))), columns
 
 
 def weights_of(rows: Chunk) -> Array:

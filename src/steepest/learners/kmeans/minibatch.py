@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from steepest import kernels
-from steepest.data.chunk import Array, Chunk
+from steepest.data.chunk import Array, Chunk, compact
 from steepest.errors import DataError
 from steepest.learners.base import Progress, State
 from steepest.learners.kmeans.centres import Centres, new_table, refuse_row
-from steepest.learners.kmeans.kmeans_start import choose_rows, compact, weights_of
+from steepest.learners.kmeans.kmeans_start import choose_rows, weights_of
 from steepest.learners.kmeans.lloyd import Clustering, Lloyd
 from steepest.learners.resumable import Resumable
 from steepest.learners.settings import PlainSettings
